@@ -2,14 +2,15 @@
 # # Lab {{number consistency}} · How late may a gradient be?
 # ## BSP, ASP and SSP, a parameter server, delays, and gossip
 #
-# In lab 07 every machine waited for every other one in every step. One slow machine, and all are slow. What if nobody waited? Then a gradient is computed from
-# weights that others have changed meanwhile: it comes *late*. This lab is about how late it may come, and what you win.
+# In lab 07 every machine waited for all the others in every step, so one slow machine slowed down all of them. What if machines did not wait? Then a worker
+# computes its gradient from weights that other workers have changed in the meantime: the gradient comes *late*. In this lab you find out how late a gradient
+# may be, and what you gain by allowing it.
 #
 # **You will be able to**
-# - say when each worker computes and when it waits, for any staleness between BSP and ASP, before a machine runs it;
-# - write a parameter server that answers whoever comes first, and holds back only those who are too far ahead;
-# - say at which learning rate a delay makes training explode;
-# - let ranks agree without any server, and say after how many rounds they do.
+# - predict when each worker computes and when it waits, for any staleness between BSP and ASP;
+# - write a parameter server that answers in order of arrival, and holds back only the workers that are too far ahead;
+# - compute the learning rate at which a delay makes training diverge;
+# - let ranks agree without a server, and predict how many rounds they need.
 #
 # **100 points, 4 exercises, about 115 minutes: 25 reading + 80 exercises + 10 runs.** You need gradient descent (lab 02); labs 07 and 08 help. MPI came with the
 # installation. No GPU.
@@ -18,9 +19,9 @@
 # |---|---|
 # | $p$ | ranks: servers and workers |
 # | $w$, $\eta$ | weights, learning rate (`lr`) |
-# | $s$ | staleness: by how many iterations a worker may be ahead of the slowest |
+# | $s$ | staleness: how many iterations a worker may be ahead of the slowest one |
 # | $\tau$ | delay of a gradient, in steps |
-# | $W$, $d_i$ | the matrix of a round of gossip, the number of neighbours of rank $i$ |
+# | $W$, $d_i$ | the matrix of one round of gossip, the number of neighbours of rank $i$ |
 
 # %%
 import math
@@ -44,18 +45,18 @@ style.use()
 # %% [markdown]
 # ## See it first
 #
-# Four workers compute gradients for one server. Worker 3 is slower than the others, and it has samples like nobody else's. A worker may be $s$ iterations ahead of
-# the slowest, and then it waits (grey). Below: the loss that the server's weights have meanwhile.
+# Four workers compute gradients for one server. Worker 3 is slower than the others, and its samples differ from theirs. A worker may be $s$ iterations ahead of
+# the slowest one; then it must wait (grey). Below you see the loss of the server's weights over time.
 #
-# With which $s$ is the loss small the soonest? Say it first, then:
-# 1. Move the **staleness**. What becomes of the grey, and what of the loss?
-# 2. Loss over **updates** instead of time: which $s$ is the best now?
-# 3. Make all workers equally fast on average (1.0) with much **jitter**. Who is it that waits, and how much staleness does it take?
+# Which $s$ reaches a small loss first? Make your guess, then:
+# 1. Move the **staleness**. What happens to the grey, and what happens to the loss?
+# 2. Plot the loss over **updates** instead of time. Which $s$ is best now?
+# 3. Make all workers equally fast on average (1.0) with much **jitter**. Who waits now, and how much staleness removes most of the waiting?
 
 # %%
 guess(
     "consistency.staleness",
-    "Worker 3 is three times as slow as the others. With which staleness s is the loss small the soonest?",
+    "Worker 3 is three times as slow as the others. Which staleness s reaches a small loss first?",
     choices=("0", "1 to 8", "infinity"),
 )
 
@@ -70,49 +71,50 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# 1. With $s = 0$ the fast workers wait for more than half of the time. With $s = \infty$ nobody waits, and the loss stops falling: the server hears three times as much from each
-#    fast worker as from the slow one, and of its samples it learns too little and too late. A few iterations of staleness have most of the speed, and no bias:
-#    in the long run all workers do equally many iterations.
-# 2. Counted in updates, waiting costs nothing, and old gradients are only worse: $s = 0$ is among the best. Whether staleness pays is a question of time.
-# 3. Whoever happens to be late. With $s = 0$ every iteration is as long as the longest of four, and they wait for half of the time; with four of slack nearly all of that evens out.
+# 1. With $s = 0$ the fast workers wait more than half of the time. With $s = \infty$ no worker waits, but the loss stops falling: the server receives three
+#    times as many gradients from each fast worker as from the slow one, so it learns too little from the slow worker's samples, and too late. A few iterations
+#    of staleness give most of the speed without this bias: in the long run all workers do the same number of iterations.
+# 2. Counted in updates, waiting costs nothing and old gradients only hurt, so $s = 0$ is among the best. Staleness pays only when you count seconds.
+# 3. All of them: in each iteration, everyone waits for the worker that happens to be late. With $s = 0$ every iteration takes as long as the longest of four,
+#    and the workers wait half of the time. With $s = 4$ most of this evens out.
 # </details>
 
 # %% [markdown]
 # ## Three ways to wait
 #
-# Workers compute gradients, a server has the weights. The lecture names three rules, and they are one rule with a number in it, the **staleness** $s$: a worker
-# may begin iteration $k = 0, 1, 2, \dots$ when *every* worker has finished $k - s$ iterations.
+# Workers compute gradients; a server holds the weights. The lecture names three rules. They are one rule with a parameter, the **staleness** $s$: a worker may
+# begin iteration $k = 0, 1, 2, \dots$ when *every* worker has finished $k - s$ iterations.
 #
 # | | $s$ | |
 # |---|---|---|
-# | BSP, bulk-synchronous | 0 | nobody begins before all are done |
-# | SSP, stale-synchronous | 1, 2, ... | nobody is more than $s$ iterations ahead of the slowest |
-# | ASP, asynchronous | $\infty$ | nobody waits |
+# | BSP, bulk-synchronous | 0 | no worker begins an iteration before all have finished the previous one |
+# | SSP, stale-synchronous | 1, 2, ... | no worker is more than $s$ iterations ahead of the slowest |
+# | ASP, asynchronous | $\infty$ | no worker waits |
 
 # %% [markdown]
 # {{exercise clocks}}
 #
-# <details><summary>Hint 1: whom a worker waits for</summary>
+# <details><summary>Hint 1: what a worker waits for</summary>
 #
 # Iteration k starts at the later of two moments: when the worker's own iteration k - 1 has ended, and when the last of all workers has ended *its* iteration
-# k - s - 1 (they are counted from 0, so then it has finished k - s of them). Where there is no such iteration, nobody waits for it.
+# k - s - 1. (Iterations are counted from 0, so this worker has then finished k - s of them.) If there is no such iteration, there is nothing to wait for.
 # </details>
 # <details><summary>Hint 2: in which order</summary>
 #
-# Iteration by iteration, not worker by worker: all that k waits for comes from smaller k.
+# Go iteration by iteration, not worker by worker: iteration k waits only for smaller k.
 # </details>
 # <details><summary>Hint 3: infinity</summary>
 #
-# `k - math.inf` is `-math.inf`, and no index: ask whether `k > staleness` first, and then `int(k - staleness - 1)` is one.
+# `k - math.inf` is `-math.inf`, which is not an index. Test `k > staleness` first; then `int(k - staleness - 1)` is a valid index.
 # </details>
 
 
 # %%
 def clocks(seconds: list[list[float]], staleness: float) -> list[list[tuple[float, float]]]:
-    """When iteration k of worker w starts and ends, if it takes seconds[w][k].
+    """Return when iteration k of worker w starts and ends, if it takes seconds[w][k].
 
-    staleness: 0 is BSP, math.inf is ASP. All workers have equally many iterations, 1 or
-    more. Returns for each worker a pair for each iteration.
+    staleness: 0 is BSP, math.inf is ASP. All workers have the same number of iterations,
+    at least 1. Returns a list for each worker, with a pair for each iteration.
 
     >>> clocks([[1.0, 1.0], [2.0, 2.0]], staleness=0)
     [[(0.0, 1.0), (2.0, 3.0)], [(0.0, 2.0), (2.0, 4.0)]]
@@ -145,64 +147,65 @@ with when_solved():
         print(f"   s = {staleness:3}: {4 * 200 / end:5.2f} per second, {1 - busy:5.1%} waiting")
 
 # %% [markdown]
-# **A question to read by.** The lecture writes for SSP, $N$ workers and worker $n$'s weights at $t + 1$:
+# **Spot the mistake.** For SSP with $N$ workers, the lecture writes worker $n$'s weights at $t + 1$ as
 #
 # $$w_{n,t+1} = w_0 - \eta \sum_{i=1}^{t-s} \sum_{j=1}^{N} g_{j,i} - \eta \sum_{i=t-s}^{t} g_{n,i} - \eta \sum_{(j,i) \in S_{n,t+1}} g_{j,i}$$
 #
-# all gradients that must have come; the worker's own since; and those of others that happen to have come. Something is in it twice. What?
+# The first sum has all gradients that must have arrived, the second one the worker's own gradients since then, and the third one the other workers' gradients
+# that happen to have arrived. One term appears twice. Which one?
 #
 # <details><summary>Found it?</summary>
 #
-# Worker $n$'s own gradient of iteration $i = t - s$: the first sum goes up to $t - s$, over all workers, and the second one begins there. Let the second begin at
-# $t - s + 1$. A server that counts, as yours will, does not make this mistake: it applies what comes, once.
+# Worker $n$'s own gradient of iteration $i = t - s$: the first sum goes up to $t - s$ over all workers, and the second one begins there. Let the second sum
+# begin at $t - s + 1$. A server that counts gradients, as yours will, cannot make this mistake: it applies each gradient once, when it arrives.
 # </details>
 
 # %% [markdown]
 # ## A parameter server
 #
-# Now a program that keeps this rule. Rank 0 is the **server**: it has the weights. All other ranks are **workers**. In each step a worker computes a gradient,
-# sends it to the server and receives $w$. That is all that a worker does; the rule is kept by the server, by *when it answers*:
+# Now write a program that keeps this rule. Rank 0 is the **server** and holds the weights. All other ranks are **workers**. In each step a worker computes a
+# gradient, sends it to the server and receives $w$. A worker does nothing else; the server enforces the rule by choosing *when it answers*:
 #
 #     worker 1    grad ──g──▶        ◀──w── grad ──g──▶      ...
-#     server            w -= lr g ─────▶           ...            answers at once, or when the slowest is near enough
+#     server            w -= lr g ─────▶           ...            answers at once, or when the slowest has caught up
 #     worker 2         grad        ──g──▶       ◀──w──
 #
-# - It applies each gradient as it comes, $w \leftarrow w - \eta\, g$: over a round that is $\eta$ times the *sum* over the workers, as in the lecture's SSP
-#   formula. (Its BSP formula takes the mean: then $\eta$ is $N$ times as large.)
+# - The server applies each gradient as it arrives, $w \leftarrow w - \eta\, g$. Over a round, this is $\eta$ times the *sum* over the workers, as in the
+#   lecture's SSP formula. (The lecture's BSP formula takes the mean; there $\eta$ is $N$ times as large.)
 # - A worker that has sent $c$ gradients receives $w$ when every worker has sent at least $c - s$.
-# - What it receives then has its own gradients, all of them: it **reads its own writes**.
+# - These weights include all of the worker's own gradients: it **reads its own writes**.
 #
-# With `recv` the server would have to know who comes next. `comm.wait_any(requests)` waits for whichever message comes first, and returns its index in the
-# list; the requests that have been waited for do not count any more until you put a new one in their place.
+# With `recv` the server would have to know which worker sends next. `comm.wait_any(requests)` waits for the message that arrives first, and returns its index
+# in the list. It ignores requests that have already been waited for, until you put a new request at this index.
 
 # %% [markdown]
 # {{exercise server}}
 #
-# `train` is given: it says who is who.
+# `train` is given: it assigns the roles.
 #
 # <details><summary>Hint 1: the server's loop</summary>
 #
-# One buffer and one `comm.irecv(buffer, worker)` for each worker. Then, `steps` times the number of workers: `i = comm.wait_any(requests)`; apply buffer i; count
-# it; worker i + 1 now waits for an answer.
+# Start with one buffer and one `comm.irecv(buffer, worker)` for each worker. Then, `steps` times the number of workers: `i = comm.wait_any(requests)`, apply
+# buffer i and count it. Worker i + 1 now waits for an answer.
 # </details>
-# <details><summary>Hint 2: who is answered</summary>
+# <details><summary>Hint 2: which workers to answer</summary>
 #
-# Keep a list of the workers that wait. One gradient can set several of them free: after each, go through the list and answer everyone whose count is at most
-# `min(counts) + staleness`.
+# Keep a list of the waiting workers. One gradient can release several of them: after each gradient, go through the list and answer every worker whose count is
+# at most `min(counts) + staleness`.
 # </details>
 # <details><summary>Hint 3: an answer</summary>
 #
-# `comm.send(w, i + 1)`, and, if more will come from this worker, a new `requests[i] = comm.irecv(buffers[i], i + 1)`.
+# `comm.send(w, i + 1)` and, if this worker will send more, a new `requests[i] = comm.irecv(buffers[i], i + 1)`.
 # </details>
 
 
 # %%
 def serve(comm, w: Tensor, staleness: float, steps: int, lr: float) -> Tensor:
-    """Apply `steps` gradients of each worker; the weights at the end.
+    """Apply `steps` gradients from each worker, and return the final weights.
 
-    Workers are ranks 1 to comm.size - 1. w: the first weights, not to be changed. A
-    gradient is answered with the weights, when its worker is at most `staleness` gradients
-    ahead of the slowest. Wait for every isend and irecv.
+    Workers are ranks 1 to comm.size - 1. w: the initial weights; do not change them.
+    Answer each gradient with the weights, as soon as its worker is at most `staleness`
+    gradients ahead of the slowest one. Wait for every isend and irecv.
     """
     # BEGIN SOLUTION
     w, counts, held = w.clone(), [0] * (comm.size - 1), []
@@ -223,9 +226,10 @@ def serve(comm, w: Tensor, staleness: float, steps: int, lr: float) -> Tensor:
 
 
 def work(comm, grad, w: Tensor, steps: int) -> Tensor:
-    """Send grad(w, k) for k = 0 to steps - 1, each for the w received last; the last w.
+    """Send grad(w, k) for k = 0 to steps - 1, each at the w received last; return the last
+    w.
 
-    w: the first weights, not to be changed.
+    w: the initial weights; do not change them.
     """
     # BEGIN SOLUTION
     w = w.clone()
@@ -237,7 +241,7 @@ def work(comm, grad, w: Tensor, steps: int) -> Tensor:
 
 
 def train(comm, grad, w: Tensor, staleness: float, steps: int, lr: float) -> Tensor:
-    """Rank 0 serves, all others work."""
+    """Serve on rank 0, work on all other ranks; return the final weights."""
     if comm.rank == 0:
         return serve(comm, w, staleness, steps, lr)
     return work(comm, grad, w, steps)
@@ -249,23 +253,23 @@ check("consistency.server")
 # %% [markdown]
 # ## What a late gradient does
 #
-# A worker that is ahead has an old gradient in its hand: the one at the weights of $\tau$ steps ago. Take it all the same:
+# The gradient of a worker that is ahead is old: it belongs to the weights of $\tau$ steps ago. What if you use it anyway?
 #
 # $$w_{t+1} = w_t - \eta\, \nabla L(w_{t-\tau})$$
 #
-# Near a minimum, along a direction of curvature $\lambda$, the gradient is $\lambda w$. Put $w_t = z^t$ into the formula: $z^{\tau+1} - z^\tau + \eta\lambda = 0$. All is
-# well while every root $z$ is smaller than 1 in absolute value. The first one to reach the unit circle is $z = e^{i\varphi}$, and then
-# $\eta\lambda = e^{i\tau\varphi}(1 - e^{i\varphi})$ has to be a real number. Since $1 - e^{i\varphi} = -2i \sin(\varphi/2)\, e^{i\varphi/2}$, that is so when
-# $(\tau + \frac12)\varphi = \frac{\pi}{2}$, and what is left is
+# Near a minimum, along a direction of curvature $\lambda$, the gradient is $\lambda w$. Try $w_t = z^t$ in the formula: it gives
+# $z^{\tau+1} - z^\tau + \eta\lambda = 0$. Training converges while every root $z$ is smaller than 1 in absolute value. The first root to reach the unit circle
+# is $z = e^{i\varphi}$, and then $\eta\lambda = e^{i\tau\varphi}(1 - e^{i\varphi})$ must be a real number. Since
+# $1 - e^{i\varphi} = -2i \sin(\varphi/2)\, e^{i\varphi/2}$, it is real when $(\tau + \frac12)\varphi = \frac{\pi}{2}$. This gives the bound
 #
 # $$\eta\lambda < 2 \sin\frac{\pi}{4\tau + 2}$$
 #
-# Without delay that is 2, as in lab 02; with $\tau = 1$ it is 1. And with $\tau = 10$?
+# Without delay the bound is 2, as in lab 02; with $\tau = 1$ it is 1. What is it with $\tau = 10$?
 
 # %%
 guess(
     "consistency.delay",
-    "Gradients that are 10 steps late: below which ηλ is all well?",
+    "Gradients are 10 steps late. Below which ηλ does training converge?",
     truth=lambda: 2 * math.sin(math.pi / (4 * 10 + 2)),
 )
 
@@ -274,16 +278,16 @@ guess(
 #
 # <details><summary>Hint</summary>
 #
-# Collect all weights in a list `ws` that begins with w. The gradient of step t is taken at `ws[max(0, t - delay)]`, and the step starts at `ws[-1]`. Make a new
-# tensor in each step.
+# Collect all weights in a list `ws` that begins with w. Step t takes the gradient at `ws[max(0, t - delay)]`, and starts from `ws[-1]`. Make a new tensor in
+# each step.
 # </details>
 
 
 # %%
 def delayed_sgd(w: Tensor, grad, lr: float, delay: int, steps: int) -> list[Tensor]:
-    """The weights w_0 = w, w_1, ..., w_steps of SGD whose gradients are `delay` steps late.
+    """Return the weights w_0 = w, w_1, ..., w_steps of SGD, gradients `delay` steps late.
 
-    As long as there is nothing older, the gradient is taken at w_0.
+    While no weights are that old, take the gradient at w_0.
     """
     # BEGIN SOLUTION
     ws = [w]
@@ -294,7 +298,7 @@ def delayed_sgd(w: Tensor, grad, lr: float, delay: int, steps: int) -> list[Tens
 
 
 def largest_stable_lr(curvature: float, delay: int) -> float:
-    """The learning rate below which that converges on L(w) = curvature w^2 / 2.
+    """Return the largest stable learning rate of delayed SGD on L(w) = curvature w^2 / 2.
 
     >>> largest_stable_lr(4.0, delay=0)
     0.5
@@ -308,8 +312,8 @@ def largest_stable_lr(curvature: float, delay: int) -> float:
 check("consistency.delay")
 
 # %% [markdown]
-# **How late before it explodes.** At the left the bound, at the right a run of *your* `delayed_sgd` on $L = w^2/2$, which is the dot. Find the largest learning rate for
-# a delay of 10. What does the run look like just below the bound, and how is that different from $\tau = 0$?
+# **How late is too late?** On the left you see the bound, and on the right a run of *your* `delayed_sgd` on $L = w^2/2$ at the learning rate of the dot. Find
+# the largest learning rate for a delay of 10. What does the run look like just below the bound, and how does it differ from $\tau = 0$?
 
 # %%
 how_late.explorable(delayed_sgd)
@@ -317,38 +321,42 @@ how_late.explorable(delayed_sgd)
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# It is 0.15: a delay of ten steps takes a learning rate 13 times smaller. The bound is about $\frac{\pi}{2\tau}$ for long delays. Near it the weight swings like a
-# pendulum, slowly, since it hears too late that it has gone too far; without delay it jumps from one side to the other in each step.
+# It is 0.15: a delay of ten steps needs a learning rate 13 times smaller. For long delays the bound is about $\frac{\pi}{2\tau}$. Near the bound the weight
+# swings slowly, like a pendulum: each step learns too late that the weight has gone too far. Without delay the weight jumps from one side to the other in each
+# step.
 #
-# That is what asynchronous training pays: with $p$ workers of equal speed a gradient is about $p - 1$ updates late.
+# This is the price of asynchronous training: with $p$ workers of equal speed a gradient is about $p - 1$ updates late.
 # </details>
 
 # %% [markdown]
-# ## Nobody serves: gossip
+# ## Without a server: gossip
 #
-# Do you need a server at all? In lab 08 an all-reduce gave every rank the mean. **Gossip** does not even try: in each round a rank averages with its neighbours
-# only, and trains on (Lian et al. 2017). All ranks come closer to the mean, and the mean itself stays. How fast they agree depends on who is whose neighbour. The
-# lecture has three topologies: a *ring*, a *wheel* (a ring with a hub in the middle), and *random* peers, who meet in new pairs in each round.
+# Do you need a server at all? In lab 08 an all-reduce gave every rank the mean. **Gossip** does not even compute the mean: in each round a rank averages with
+# its neighbours only, and then continues training (Lian et al. 2017). All ranks come closer to the mean, and the mean itself does not change. How fast they
+# agree depends on the topology, that is, which ranks are neighbours. The lecture has three topologies: a *ring*, a *wheel* (a ring with a hub in the middle),
+# and *random* peers, which form new pairs in each round.
 #
-# An **edge** $(i, j)$ says that ranks $i$ and $j$ send each other their $x$. The **degree** $d_i$ is the number of edges of rank $i$. With the weights of Metropolis
+# An **edge** $(i, j)$ says that ranks $i$ and $j$ send each other their $x$. The **degree** $d_i$ is the number of edges of rank $i$. With Metropolis weights
 # (Xiao, Boyd and Kim 2007) one round is
 #
 # $$x_i \leftarrow \sum_j W_{ij}\, x_j \qquad W_{ij} = \frac{1}{1 + \max(d_i, d_j)} \text{ for an edge } (i, j) \qquad W_{ii} = 1 - \sum_{j \ne i} W_{ij}$$
 #
-# and $W_{ij} = 0$ for all other pairs. $W$ is symmetric, and its rows add up to 1. So its columns do too, and the sum over all ranks stays as it is.
+# and $W_{ij} = 0$ for all other pairs. $W$ is symmetric, and its rows add up to 1. So its columns add up to 1, too, and a round does not change the sum over
+# all ranks.
 #
-# The largest eigenvalue of $W$ is 1: it belongs to the mean. Let $\lambda$ be the second largest *absolute value* of the eigenvalues. In each round the distance from the
-# mean shrinks at least by the factor $\lambda$, and for the worst start by exactly $\lambda$. The number $1 - \lambda$ is called the **spectral gap**.
+# The largest eigenvalue of $W$ is 1: it belongs to the mean. Let $\lambda$ be the second largest *absolute value* of the eigenvalues. In each round the
+# distance from the mean shrinks by the factor $\lambda$ or more; from the worst start, by exactly $\lambda$. The number $1 - \lambda$ is called the **spectral
+# gap**.
 
 # %% [markdown]
 # {{exercise gossip}}
 #
-# Write the matrix of a round, the number of rounds that the worst start takes, and the rounds themselves. `rounds` is a list: for each round its list of edges. An edge
-# is a pair of ranks, smaller or larger one first, and stands in the list once. A rank that has no edge in a round keeps its `x`.
+# Write the matrix of a round, the number of rounds that the worst start needs, and the rounds themselves. `rounds` holds a list of edges for each round. An
+# edge is a pair of ranks in either order, and appears once in the list. A rank without an edge in a round keeps its `x`.
 #
 # <details><summary>Hint 1: the matrix</summary>
 #
-# Count first how often each rank is part of an edge. Then fill in `W[i, j]` and `W[j, i]`, and the diagonal last.
+# First count how often each rank is part of an edge. Then fill in `W[i, j]` and `W[j, i]`, and the diagonal last.
 # </details>
 # <details><summary>Hint 2: the second eigenvalue</summary>
 #
@@ -356,14 +364,14 @@ how_late.explorable(delayed_sgd)
 # </details>
 # <details><summary>Hint 3: one round</summary>
 #
-# Begin a receive into a tensor of its own from each neighbour and a send to each neighbour; wait for all of them. Change `x` only then: until a send is waited
-# for, `x` is the message.
+# For each neighbour, begin a receive into a separate tensor and a send; then wait for all of them. Change `x` only after that: until you have waited for a
+# send, `x` is the message.
 # </details>
 
 
 # %%
 def weights(p: int, edges: list[tuple[int, int]]) -> Tensor:
-    """The matrix W of a round between p ranks, in float64.
+    """Return the matrix W of one round between p ranks, in float64.
 
     >>> weights(3, [(0, 1)]).tolist()
     [[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]
@@ -381,10 +389,10 @@ def weights(p: int, edges: list[tuple[int, int]]) -> Tensor:
 
 
 def rounds_needed(W: Tensor, close: float) -> int:
-    """The least number of rounds after which the distance from the mean is at most `close`
-    times what it was, whatever the ranks had at first.
+    """Return the smallest number of rounds that shrinks the distance from the mean to at
+    most `close` times the initial distance, for any initial values.
 
-    W: of two ranks or more that are all connected. close: between 0 and 1.
+    W: the matrix of two or more ranks, all connected. close: between 0 and 1.
 
     >>> rounds_needed(torch.tensor([[0.75, 0.25], [0.25, 0.75]]), close=0.1)
     4
@@ -398,9 +406,9 @@ def rounds_needed(W: Tensor, close: float) -> int:
 
 
 def gossip(x: Tensor, comm, rounds: list[list[tuple[int, int]]]) -> None:
-    """Average x with the neighbours' in each round, in place.
+    """Average x with the neighbours' x in each round, in place.
 
-    All messages of a round are under way at the same time. Wait for every isend and irecv.
+    Keep all messages of a round in flight at the same time. Wait for every isend and irecv.
     """
     # BEGIN SOLUTION
     for edges in rounds:
@@ -421,8 +429,8 @@ def gossip(x: Tensor, comm, rounds: list[list[tuple[int, int]]]) -> None:
 check("consistency.gossip")
 
 # %% [markdown]
-# **How many rounds?** Half of 16 ranks, neighbours on the ring, have 1 and the others 0. After how many rounds of a ring are all of them so close to the mean that 1 % of the
-# distance is left?
+# **How many rounds?** There are 16 ranks in a ring. One half of it starts with 1, the other half with 0. After how many rounds is only 1 % of the
+# distance from the mean left?
 
 # %%
 guess(
@@ -434,7 +442,7 @@ guess(
 
 # %%
 def rounds_taken(name: str, p: int, most: int = 120) -> tuple[int, int]:
-    """Counted on the simulated machine: rounds until 1 % is left, and messages that the busiest rank sent until then."""
+    """Count on the simulated machine: rounds until 1 % is left, and the messages that the busiest rank sent by then."""
     edges = [TOPOLOGIES[name](p, number) for number in range(most)]
 
     def follow(comm):
@@ -453,7 +461,7 @@ def rounds_taken(name: str, p: int, most: int = 120) -> tuple[int, int]:
 
 with when_solved():
     guessed("consistency.gossip")
-    print("16 ranks: rounds until 1 % of the distance is left, and messages that the busiest rank sends until then")
+    print("16 ranks: rounds until 1 % of the distance is left, and messages that the busiest rank sends by then")
     print(f"{'':14}{'worst start':>12}{'counted':>9}{'messages':>10}")
     for name, topology in TOPOLOGIES.items():
         most = "–" if name == "random peers" else rounds_needed(weights(16, topology(16, 0)), 0.01)
@@ -463,11 +471,11 @@ with when_solved():
             reveal("consistency.gossip", counted)
 
 # %% [markdown]
-# Now look at the rounds one by one, and move the number of ranks.
+# Now look at the rounds one by one, and change the number of ranks.
 #
-# 1. Ring: double the number of ranks. How many times more rounds does it take?
-# 2. Which topology is the best by *rounds*, which by *messages of the busiest rank*? Try 32 ranks.
-# 3. Why is the wheel good by rounds, and who pays for it?
+# 1. Ring: double the number of ranks. How many times as many rounds does it take?
+# 2. Which topology needs the fewest *rounds*, and which the fewest *messages of the busiest rank*? Try 32 ranks.
+# 3. Why does the wheel need few rounds, and which rank pays for it?
 
 # %%
 gossip_picture.explorable()
@@ -475,20 +483,23 @@ gossip_picture.explorable()
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# 1. Four times: the gap of a ring is $\frac23 (1 - \cos\frac{2\pi}{p})$, about $\frac{13}{p^2}$. News goes to the next rank in each round, and spreads like heat.
-# 2. By rounds everyone with everyone, which is an all-reduce. By messages random peers: one message in a round, and the distance shrinks to
-#    $\sqrt{\frac{p - 2}{2(p - 1)}}$ on average, some 0.7 for *any* number of ranks. Tomorrow's partner is most likely someone who knows something else.
-# 3. All ranks are two steps from each other, by way of the hub. The hub sends $p - 1$ messages in a round: it is a server again.
+# 1. Four times: the gap of a ring is $\frac23 (1 - \cos\frac{2\pi}{p})$, about $\frac{13}{p^2}$. In each round values move only to the next rank, so they
+#    spread like heat.
+# 2. The fewest rounds: all with all, which is an all-reduce. The fewest messages: random peers. Each rank sends one message in a round, and the distance
+#    shrinks to $\sqrt{\frac{p - 2}{2(p - 1)}}$ on average, about 0.7 for *any* number of ranks. The next partner has most likely averaged with other ranks, so
+#    it brings new values.
+# 3. All ranks are at most two steps from each other, through the hub. The hub pays: it sends $p - 1$ messages in a round, like a server.
 # </details>
 
 # %% [markdown]
-# **Training by gossip.** Eight ranks train one linear model. Each has samples of its own, whose targets are noisy. In each step a rank takes a gradient step on its *own*
-# samples, and then one round of gossip. The error below is the mean over all ranks of $\|w - w_{true}\|^2$, late in the training: how much of the noise is still in the weights.
+# **Training by gossip.** Eight ranks train one linear model. Each rank has its own samples with noisy targets. In each step a rank takes a gradient step on its
+# *own* samples, and then does one round of gossip. The error below is the mean over all ranks of $\|w - w_{true}\|^2$ late in the training. It shows how much
+# noise is left in the weights.
 
 
 # %%
 def train_by_gossip(comm, name: str, steps: int = 80) -> float:
-    """The mean squared error of this rank's weights in the second half of a training."""
+    """Return the mean squared error of this rank's weights in the second half of a training."""
     chance, true = torch.Generator().manual_seed(comm.rank), torch.arange(10.0)
     w, total = torch.zeros(10), 0.0
     for step in range(steps):
@@ -511,32 +522,32 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# Alone, every rank keeps the noise of its own samples. One message in a step, to another peer each time, takes most of it away; the exact mean of all ranks, which is
-# what data-parallel training computes, takes a little more away for seven messages. That is what Lian and others found for networks: with many ranks and slow links, training by
-# gossip takes hardly more steps, and each step is shorter.
+# Without gossip, every rank keeps the noise of its own samples. One message in each step, to a different peer each time, removes most of it. The exact mean of
+# all ranks, which data-parallel training computes, removes a little more, for seven messages. Lian and others found the same for networks: with many ranks and
+# slow links, training by gossip takes hardly more steps, and each step is shorter.
 # </details>
 
 # %% [markdown]
 # ## Live: three rules on four engines
 #
-# Four engines, MPI processes beside this kernel: a server and three workers, with *your* `train`. Worker 3 is three times slower than the others. A gradient is that of a
-# small regression; that it takes a while is done by sleeping, so that even two cores have room for everybody. First with all three rules for the same number of
-# steps; then what `clocks` foretells from the seconds that were measured: it says when each gradient begins and ends, and so which ones are in the weights
-# that it is taken at, and so the loss at every moment.
+# Four engines, which are MPI processes next to this kernel, run *your* `train`: a server and three workers. Worker 3 is three times slower than the others.
+# Each gradient comes from a small regression, slowed down by sleeping so that two cores are enough. First all three rules run for the same number of steps.
+# Then `clocks` predicts the run from the measured seconds of each gradient: it gives when each gradient begins and ends. From this follows which gradients are
+# in the weights that another one is computed at, and so the loss at every moment.
 #
-# How many steps per second does each rule make, if a gradient takes 20 ms and worker 3's takes 60?
+# A gradient takes 20 ms, and 60 ms on worker 3. How many steps per second does each rule make?
 
 # %%
 guess(
     "consistency.bsp",
-    "BSP, where all wait for all: how many steps per second, of all workers together?",
+    "BSP, where all wait for all: how many steps per second do all workers make together?",
     unit="steps/s",
 )
 
 # %%
 guess(
     "consistency.asp",
-    "And ASP, where nobody waits?",
+    "And ASP, where no worker waits?",
     unit="steps/s",
 )
 
@@ -549,22 +560,22 @@ TRUE = torch.arange(10.0)  # the weights to be found
 
 
 def samples(rank: int) -> Tensor:
-    """A worker's samples, 8 for each of its steps."""
+    """Return a worker's samples, 8 for each of its steps."""
     return torch.randn(STEPS, 8, len(TRUE), generator=torch.Generator().manual_seed(rank))
 
 
 def step_of(x: Tensor, w: Tensor) -> Tensor:
-    """The learning rate times the gradient at w."""
+    """Return the learning rate times the gradient at w."""
     return 0.1 * x.T @ (x @ (w - TRUE)) / len(x)
 
 
 def loss_at(w: Tensor) -> float:
-    """The loss over all samples there can be, of that of w = 0."""
+    """Return the expected loss over all samples, relative to the loss of w = 0."""
     return ((w - TRUE).square().sum() / TRUE.square().sum()).item()
 
 
 def train_live(comm, staleness: float, steps: int = STEPS):
-    """Of each gradient of this rank: begin and end, the loss at the w it saw, and how far the rank was ahead."""
+    """Return for each gradient of this rank: begin and end, the loss at its w, and how far ahead the rank was."""
     torch.set_num_threads(1)
     n, workers, spans, losses, ahead = len(TRUE), comm.size - 1, [], [], []
     x = samples(comm.rank)
@@ -598,12 +609,12 @@ with when_solved():
 
 
 # %%
-cluster.stop()  # the engines have done their work: give back their memory
+cluster.stop()  # the engines are no longer needed: free their memory
 
 
 # %%
 def rates(spans) -> tuple[float, float]:
-    """Gradients per second until the first worker has done all of its own, and the workers' share of waiting until then."""
+    """Return gradients per second until the first worker finishes, and the workers' share of waiting until then."""
     zero, end = min(mine[0][0] for mine in spans), min(mine[-1][1] for mine in spans)
     inside = [(a, min(b, end)) for mine in spans for a, b in mine if a < end]
     done = sum(b <= end for mine in spans for _, b in mine)
@@ -611,7 +622,7 @@ def rates(spans) -> tuple[float, float]:
 
 
 def foretold_losses(spans) -> list[list[float]]:
-    """The loss at the beginning of each gradient, if each one is applied as soon as it ends."""
+    """Return the loss at the beginning of each gradient, if each is applied as soon as it ends."""
     begins = [(a, 1, j, k) for j, mine in enumerate(spans) for k, (a, _) in enumerate(mine)]
     ends = [(b, 0, j, k) for j, mine in enumerate(spans) for k, (_, b) in enumerate(mine)]
     x = [samples(j + 1) for j in range(len(spans))]
@@ -626,13 +637,13 @@ def foretold_losses(spans) -> list[list[float]]:
 
 
 def curve_of(spans, losses) -> list[tuple[float, float]]:
-    """Seconds since the first gradient began, and the loss at that time, of all workers together."""
+    """Return seconds since the first gradient began and the loss at that time, for all workers together."""
     points = sorted((a, loss) for of in zip(spans, losses, strict=True) for (a, _), loss in zip(*of, strict=True))
     return [(a - points[0][0], loss) for a, loss in points]
 
 
 def seconds_to(target: float, curve) -> float:
-    """When the loss is no larger than the target for the first time; infinity where it never is."""
+    """Return when the loss first reaches the target, in seconds; infinity if it never does."""
     return min((seconds for seconds, loss in curve if loss <= target), default=math.inf)
 
 
@@ -644,7 +655,7 @@ for rule, workers in live.items():
     foretold[rule] = (*rates(predicted), curve_of(predicted, foretold_losses(predicted)))
 
 if len(live) == len(RULES):
-    print(f"        steps/s  foretold   waiting  foretold{f's to {TARGET:.0%}':>10}  foretold")
+    print(f"        steps/s predicted   waiting predicted{f's to {TARGET:.0%}':>10} predicted")
     for rule in live:
         (rate, waits, curve), (rate2, waits2, curve2) = measured[rule], foretold[rule]
         when, when2 = seconds_to(TARGET, curve), seconds_to(TARGET, curve2)
@@ -662,7 +673,7 @@ if len(live) == len(RULES):
         axes.hist(late, bins=[lead - 0.5 for lead in range(max(8, *late) + 2)], color=colour)
         axes.set(title=rule, xlabel="iterations ahead")
     panels[0].axhline(TARGET, color=style.GREY, linewidth=1)
-    panels[0].set(xlim=(0, 1.2), ylim=(1e-4, 1.5), xlabel="time, s (dotted: foretold)", title="loss, of the first")
+    panels[0].set(xlim=(0, 1.2), ylim=(1e-4, 1.5), xlabel="time, s (dotted: predicted)", title="loss / initial loss")
     panels[0].legend()
     panels[1].set_ylabel("gradients")
     plt.show()
@@ -670,22 +681,24 @@ if len(live) == len(RULES):
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# - BSP goes at the pace of the slowest: three gradients in 60 ms. ASP lets everyone go at their own: 50 + 50 + 17 in a second. SSP is as fast as ASP until the fast
-#   are three ahead, and then as slow as BSP: against a worker that is *always* slow, staleness gives a head start, no more. What it evens out is chance.
-# - ASP reaches one percent in about half of BSP's time, and SSP keeps up with it while its head start lasts. Here all samples are of one kind, and a delay of a few
-#   updates costs next to nothing. In the first picture it did: there the slow worker had samples like nobody else's.
-# - `clocks` says it nearly exactly, the loss too. What it leaves out is what the messages and the server take, a fraction of a millisecond for each gradient here.
-# - No worker is ever more than $s$ ahead. With ASP there is no limit: here the fast workers end some 25 iterations ahead.
+# - BSP goes at the pace of the slowest worker: three gradients in 60 ms. With ASP each worker goes at its own pace: 50 + 50 + 17 gradients in a second. SSP is
+#   as fast as ASP until the fast workers are three ahead, and then as slow as BSP. Against a worker that is *always* slow, staleness gives only a head start.
+#   It helps against random delays.
+# - ASP reaches one percent in about half of BSP's time, and SSP keeps up while its head start lasts. Here all workers draw the same kind of samples, so a delay
+#   of a few updates costs next to nothing. In the first picture it did cost something, because the slow worker's samples differed from the others'.
+# - `clocks` predicts all of this almost exactly, even the loss. It leaves out only the time of the messages and the server, here a fraction of a millisecond
+#   for each gradient.
+# - No worker is ever more than $s$ ahead. With ASP there is no limit: here the fast workers end about 25 iterations ahead.
 # </details>
 
 # %% [markdown]
 # ## For those who want more
 #
-# No points, no check: a challenge, and the proof to ask of yourself.
+# This challenge has no points and no check, but a proof to demand of yourself.
 #
-# I. Mitliagkas et al. (2016) found that asynchrony acts like momentum: $p$ workers whose gradients are late by chance walk, on average, as plain descent with momentum
-# $1 - 1/p$ does. Draw the mean of 200 asynchronous runs on a parabola for $p$ = 2, 4 and 8, each with random lateness. *Proof:* fit the momentum that makes one synchronous run
-# lie on it; compare with $1 - 1/p$. What does that say of the momentum you had set yourself?
+# I. Mitliagkas et al. (2016) found that asynchrony acts like momentum: on average, $p$ workers with randomly late gradients move like plain descent with
+# momentum $1 - 1/p$. Draw the mean of 200 asynchronous runs on a parabola for $p$ = 2, 4 and 8, each with random delays. *Proof:* fit the momentum that makes
+# one synchronous run match this mean, and compare it with $1 - 1/p$. What does this mean for the momentum that you set yourself?
 
 # %% [markdown]
 # ## Further reading
@@ -694,4 +707,4 @@ if len(live) == len(RULES):
 #   the parameter server".
 # - X. Lian et al. 2017, "Can decentralized algorithms outperform centralized algorithms? A case study for decentralized parallel stochastic gradient descent"; S. Boyd et
 #   al. 2006, "Randomized gossip algorithms"; L. Xiao, S. Boyd, S.-J. Kim 2007, "Distributed average consensus with least-mean-square deviation".
-# - J. Chen et al. 2016, "Revisiting distributed synchronous SGD": why many went back to BSP, with backup workers.
+# - J. Chen et al. 2016, "Revisiting distributed synchronous SGD": why many returned to BSP, with backup workers.

@@ -2,26 +2,27 @@
 # # Lab {{number hogwild}} · Nobody waits
 # ## HOGWILD!, Downpour, Sandblaster and Project Adam
 #
-# In lab {{number consistency}} a server held back the workers that were too far ahead. Here are four systems that train without any such rule, or send much less: threads that write to one vector
-# without locks, replicas that fetch and push when they please, a batch method of which only numbers travel, and a layer that is sent as what it is made of.
+# In lab {{number consistency}} a server held back the workers that were too far ahead. Here are four systems that train without such a rule, or that send much
+# less: threads that write to one vector without locks, replicas that fetch and push on their own schedule, a batch method that sends only single numbers, and a
+# layer that sends the factors of its gradient.
 #
 # **You will be able to**
-# - say when threads may write to one vector without locks, and see an update get lost;
+# - say when threads may write to one vector without locks, and watch an update get lost;
 # - write Downpour SGD over several servers;
-# - write L-BFGS of which only numbers travel;
-# - balance tasks over nodes of different speeds, and say what backup tasks save;
-# - choose between sending a gradient and sending what it is made of.
+# - write a distributed L-BFGS whose messages are single numbers;
+# - balance tasks over nodes of different speeds, and compute what backup tasks save;
+# - choose between sending a gradient and sending its factors.
 #
 # **100 points, 5 exercises, about 120 minutes: 20 reading + 92 exercises + 8 runs.** You need gradient descent (lab 02) and lab {{number consistency}}'s parameter server. MPI came with the
 # installation. No GPU.
 #
 # | here | means |
 # |---|---|
-# | $w$, $\eta$, $\gamma$ | weights, learning rate (`lr`; the paper on HOGWILD! calls it $\gamma$) |
-# | $e, E, n$ | a hyperedge (the components that one sample touches), all of them, the number of components |
+# | $w$, $\eta$, $\gamma$ | weights, learning rate (`lr`; the HOGWILD! paper calls it $\gamma$) |
+# | $e, E, n$ | a hyperedge (the components that one sample touches), all hyperedges, the number of components |
 # | $G$ | Adagrad's sum of squares |
 # | $s_k$, $y_k$ | differences of weights and of gradients (L-BFGS) |
-# | $x$, $\delta$, $B$ | what goes into a layer, the errors of what comes out, the number of samples |
+# | $x$, $\delta$, $B$ | a layer's inputs, the errors of its outputs, the number of samples |
 
 # %%
 import time
@@ -40,50 +41,51 @@ style.use()
 # %% [markdown]
 # ## Without locks
 #
-# On one machine threads can share the weights themselves. With a lock around each update they stand in a queue. **HOGWILD!** (Niu et al. 2011) takes the lock
-# away, and lets them write over each other. That goes well if they seldom meet: if each sample touches few components, its **hyperedge** $e$, and the edges
-# overlap little. Three numbers say how much, $E$ being all edges:
+# On one machine threads can share the weights. With a lock around each update, they queue for it. **HOGWILD!** (Niu et al. 2011) removes the lock and lets the
+# threads write at any time. That works if they seldom meet: if each sample touches few components, its **hyperedge** $e$, and the edges overlap little. With
+# $E$ the set of all edges, three numbers measure the overlap:
 #
 # $$\Omega = \max_{e} |e| \qquad \Delta = \max_v \frac{|\{e \in E : v \in e\}|}{|E|} \qquad \rho = \max_e \frac{|\{e' \in E : e' \cap e \ne \emptyset\}|}{|E|}$$
 #
-# the largest edge, the most used component, the edge that meets the most edges (itself among them).
+# the size of the largest edge, the share of edges that contain the most used component, and the largest share of edges that one edge meets (including itself).
 #
-# What can go wrong when two threads meet? Algorithm 1 of the lecture, $x_v \leftarrow x_v - \gamma G_{ev}(x_e)$, is for a processor three kinds of events:
+# What can go wrong when two threads meet? For a processor, Algorithm 1 of the lecture, $x_v \leftarrow x_v - \gamma G_{ev}(x_e)$, consists of three kinds of
+# events:
 #
 # | event | |
 # |---|---|
 # | `("read", k, v)` | update k reads component v, for its gradient |
-# | `("load", k, v)` | it takes component v into a register |
-# | `("store", k, v)` | what is in the register, minus the step in component v, is written back |
+# | `("load", k, v)` | update k loads component v into a register |
+# | `("store", k, v)` | it writes the register minus the step in component v back to memory |
 #
-# A gradient is *late* when another store falls between its read and its store. Worse: when another store falls between *load* and *store* of one component, that
-# other update is **lost**.
+# A gradient is *late* if another update stores between its read and its store. Worse, if another update stores between the *load* and the *store* of one
+# component, that other update is **lost**.
 
 # %% [markdown]
 # {{exercise hogwild}}
 #
-# Update k has the edge `edges[k]`: it reads all of its components, and then loads and stores each of them. The events of all updates come in one list, the
-# `schedule`, in which updates may be mixed. `gradient(k, x)` is the gradient of sample k, x being what update k has read, in the order of `edges[k]`; a tensor as
-# long as the edge.
+# Update k has the edge `edges[k]`: it reads all of its components, and then loads and stores each of them. The list `schedule` holds the events of all updates,
+# which may be interleaved. `gradient(k, x)` is the gradient of sample k: x holds what update k has read, in the order of `edges[k]`, and the result is a tensor
+# of the same length.
 #
 # <details><summary>Hint 1: overlap</summary>
 #
-# Sets help: `set(a) & set(b)` is what two edges share. Two of the three numbers are shares of `len(edges)`.
+# Use sets: `set(a) & set(b)` is what two edges have in common. Two of the three numbers are fractions of `len(edges)`.
 # </details>
 # <details><summary>Hint 2: replay</summary>
 #
-# Two dicts with the key `(k, v)`: what has been read, what has been loaded. Mind that `w[v]` is a view: `.clone()` it, or it changes when w does.
+# Keep two dicts with the key `(k, v)`: one for the values read, one for the values loaded. `w[v]` is a view: `.clone()` it, or it will change with w.
 # </details>
 # <details><summary>Hint 3: the step</summary>
 #
-# At the first store of update k compute its step, `lr * gradient(k, torch.stack([read[k, u] for u in edges[k]]))`, and keep it for the others. Component v has the
-# place `edges[k].index(v)` in it.
+# At the first store of update k compute its step, `lr * gradient(k, torch.stack([read[k, u] for u in edges[k]]))`, and keep it for the later stores. Component
+# v is at the index `edges[k].index(v)`.
 # </details>
 
 
 # %%
 def overlap(edges: list[tuple[int, ...]], n: int) -> tuple[int, float, float]:
-    """Omega, Delta and rho of edges over the components 0 to n - 1.
+    """Return Omega, Delta and rho of edges over the components 0 to n - 1.
 
     >>> overlap([(0, 1), (1, 2), (3,), (3, 4, 5)], n=6)
     (3, 0.5, 0.5)
@@ -103,7 +105,7 @@ def hogwild(
     lr: float,
     schedule: list[tuple[str, int, int]],
 ) -> Tensor:
-    """The weights after all events of the schedule; w itself is not changed."""
+    """Return the weights after all events of the schedule, without changing w."""
     # BEGIN SOLUTION
     w, read, loaded, steps = w.clone(), {}, {}, {}
     for op, k, v in schedule:
@@ -124,8 +126,8 @@ def hogwild(
 check("hogwild.hogwild")
 
 # %% [markdown]
-# Niu and others tried three data sets on 10 cores, 20 epochs, against threads that take turns with locks (their figure 2). In RCV1 some component is part of every sample
-# (Δ = 1). Do its times show it? Then count lost updates yourself, in the second table: that is what Δ and ρ are about.
+# Niu and others ran 20 epochs on 10 cores with three data sets, and compared with threads that take turns with locks (their figure 2). In RCV1 some component
+# is part of every sample (Δ = 1). Can you see it in its times? Then look at the second table, which counts lost updates: Δ and ρ measure how likely they are.
 
 # %%
 print("                 rho   Delta     HOGWILD!, s   with locks, s")
@@ -138,7 +140,7 @@ for name, rho, delta, free, locked in (
 
 
 def lost_updates(n: int, at_once: int, samples: int = 400) -> float:
-    """Share of stores that write over another's, of updates of 3 out of n components, so many at a time."""
+    """Return the share of stores that overwrite another's, with `at_once` updates of 3 of n components at a time."""
     chance = torch.Generator().manual_seed(0)
     edges = [tuple(torch.randperm(n, generator=chance)[:3].tolist()) for _ in range(samples)]
     queues, loaded, stored, lost = [], {}, {}, 0
@@ -157,7 +159,7 @@ def lost_updates(n: int, at_once: int, samples: int = 400) -> float:
     return lost / (3 * samples)
 
 
-print("\nshare of updates that get lost, by how many threads and components there are")
+print("\nshare of updates that get lost, by number of threads and components")
 print("components" + "".join(f"{p:4} threads" for p in (1, 2, 4, 8)))
 for n in (10, 100, 1000):
     print(f"{n:10}" + "".join(f"{lost_updates(n, p):12.2%}" for p in (1, 2, 4, 8)))
@@ -165,25 +167,26 @@ for n in (10, 100, 1000):
 # %% [markdown]
 # ## Downpour: several servers
 #
-# **DistBelief** (Dean et al. 2012) had a model too large for one server, so each of several servers has a shard of it, `w.tensor_split(servers)[rank]`. And
-# messages too slow to send in every step, so a replica
+# The model of **DistBelief** (Dean et al. 2012) was too large for one server, so each of several servers holds a shard of it, `w.tensor_split(servers)[rank]`.
+# And messages were too slow to send in every step. So a replica
 #
-# - **fetches** the weights before steps 0, `n_fetch`, 2 `n_fetch`, ..., and keeps computing with what it has in between;
-# - **adds up** its gradients, and **pushes** the sum after every `n_push` steps, and what is left after the last.
+# - **fetches** the weights before steps 0, `n_fetch`, 2 `n_fetch`, ..., and computes with this copy in between;
+# - **accumulates** its gradients, and **pushes** the sum after every `n_push` steps, and the rest after the last step.
 #
-# A server applies what comes when it comes, without a word to the other servers: so a replica may fetch one shard from before another's push, and the next one
-# from after it. And each server does **Adagrad** on its shard, which calms components that move a lot. It keeps a sum of squares $G$ of its own, 1 at first:
+# A server applies each push when it arrives, without contacting the other servers. So a replica may fetch one shard from before another replica's push, and the
+# next shard from after it. Each server does **Adagrad** on its shard, which takes smaller steps in components that have moved a lot. It keeps its own sum of
+# squares $G$, which starts at 1:
 #
 # $$G \leftarrow G + g^2 \qquad w \leftarrow w - \frac{\eta\, g}{\sqrt{G}}$$
 #
 # (In the paper a replica also takes plain steps on its own copy between two fetches. We leave that out.)
 #
-# How does a server know what comes next from a replica? Both go through the same list:
+# How does a server know what a replica sends next? Both follow the same list:
 
 
 # %%
 def plan(n_fetch: int, n_push: int, steps: int) -> list[str]:
-    """What a replica does, in order: "fetch", "compute" and "push".
+    """Return what a replica does, in order: "fetch", "compute" and "push".
 
     >>> plan(n_fetch=2, n_push=3, steps=4)
     ['fetch', 'compute', 'compute', 'fetch', 'compute', 'push', 'compute', 'push']
@@ -198,23 +201,23 @@ def plan(n_fetch: int, n_push: int, steps: int) -> list[str]:
 # %% [markdown]
 # {{exercise downpour}}
 #
-# Ranks 0 to `servers` - 1 are servers, the others replicas. A fetch is an empty message to each server, `w.new_empty(0)`, and its shard back. A push is the shard
-# of the sum to each server. So a server always knows how long the next message of a replica is.
+# Ranks 0 to `servers` - 1 are servers, the others are replicas. To fetch, a replica sends an empty message, `w.new_empty(0)`, to each server, and receives the
+# server's shard. To push, it sends each server its shard of the sum. So a server always knows the length of a replica's next message.
 #
 # <details><summary>Hint 1: a replica</summary>
 #
-# `parts = w.tensor_split(servers)` are views of its copy of w: receive into them. After a push the sum starts at 0 again. `compute`, number k, is
+# `parts = w.tensor_split(servers)` are views of the replica's copy of w: receive into them. After a push the sum starts at 0 again. The `compute` number k is
 # `total += grad(w, k)`.
 # </details>
 # <details><summary>Hint 2: a server</summary>
 #
-# For each replica an iterator over its ops, without those that are "compute". A function that takes the next op of replica i and posts the `irecv` for it, into
-# an empty tensor or a buffer as long as the shard. Where there is no next op, it leaves the request that is done: `wait_any` does not count it.
+# Keep for each replica an iterator over its ops without "compute". Write a function that takes the next op of replica i and posts the `irecv` for it, into an
+# empty tensor or into a buffer as long as the shard. If there is no next op, leave the finished request in the list: `wait_any` ignores it.
 # </details>
-# <details><summary>Hint 3: which came</summary>
+# <details><summary>Hint 3: what has arrived</summary>
 #
-# Keep for each replica the op that you have posted. After `i = comm.wait_any(requests)` it is a fetch (send the shard) or a push (Adagrad with the buffer). The
-# number of messages is known: loop so often.
+# Remember for each replica the op that you have posted. After `i = comm.wait_any(requests)` it is a fetch (send the shard) or a push (Adagrad with the buffer).
+# You know the number of messages: loop that many times.
 # </details>
 
 
@@ -229,9 +232,9 @@ def downpour(
     steps: int,
     lr: float,
 ) -> Tensor:
-    """Train by Downpour SGD; on a server its shard at the end, on a replica its last copy.
+    """Train by Downpour SGD; return a server's final shard, or a replica's last copy of w.
 
-    w: the first weights, the same on all ranks, not to be changed. grad(w, k): a replica's
+    w: the initial weights, equal on all ranks; do not change them. grad(w, k): a replica's
     gradient in step k. Wait for every isend and irecv.
     """
     if comm.rank < servers:
@@ -248,7 +251,7 @@ def replica(
     n_push: int,
     steps: int,
 ) -> Tensor:
-    """Fetch, compute and push as `plan` says; the copy of w at the end."""
+    """Fetch, compute and push as `plan` says; return the last copy of w."""
     # BEGIN SOLUTION
     w, total, k = w.clone(), torch.zeros_like(w), 0
     for op in plan(n_fetch, n_push, steps):
@@ -276,7 +279,7 @@ def shard_server(
     steps: int,
     lr: float,
 ) -> Tensor:
-    """Answer every fetch, do Adagrad with every push, of whoever comes first; its shard."""
+    """Answer fetches and pushes (Adagrad) in order of arrival; return the final shard."""
     # BEGIN SOLUTION
     mine = w.tensor_split(servers)[comm.rank].clone()
     squares, buffers = torch.ones_like(mine), {}
@@ -310,7 +313,7 @@ check("hogwild.downpour")
 
 # %%
 def logistic(comm, n_fetch: int, n_push: int, steps: int = 60):
-    """Two servers, four replicas with samples of their own: a server's shard at the end."""
+    """Train with two servers and four replicas with their own samples; return a server's final shard."""
     chance = torch.Generator().manual_seed(comm.rank)
     x = torch.randn(steps, 16, 20, generator=chance)
     y = (x.sum(2) > 0).float()
@@ -334,15 +337,15 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# A replica sends $\frac{\text{steps}}{n_{push}}$ times the bytes of $w$ and receives $\frac{\text{steps}}{n_{fetch}}$ times as many. Twenty times fewer, and here no worse: all
-# replicas have samples of the same kind, and a sum of twenty gradients is a larger batch. That is not so with every model: the authors of DistBelief took
-# $n_{fetch} = n_{push} = 1$, with 200 replicas.
+# A replica sends $\frac{\text{steps}}{n_{push}}$ times the bytes of $w$ and receives $\frac{\text{steps}}{n_{fetch}}$ times as many. Twenty times fewer bytes
+# do no harm here: all replicas have the same kind of samples, and a sum of twenty gradients acts like a larger batch. Not every model allows this: the authors
+# of DistBelief used $n_{fetch} = n_{push} = 1$, with 200 replicas.
 # </details>
 #
-# ## Sandblaster: only numbers travel
+# ## Sandblaster: send single numbers
 #
-# The other half of DistBelief is a batch method, **L-BFGS**: it uses the last $m$ differences of weights $s_i = w_{i+1} - w_i$ and of gradients
-# $y_i = g_{i+1} - g_i$ to bend the gradient into a better direction. Two loops do it (Nocedal 1980), with $\rho_i = 1 / (y_i \cdot s_i)$:
+# The other half of DistBelief is a batch method, **L-BFGS**. It uses the last $m$ differences of weights, $s_i = w_{i+1} - w_i$, and of gradients,
+# $y_i = g_{i+1} - g_i$, to turn the gradient into a better direction. Two loops compute it (Nocedal 1980), with $\rho_i = 1 / (y_i \cdot s_i)$:
 #
 #     q = g
 #     for i = newest to oldest:    a_i = rho_i (s_i · q);   q = q - a_i y_i
@@ -350,13 +353,13 @@ with when_solved():
 #     for i = oldest to newest:    b = rho_i (y_i · r);     r = r + (a_i - b) s_i
 #     direction = -r
 #
-# All of that are dot products and sums of vectors. If every rank has its shard of all the vectors, the sums stay at home, and of each dot product *one number*
-# from each rank travels: "coordinator messages are small". In Sandblaster a coordinator adds those up; here `comm.all_reduce` does.
+# These are only dot products and sums of vectors. If every rank holds its shard of all vectors, it computes the sums locally. Each dot product needs *one
+# number* from each rank: "coordinator messages are small". In Sandblaster a coordinator adds these numbers; here `comm.all_reduce` does.
 
 # %% [markdown]
 # {{exercise two_loop}}
 #
-# Write the two loops. Every rank has its shard of each $s_i$, each $y_i$ and $g$, and returns its shard of the direction.
+# Write the two loops. Every rank holds its shard of each $s_i$, each $y_i$ and $g$, and returns its shard of the direction.
 #
 # <details><summary>Hint 1: a dot product</summary>
 #
@@ -370,10 +373,10 @@ with when_solved():
 
 # %%
 def lbfgs_direction(comm, s: list[Tensor], y: list[Tensor], g: Tensor) -> Tensor:
-    """This rank's shard of the L-BFGS direction.
+    """Return this rank's shard of the L-BFGS direction.
 
-    s, y: shards of the last differences, the oldest first; without any the direction is -g.
-    g: its shard of the gradient. None of them is changed.
+    s, y: shards of the last differences, the oldest first; if empty, the direction is -g.
+    g: this rank's shard of the gradient. Do not change any of them.
     """
 
     # BEGIN SOLUTION
@@ -402,7 +405,7 @@ check("hogwild.two_loop")
 
 # %%
 def minimize(comm, n: int, memory: int, steps: int) -> list[float]:
-    """The norm of the gradient in each step of L-BFGS on a narrow valley of n dimensions, of which a rank has a shard."""
+    """Return the gradient's norm in each step of L-BFGS on a narrow valley of n dimensions, sharded over the ranks."""
     curvature = torch.logspace(0, 3, n, dtype=torch.float64).tensor_split(comm.size)[comm.rank]
     w, s, y, norms = torch.ones_like(curvature), [], [], []
     g = curvature * w
@@ -433,39 +436,39 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# Without memory it is gradient descent with the best step, and hopeless in a narrow valley. One pair is enough here, and ten do no better: on a quadratic, with the best
-# length of every step, all of them are conjugate gradients. On a network the loss is no quadratic, and more pairs help.
+# Without memory it is gradient descent with the best step length, which is hopeless in a narrow valley. One pair is enough here, and ten are not better: on a
+# quadratic, with the best length of every step, they all equal conjugate gradients. A network's loss is not a quadratic, and there more pairs help.
 # </details>
 #
 # ## Sandblaster: tasks and their copies
 #
-# The batch itself is cut into many small tasks, more than there are nodes. Who is done takes the next one. At the end, when no task is left, nodes that are
-# idle do those again that are still under way on a slow node, and whoever is first counts: **backup tasks**, as MapReduce has them.
+# Sandblaster cuts the batch into many small tasks, more than there are nodes. A node that is done takes the next one. At the end, when no task is left, idle
+# nodes repeat the tasks that slow nodes are still working on, and the first result counts. These are **backup tasks**, as in MapReduce.
 
 # %% [markdown]
 # {{exercise finish}}
 #
-# Say when the last task is done. Tasks are taken in order, each by the node that is free first (of several the first one in the list). A node i of speed `speeds[i]` does
-# `work / speeds[i]` seconds on a task. With backups: when all tasks are taken, every node, in the order in which they become free, looks once at the task that would be
-# done *last* now, and if it can do that task sooner, it does it too.
+# Compute when the last task is done. Nodes take the tasks in order; the next task goes to the node that is free first (the first one in the list, if there are
+# several). Node i needs `work / speeds[i]` seconds for a task. With backups, when all tasks are taken, each node looks once, in the order in which the nodes
+# become free. It looks at the task that would now finish *last*, and repeats it if it can finish it sooner.
 #
 # <details><summary>Hint 1: two lists</summary>
 #
-# A list `free` of when each node is free, and a list `ends` of when each task is done. The node that is free first is
+# Keep a list `free` with the time when each node is free, and a list `ends` with the time when each task is done. The node that is free first is
 # `min(range(len(free)), key=free.__getitem__)`.
 # </details>
 # <details><summary>Hint 2: a copy</summary>
 #
-# A copy on node i would be done at `free[i] + work / speeds[i]`. It never delays a task: the earlier end of the two counts. A node that has looked does not look again.
+# A copy on node i would be done at `free[i] + work / speeds[i]`. It never delays a task: the earlier of the two ends counts. Each node looks only once.
 # </details>
 
 
 # %%
 def finish(tasks: list[float], speeds: list[float], backups: bool = False) -> float:
-    """Seconds until all tasks are done, each by the node that is free first.
+    """Return the seconds until all tasks are done, each by the node that is free first.
 
-    backups: at the end idle nodes, in the order in which they become free, do again what
-    would be done last.
+    backups: at the end each idle node, in the order in which nodes become free, repeats
+    the task that would finish last.
 
     >>> finish([4.0, 4.0, 4.0], speeds=[2.0, 1.0])
     4.0
@@ -489,11 +492,11 @@ def finish(tasks: list[float], speeds: list[float], backups: bool = False) -> fl
 check("hogwild.finish")
 
 # %% [markdown]
-# A batch of 60 equal tasks runs on 12 nodes, and one of the nodes is 20 times slower than the others. How many times as long does the batch take without backup tasks as
-# with them?
+# A batch of 60 equal tasks runs on 12 nodes, and one of the nodes is 20 times slower than the others. How many times longer does the batch take without backup
+# tasks than with them?
 
 # %%
-guess("hogwild.backups", "How many times as long without backup tasks?", unit="times")
+guess("hogwild.backups", "How many times longer without backup tasks?", unit="times")
 
 # %%
 with when_solved():
@@ -506,49 +509,51 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# One slow node of twelve makes a batch three times as long, and a copy of its task costs nobody anything. A gradient that comes twice must be counted once, though.
+# One slow node of twelve makes a batch three times as long. A copy of its task costs nothing, because the other nodes are idle. But a gradient that arrives
+# twice must be counted only once.
 # </details>
 
 # %% [markdown]
-# ## Project Adam: send what it is made of
+# ## Project Adam: send the factors
 #
-# The gradient of a fully connected layer with $m$ inputs and $n$ outputs has $mn$ numbers. But it is a product, $x^T \delta$: of the layer's inputs $x$, $B \times m$ for a
-# batch of $B$ samples, and the errors $\delta$ of its outputs, $B \times n$. **Project Adam** (Chilimbi et al. 2014) sends those to the server, $B(m + n)$ numbers, and the
-# server multiplies. Which is less depends on the batch.
+# The gradient of a fully connected layer with $m$ inputs and $n$ outputs has $mn$ numbers. But it is a product, $x^T \delta$, of two factors: the layer's
+# inputs $x$, $B \times m$ for a batch of $B$ samples, and the errors $\delta$ of its outputs, $B \times n$. **Project Adam** (Chilimbi et al. 2014) sends these
+# factors to the server, $B(m + n)$ numbers, and the server multiplies them. Which message is shorter depends on the batch.
 #
-# (For its convolutional layers, whose weights are few, a worker of Adam's adds up its updates and sends the *difference of the weights* after some batches, as a
+# (Convolutional layers have few weights. For these, a worker in Adam accumulates its updates and sends the *difference of the weights* after some batches, as a
 # replica of Downpour sends sums.)
 #
-# The server cannot know beforehand which of the two comes, nor how many rows it has. So Adam's machines keep two kinds of messages apart: short **control** messages, which
-# say what comes, and **data**. Here control has the tag 1 and is a tensor of two int64, the batch and the way (you choose how to write it); data have the tag 2.
+# The server cannot know in advance which of the two arrives, nor how many rows it has. So Adam separates two kinds of messages: short **control** messages,
+# which announce what follows, and **data**. Here control has tag 1 and is a tensor of two int64: the batch, and a code of your choice for the kind of message.
+# Data have tag 2.
 
 # %% [markdown]
 # {{exercise adam}}
 #
-# Write the product, count the bytes of both ways, and choose. Then write a step with a server: each worker sends its layer's gradient the cheaper way, and rank 0 adds them
-# up.
+# Write the product, count the bytes of both kinds of messages, and choose. Then write a step with a server: each worker sends its layer's gradient the cheaper
+# way, and rank 0 adds the gradients.
 #
 # <details><summary>Hint 1: the crossover</summary>
 #
-# Both ways are equally long at $B = \frac{mn}{m + n}$.
+# Both messages are equally long at $B = \frac{mn}{m + n}$.
 # </details>
 # <details><summary>Hint 2: two kinds of messages</summary>
 #
-# `comm.send(torch.tensor([len(x), 1]), 0, tag=1)` says that factors come; `comm.recv(control, worker, tag=1)` receives it, into a tensor of int64. After it the server knows
-# the shapes of the tensors to receive with tag 2.
+# `comm.send(torch.tensor([len(x), 1]), 0, tag=1)` announces factors; `comm.recv(control, worker, tag=1)` receives it into a tensor of int64. Then the server
+# knows the shapes of the tensors to receive with tag 2.
 # </details>
 
 
 # %%
 def from_factors(x: Tensor, delta: Tensor) -> Tensor:
-    """The gradient (m, n) of a layer y = x W from x (B, m) and delta (B, n)."""
+    """Return the gradient (m, n) of a layer y = x W from x (B, m) and delta (B, n)."""
     # BEGIN SOLUTION
     return x.T @ delta
     # END SOLUTION
 
 
 def fc_bytes(batch: int, m: int, n: int, how: str) -> int:
-    """Bytes in float32 that a worker sends for a layer of m inputs and n outputs.
+    """Return the float32 bytes that a worker sends for a layer of m inputs and n outputs.
 
     how: "gradient" or "factors".
 
@@ -561,7 +566,7 @@ def fc_bytes(batch: int, m: int, n: int, how: str) -> int:
 
 
 def cheaper(batch: int, m: int, n: int) -> str:
-    """Which of the two sends fewer bytes; "gradient" where they are equal."""
+    """Return "factors" or "gradient", whichever needs fewer bytes; "gradient" if equal."""
     # BEGIN SOLUTION
     factors, gradient = (fc_bytes(batch, m, n, how) for how in ("factors", "gradient"))
     return "factors" if factors < gradient else "gradient"
@@ -569,9 +574,9 @@ def cheaper(batch: int, m: int, n: int) -> str:
 
 
 def sum_on_server(x: Tensor, delta: Tensor, comm) -> Tensor | None:
-    """Rank 0, the server, returns the sum of the workers' gradients (m, n); workers None.
+    """Return the sum of the workers' gradients (m, n) on rank 0 (server); None on workers.
 
-    x (B, m) and delta (B, n): a worker's, B may differ from worker to worker; the server's
+    x (B, m) and delta (B, n): each worker's own, B may differ between workers; the server's
     have no rows. Each worker sends one control message (tag 1), then data (tag 2): x and
     then delta, or the gradient, as `cheaper` says.
     """
@@ -600,10 +605,10 @@ def sum_on_server(x: Tensor, delta: Tensor, comm) -> Tensor | None:
 check("hogwild.adam")
 
 # %% [markdown]
-# VGG-16's first fully connected layer has 25,088 inputs and 4,096 outputs. How many times fewer bytes are the factors of 32 samples than the gradient?
+# VGG-16's first fully connected layer has 25,088 inputs and 4,096 outputs. How many times smaller are the factors of 32 samples than the gradient?
 
 # %%
-guess("hogwild.factors", "How many times fewer bytes are the factors of 32 samples?", unit="times")
+guess("hogwild.factors", "How many times smaller are the factors of 32 samples?", unit="times")
 
 # %%
 with when_solved():
@@ -618,24 +623,25 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# For the first layer the factors are 110 times shorter, and a batch of 32 is far below the crossover of 3,521 samples. For the last one it is 25 times. The server
-# pays: it multiplies what the workers would have multiplied. That is why Adam's servers were machines with fast processors, and why today, with an all-reduce between
-# equal GPUs, gradients travel as they are.
+# For the first layer the factors are 110 times smaller, and a batch of 32 is far below the crossover of 3,521 samples. For the last layer they are 25 times
+# smaller. But the server must do the multiplications that the workers would have done. So Adam's servers were machines with fast processors. Today, with an
+# all-reduce between equal GPUs, the gradients themselves are sent.
 # </details>
 
 # %% [markdown]
 # ## Live: HOGWILD! on two engines
 #
-# Now without any server, and without a message, on two engines, MPI processes beside this kernel: `shared_tensor` is a vector in memory that both processes see, and they write to it as they please. The samples are
-# like texts: 2,000 rows of some 40 words out of 10,000, for sparse logistic regression. An update is the loop below, Algorithm 1 of the lecture. As a witness, each
-# process also counts its updates in *one* number that both share, the least sparse thing there is: load, add 1, store.
+# Now train without a server and without messages. Two engines, which are MPI processes next to this kernel, share a vector: `shared_tensor` is memory that both
+# processes see and write to at any time. The samples are like texts: 2,000 rows of about 40 words out of 10,000, for sparse logistic regression. An update is
+# the loop below, Algorithm 1 of the lecture. To show what gets lost, each process also counts its updates in *one* shared number, the least sparse data
+# possible: load, add 1, store.
 #
-# First one process, then two which share the work. What becomes of the loss, how many counts get lost, and how much faster are two?
+# First one process works alone, then two share the work. What happens to the loss, how many counts get lost, and how much faster are two processes?
 
 # %%
 guess(
     "hogwild.hogwild",
-    "How many times as many updates a second do two processes make as one?",
+    "How many times as many updates per second do two processes make as one?",
     unit="times",
 )
 
@@ -645,7 +651,7 @@ from hpcdl.cluster import Cluster
 
 
 def free_for_all(comm, workers: int, updates: int):
-    """Begin and end of this rank's share of the updates, the loss then, and the counter; ranks from `workers` on are idle."""
+    """Do this rank's share of the updates; return begin, end, loss and counter. Ranks from `workers` on are idle."""
     from hpcdl.comm import shared_tensor
     from hpcdl.consistency.hogwild import logistic, logistic_loss
     from hpcdl.data import rcv1_like
@@ -676,33 +682,36 @@ with when_solved():
     for workers in (1, 2):
         found = [one for one in cluster.run(free_for_all, workers, UPDATES, timeout=60) if one]
         begins, ends, losses, counts = zip(*found, strict=True)
-        last = ends.index(max(ends))  # who ends last sees what all have written
+        last = ends.index(max(ends))  # the last one to end sees what all have written
         lost = UPDATES - counts[last]
         speeds.append(UPDATES / (max(ends) - min(begins)))
         print(f"{workers:9}{speeds[-1]:12.0f}{losses[last]:9.4f}{lost:9} ({lost / UPDATES:.1%})")
     reveal("hogwild.hogwild", speeds[1] / speeds[0], measured=True)
 
 # %%
-cluster.stop()  # the engines have done their work: give back their memory
+cluster.stop()  # the engines are no longer needed: free their memory
 
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# Where two cores are free, two processes make not quite twice as many updates in a second. The loss is the same to about a percent: not to the bit, and not the same
-# twice. Counts *do* get lost, every time that both have loaded the same number before one has stored it. The weights lose next to none: most words are in
-# few texts, and `w.add` loads and stores within nanoseconds. And a lost step is not a wrong one: the next gradient is taken at what is there.
+# If two cores are free, two processes make almost twice as many updates per second. The loss is the same to about a percent, but not to the last bit, and it
+# differs between runs. Counts *do* get lost, every time that both processes load the same number before one stores it. The weights lose almost no updates: most
+# words are in few texts, and `w.add` loads and stores within nanoseconds. And a lost step does no lasting harm: the next gradient is computed from the weights
+# that are there.
 #
-# With memory of their own these two would have to send their steps to each other; with a lock they would stand in a queue. Compiled, the same loop makes a few hundred
-# times as many updates in a second (`hpcdl.consistency.logistic_epochs`), and then two cores really meet: that is the other half of the paper.
+# With separate memories the two processes would have to send each other their steps; with a lock they would have to queue. Compiled, the same loop makes a few
+# hundred times as many updates per second (`hpcdl.consistency.logistic_epochs`), and then the two cores meet often. The other half of the paper is about this
+# case.
 # </details>
 
 # %% [markdown]
 # ## For those who want more
 #
-# No points, no check: a challenge, and the proof to demand of yourself.
+# This challenge has no points and no check, but a proof to demand of yourself.
 #
-# Downpour's replicas take plain steps on their own copy between two fetches; ours wait for the next fetch. Add those steps. *Proof:* with `n_fetch = 1` nothing changes;
-# with 20 the replica's own loss falls between two fetches, which you see in its gradients; and for the digits of lab 04: does the server's loss after 200 pushes get better or worse?
+# Downpour's replicas take plain steps on their own copy between two fetches; ours wait for the next fetch. Add these steps. *Proof:* with `n_fetch = 1` nothing
+# changes. With 20, the replica's own loss falls between two fetches, as you can see in its gradients. And for the digits of lab 04, does the server's loss
+# after 200 pushes get better or worse?
 
 # %% [markdown]
 # ## Further reading

@@ -1,17 +1,17 @@
 # %% [markdown]
 # # Lab {{number attention}} · Attention
-# ## One new layer, and why it wants many machines
+# ## One new layer, and why it needs many machines
 #
-# So far every layer treated its rows one by one. **Attention** is the layer in which tokens look at one another: it is what a transformer adds to the
-# layers that you know. It has a price. Every token meets every other one, so $n$ tokens have $n^2$ scores. You write the layer, then rewrite it so that
-# the scores never exist all at once. The same few lines then work across machines: first the sequence is cut, then the experts are.
+# So far every layer processed its rows one by one. **Attention** is the layer in which tokens look at each other; a transformer adds it to the layers that you
+# know. It has a price: every token meets every other one, so $n$ tokens have $n^2$ scores. You write the layer, then rewrite it so that the scores never exist
+# all at once. The same few lines then work across machines: first you cut the sequence, then you distribute the experts.
 #
 # **You will be able to**
 # - write a head of attention with a causal mask, and a transformer block around it;
 # - compute a softmax in one pass over blocks, as FlashAttention does;
-# - say what a block costs in weights, operations and memory, and from which length on the scores dominate;
-# - run attention over a sequence that no rank holds, and share the work evenly;
-# - send tokens to experts, and measure how even a gate is.
+# - compute what a block costs in weights, operations and memory, and the length from which the scores dominate;
+# - run attention over a sequence that no rank holds completely, and share the work evenly;
+# - send tokens to experts, and measure how evenly a gate distributes them.
 #
 # **100 points, 7 exercises, about 90 minutes: 17 reading + 68 exercises + 5 runs; two extra exercises take 28 more.** You need matrix products and a softmax (lab 04), and lab 07's `comm`. No GPU.
 #
@@ -44,14 +44,14 @@ style.use()
 #
 # Left: 16 tokens. Row $i$ shows how token $i$ shares its attention among all tokens; each row sums to 1. Right: the memory of one layer, for longer and longer sequences.
 #
-# Before you move anything: twice as many tokens, how many times as many scores? Then:
+# Before you move anything, guess: how many times as many scores do twice as many tokens have? Then:
 # 1. Remove the **mask**. Which rows change, and which one does not?
 # 2. Lower the **temperature** to 0.1, then raise it to 10. What do the rows turn into?
 # 3. Move the **tokens** to a million. What still fits into 80 GB?
 # 4. Now add **ranks**.
 
 # %%
-guess("attention.twice", "A sequence of twice as many tokens: how many times as many scores?", unit="×")
+guess("attention.twice", "How many times as many scores does a sequence of twice as many tokens have?", unit="×")
 
 # %%
 with when_solved():
@@ -64,18 +64,18 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# 1. With the mask, token $i$ sees tokens 0 to $i$. The last token sees all of them in any case, so its row stays.
-# 2. At a low temperature the largest score takes everything. At a high one all scores count alike, and the row is a mean.
-# 3. Keys and values grow with $n$, the scores with $n^2$: they are the first thing that no longer fits. A block of them fits much longer.
-# 4. In a ring over $p$ ranks each rank has an $n/p$-th of the tokens, so everything shrinks. This is what the lab builds.
+# 1. With the mask, token $i$ sees tokens 0 to $i$. The last token always sees all of them, so its row does not change.
+# 2. At a low temperature the largest score gets all the weight. At a high temperature all scores count equally, and the output is a plain mean.
+# 3. Keys and values grow with $n$, the scores with $n^2$, so the scores are the first that no longer fit. A block of them fits much longer.
+# 4. In a ring over $p$ ranks each rank has an $n/p$-th of the tokens, so everything shrinks. You build this ring in this lab.
 # </details>
 
 # %% [markdown]
 # ## One head
 #
-# Each token has a **query** (what it looks for), a **key** (what it can be found by) and a **value** (what it has to say): three rows of $d$ numbers.
-# The score of token $i$ for token $j$ is $q_i \cdot k_j / \sqrt d$. A softmax turns the scores of token $i$ into weights, and its output is the
-# weighted mean of the values (Vaswani et al. 2017):
+# Each token has a **query** (what it looks for), a **key** (how others find it) and a **value** (what it contributes): three rows of $d$ numbers. The score of
+# token $i$ for token $j$ is $q_i \cdot k_j / \sqrt d$. A softmax turns the scores of token $i$ into weights, and its output is the weighted mean of the values
+# (Vaswani et al. 2017):
 #
 # $$ \text{attention}(Q, K, V) = \text{softmax}\Big(\frac{QK^T}{\sqrt d}\Big)\,V. $$
 #
@@ -88,8 +88,8 @@ with when_solved():
 # %% [markdown]
 # {{exercise attention}}
 #
-# Write one head. Leading dimensions are batches: `attention` of `(3, 5, n, d)` is 15 heads at once. The last two dimensions are tokens and numbers.
-# Nothing that comes in is changed.
+# Write one head. Leading dimensions are batches: `attention` of `(3, 5, n, d)` computes 15 heads at once. The last two dimensions are tokens and numbers. Do
+# not change the arguments.
 #
 # <details><summary>Hint 1: the scores</summary>
 #
@@ -127,22 +127,21 @@ check("attention.attention")
 # %% [markdown]
 # ## One pass over blocks
 #
-# A softmax needs the largest score and the sum of a row, so it seems to need the whole row. It does not: it can be kept **running**. For each query
-# keep the largest score $t$ so far, the sum $s = \sum e^{\text{score} - t}$ and the output $o = \sum e^{\text{score} - t}\,v$. When a block brings a
-# larger score $t'$, everything kept so far is too large by a factor of $e^{t'-t}$:
+# A softmax needs the largest score and the sum of a row, so it seems to need the whole row. It does not: you can compute a **running** softmax. For each query
+# keep the largest score $t$ so far, the sum $s = \sum e^{\text{score} - t}$ and the output $o = \sum e^{\text{score} - t}\,v$. When a block brings a larger
+# score $t'$, everything kept so far is too large by a factor of $e^{t'-t}$:
 #
 # $$ s \leftarrow s\,e^{t-t'} + \sum_{\text{block}} e^{\text{score}-t'}, \qquad o \leftarrow o\,e^{t-t'} + \sum_{\text{block}} e^{\text{score}-t'}\,v. $$
 #
-# At the end the output is $o/s$. No exponent is ever above 0, so nothing overflows (Milakov and Gimelshein 2018). FlashAttention does this with blocks
-# that fit into a processor's fast memory (Dao et al. 2022), and ring attention with blocks that come from other machines. Both use the function that
-# you write now.
+# At the end the output is $o/s$. No exponent is ever above 0, so nothing overflows (Milakov and Gimelshein 2018). FlashAttention does this with blocks that fit
+# into a processor's fast memory (Dao et al. 2022), and ring attention with blocks that come from other machines. Both use the function that you write next.
 
 # %% [markdown]
 # {{exercise online_softmax}}
 #
-# `absorb` takes one block into what is kept. It begins with $t = -\infty$, $s = 0$ and $o = 0$. A score may be $-\infty$ (hidden); each row sees at
-# least one score of the first block. `flash` is causal attention by blocks of `block` keys; it holds a few tensors of `n × block` numbers at a time,
-# and none of `n × n`. Nothing that comes in is changed.
+# `absorb` adds one block to the running softmax. It begins with $t = -\infty$, $s = 0$ and $o = 0$. A score may be $-\infty$ (hidden); each row sees at least
+# one score of the first block. `flash` is causal attention by blocks of `block` keys; it holds only a few tensors of `n × block` numbers at a time, and none of
+# `n × n`. Do not change the arguments.
 #
 # <details><summary>Hint 1: absorb</summary>
 #
@@ -151,8 +150,8 @@ check("attention.attention")
 # </details>
 # <details><summary>Hint 2: flash</summary>
 #
-# Loop over `start` in `range(0, n, block)`. The keys of a block are at places `start` to `start + block - 1`; row $i$ sees those that are at most $i$:
-# compare `torch.arange(n)[:, None]` with them.
+# Loop over `start` in `range(0, n, block)`. The keys of a block have the positions `start` to `start + block - 1`; row $i$ sees positions up to $i$: compare
+# `torch.arange(n)[:, None]` with the positions.
 # </details>
 
 
@@ -182,8 +181,8 @@ def absorb(
 
 
 def flash(q: Tensor, k: Tensor, v: Tensor, block: int) -> Tensor:
-    """Return causal attention of q, k, v (n, d), by blocks of `block` keys; the last may be
-    shorter.
+    """Return causal attention of q, k, v (n, d), by blocks of `block` keys; the last block
+    may be shorter.
 
     >>> q, k, v = torch.zeros(2, 1), torch.ones(2, 1), torch.tensor([[2.0], [4.0]])
     >>> flash(q, k, v, block=1).tolist()
@@ -207,14 +206,14 @@ check("attention.online_softmax")
 # %%
 guess(
     "attention.peak",
-    "2,048 tokens of 64 numbers: how many times as much memory does attention need at its peak as flash with blocks of 64?",
+    "2,048 tokens of 64 numbers: how many times as much peak memory does attention need as flash with blocks of 64?",
     unit="×",
 )
 
 
 # %%
 def peak_of(function, n: int, *args) -> int:
-    """Return the most bytes that tensors hold at a time while the function works on n tokens of 64 numbers."""
+    """Return the peak memory of the function on n tokens of 64 numbers, in bytes."""
     q, k, v = torch.randn(3, n, 64, generator=torch.Generator().manual_seed(0))
     with meter(q, k, v) as memory:
         function(q, k, v, *args)
@@ -232,23 +231,23 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# Twice the tokens take four times the memory in one column, and twice the memory in the other. The work is the same: every score is still computed
-# once. On a GPU FlashAttention is faster as well, because the scores no longer travel to the large memory and back.
+# With twice the tokens, `attention` needs four times the memory, and `flash` twice the memory. The work is the same: every score is still computed once. On a
+# GPU, FlashAttention is also faster, because the scores no longer go to the large memory and back.
 # </details>
 
 # %% [markdown]
 # ## Heads, and a block around them
 #
-# One head can look for one thing at a time. A layer has $a$ **heads** side by side, each on its own $d = h/a$ of a token's $h$ numbers: head 0 has the
-# first $d$ numbers, head 1 the next $d$, and so on. Splitting changes the shape from $(n, h)$ to $(a, n, d)$, merging changes it back.
+# One head can look for only one thing at a time. A layer has $a$ parallel **heads**, each on its own $d = h/a$ of a token's $h$ numbers: head 0 has the first
+# $d$ numbers, head 1 the next $d$, and so on. Splitting changes the shape from $(n, h)$ to $(a, n, d)$, merging changes it back.
 #
 # A transformer **block** adds two layers to its input, one after the other (Xiong et al. 2020 call this order pre-norm):
 #
 #     x ─┬─ norm ─ qkv ─ split ─ attention ─ merge ─ out ─ + ─┬─ norm ─ up ─ ReLU ─ down ─ + ─ y
 #        └──────────────────────────────────────────────────┘ └──────────────────────────────┘
 #
-# The two lines below are **residuals**: what comes in is added to what comes out, so that a gradient reaches the first layer of a deep network
-# undiminished. A **norm** makes the numbers of each token have mean 0 and variance 1. It is given:
+# The two lower lines are **residuals**: they add the input to the output, so that a gradient reaches the first layer of a deep network undiminished. A **norm**
+# scales the numbers of each token to mean 0 and variance 1. It is given:
 
 
 # %%
@@ -316,24 +315,24 @@ check("attention.heads")
 # Count your block for $b$ sequences of $n$ tokens.
 #
 # - **Weights**: the four matrices.
-# - **FLOPs** of the forward pass: a product of an $(r \times c)$ and a $(c \times s)$ matrix takes $2rcs$. There are four products with weights, and
-#   two without: the scores, and the weights of the softmax times the values. A mask hides half of the scores, but plain products compute them all.
-#   Leave out norms, ReLU and softmax.
-# - **Activations**, the numbers that the backward pass needs again: the input of each norm, both factors of each product (but for the weights), and
-#   what softmax and ReLU return. A tensor that serves twice, as the output of a norm that enters a product, counts once. So the scores before the
-#   softmax do not count, and neither do `up`'s outputs before ReLU.
+# - **FLOPs** of the forward pass: a product of an $(r \times c)$ and a $(c \times s)$ matrix takes $2rcs$. There are four products with weight matrices, and
+#   two without: the scores, and the output of the softmax times the values. A mask hides half of the scores, but plain products compute them all. Leave out
+#   norms, ReLU and softmax.
+# - **Activations**, the numbers that the backward pass needs again: the input of each norm, both factors of each product (except the weights), and what softmax
+#   and ReLU return. Count a tensor once even if it is needed twice, such as the output of a norm that enters a product. So the scores before the softmax do not
+#   count, and neither do `up`'s outputs before ReLU.
 
 # %% [markdown]
 # {{exercise block_work}}
 #
 # <details><summary>Hint 1: weights and FLOPs</summary>
 #
-# $3h^2 + h^2 + 4h^2 + 4h^2$ weights; each is used once for each of the $bn$ tokens. For each pair of tokens, the two other products do $2d$ operations
-# in each of $a$ heads, and $ad = h$.
+# $3h^2 + h^2 + 4h^2 + 4h^2$ weights; each is used once for each of the $bn$ tokens. For each pair of tokens, each of the other two products does $2d$
+# operations in each of $a$ heads, and $ad = h$.
 # </details>
 # <details><summary>Hint 2: activations</summary>
 #
-# In units of $bnh$: two inputs of norms, two outputs of norms, q, k, v, the merged output, and four for ReLU. And the softmax, in each head.
+# In units of $bnh$: two inputs of norms, two outputs of norms, q, k, v, the merged output, and four for ReLU. Add the softmax of each head.
 # </details>
 
 
@@ -357,7 +356,7 @@ check("attention.block_work")
 # %%
 guess(
     "attention.half",
-    "A block of GPT-3 (h = 12,288, 96 heads): from how many tokens on do the scores keep more numbers than all the rest?",
+    "A block of GPT-3 (h = 12,288, 96 heads): from how many tokens on do the scores take more memory than all the rest?",
     unit="tokens",
 )
 
@@ -376,35 +375,36 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# The two shares cross at different lengths: in memory the scores pass the rest at $n = 12h/a = 12d$, which is 1,536 tokens, but in operations only at
-# $n = 6h$, which is 73,728. Long before the scores take time they take memory. So first keep only blocks of them, as `flash` does. Then the keys and
-# values themselves become too large for one machine, and the sequence must be cut.
+# The scores overtake the rest at different lengths: in memory at $n = 12h/a = 12d$, which is 1,536 tokens, but in operations only at $n = 6h$, which is 73,728.
+# Long before the scores cost time, they cost memory. So first keep only blocks of them, as `flash` does. Then the keys and values themselves become too large
+# for one machine, and the sequence must be cut.
 # </details>
 
 # %% [markdown]
 # ## Cut the sequence
 #
-# For a million tokens neither the scores nor the keys and values fit one machine. So cut the *sequence*: each rank has the queries, keys and values of
-# some tokens, a **block** each. Its queries stay; keys and values go round a ring, and after $p-1$ steps each query has met every key (Liu et al. 2023,
-# "Ring attention"; Li et al. 2021 call it sequence parallelism). The softmax is your running one.
+# For a million tokens neither the scores nor the keys and values fit into one machine. So cut the *sequence*: each rank holds a **block**, the queries, keys
+# and values of some tokens. Its queries stay; keys and values go round a ring, and after $p-1$ steps each query has met every key (Liu et al. 2023, "Ring
+# attention"; Li et al. 2021 call it sequence parallelism). The softmax is your running one.
 #
 # A mistake here still looks like attention. In 2025 the gradient of attention over a cut sequence was found to be off by more than its own size in
 # Megatron-LM (#1464). Only a comparison with one machine shows it, and the check makes that comparison.
 #
-# **Causal** attention: a token sees itself and what is before it *in the sequence*. Where the tokens of a block stand is known to all ranks:
-# `positions[r]` has the places of rank r's tokens. A score with `positions[rank][i] < positions[source][j]` counts as $-\infty$.
+# **Causal** attention: a token sees itself and what is before it *in the sequence*. All ranks know where the tokens of each block are: `positions[r]` holds the
+# positions of rank r's tokens. A score with `positions[rank][i] < positions[source][j]` counts as $-\infty$.
 
 # %% [markdown]
 # {{exercise ring_attention}}
 #
-# **Who works how much?** If rank $r$ has the $r$-th piece of the sequence, rank 0 sees nothing in most steps, and the last rank sees everything in each step. All ranks
-# wait for the slowest. `stripes(n, p)` deals the tokens out so that each rank sees about half of each block (Brandon et al. 2023, "Striped attention").
+# **Which rank works how much?** If rank $r$ has the $r$-th piece of the sequence, rank 0 sees nothing in most steps, and the last rank sees everything in each
+# step. All ranks wait for the slowest one. `stripes(n, p)` deals the tokens out so that each rank sees about half of each block (Brandon et al. 2023, "Striped
+# attention").
 #
 # <details><summary>Hint 1: the ring</summary>
 #
-# `kv = torch.stack([k, v])` makes one message of two blocks. In step s the block that is here is `source = (rank - s) % p`'s. In all steps but the last begin
-# `comm.isend(kv, right)` and `comm.irecv(arriving, left)`, work, wait for both, and go on with `kv = arriving`. `arriving` is as long as the block of
-# `(source - 1) % p`.
+# `kv = torch.stack([k, v])` makes one message of two blocks. In step s this rank holds the block of rank `source = (rank - s) % p`. In all steps except the
+# last, begin `comm.isend(kv, right)` and `comm.irecv(arriving, left)`, work, wait for both, and continue with `kv = arriving`. `arriving` is as long as the
+# block of `(source - 1) % p`.
 # </details>
 # <details><summary>Hint 2: a step</summary>
 #
@@ -425,12 +425,12 @@ def ring_attention(
     comm,
 ) -> Tensor:
     """Return this rank's rows (c, d) of softmax(q k^T / sqrt(d)) v over all ranks' tokens,
-    those at later positions masked.
+    with later positions masked.
 
-    q, k, v: this rank's tokens, (c, d). positions: for each rank where its tokens stand in
+    q, k, v: this rank's tokens, (c, d). positions: for each rank its tokens' positions in
     the sequence, int64; block r has len(positions[r]) >= 1 tokens. Keys and values go round
-    the ring: 2 blocks in each of p - 1 steps, without more than those of two ranks at a
-    time. Nothing that comes in is changed, and every message is waited for.
+    the ring: 2 blocks in each of p - 1 steps; hold those of at most two ranks at a time.
+    Do not change the arguments, and wait for every message.
     """
     # BEGIN SOLUTION
     p, rank, d = comm.size, comm.rank, q.shape[1]
@@ -453,8 +453,8 @@ def ring_attention(
 
 
 def stripes(n: int, p: int) -> list[Tensor]:
-    """Return for each of p ranks the positions of its tokens, int64, so that all see about
-    as many tokens in every step.
+    """Return for each of p ranks the positions of its tokens, int64, so that all ranks see
+    about equally many tokens in every step.
 
     >>> stripes(4, 2)
     [tensor([0, 2]), tensor([1, 3])]
@@ -470,7 +470,7 @@ check("attention.ring_attention")
 # %%
 guess(
     "attention.stripes",
-    "32 tokens on 4 ranks. All wait for the slowest in each step. How much of the time do stripes take that pieces take?",
+    "32 tokens on 4 ranks. All wait for the slowest in each step. What share of the pieces' time do stripes take?",
     unit="%",
 )
 
@@ -495,17 +495,17 @@ with when_solved():
 # %% [markdown]
 # ## Experts
 #
-# The other half of a block, `up` and `down`, has two thirds of its weights. A layer with $e$ times as many weights need not do $e$ times the work: make
-# $e$ **experts** of it, each a layer of its own, and let a **gate** choose $k$ of them for each token. The gate is a matrix $G$, and its odds for a
-# token are $\text{softmax}(Gx)$.
+# The other half of a block, `up` and `down`, has two thirds of its weights. A layer with $e$ times as many weights need not do $e$ times the work: split it
+# into $e$ **experts**, each a separate layer, and let a **gate** choose $k$ of them for each token. The gate is a matrix $G$, and its odds for a token are
+# $\text{softmax}(Gx)$.
 #
-# Gates have favourites. So that no expert drowns, it takes at most `capacity` choices. The others are **dropped**: their weight is 0. GShard (Lepikhin
-# et al. 2020) serves the first choices of all tokens, in the order of the tokens, before any second choice. The output of a token is the mean of its
+# Gates have favourites. To protect an expert from too many tokens, it accepts at most `capacity` choices. The others are **dropped**: their weight is 0. GShard
+# (Lepikhin et al. 2020) serves the first choices of all tokens, in the order of the tokens, before any second choice. The output of a token is the mean of its
 # experts' answers, weighted by their odds divided by the sum of the $k$ odds.
 #
-# To keep the gate even, a **balance loss** is added to the loss of the network (Fedus et al. 2021): $e \sum_i f_i P_i$, where $f_i$ is the share of the
-# tokens whose first choice is expert $i$, and $P_i$ the mean of its odds over all tokens. It is 1 if all experts are equally wanted, and grows to $e$
-# if one of them is certain to get every token.
+# To keep the gate even, a **balance loss** is added to the loss of the network (Fedus et al. 2021): $e \sum_i f_i P_i$, where $f_i$ is the share of the tokens
+# whose first choice is expert $i$, and $P_i$ the mean of its odds over all tokens. It is 1 if the gate prefers no expert, and grows to $e$ if one expert is
+# certain to get every token.
 
 # %% [markdown]
 # {{exercise route}}
@@ -516,18 +516,18 @@ with when_solved():
 # </details>
 # <details><summary>Hint 2: full experts</summary>
 #
-# Count in a list how many choices each expert has taken. Two loops: over the columns of `experts`, and in each of them over the tokens.
+# Count in a list how many choices each expert has accepted. Write two loops: over the columns of `experts` and, inside it, over the tokens.
 # </details>
 
 
 # %%
 def route(odds: Tensor, k: int, capacity: int) -> tuple[Tensor, Tensor]:
-    """Return the k experts of each token (n, k), int64, the one with the best odds first,
-    and the weights (n, k) of their answers.
+    """Return the k experts of each token (n, k), int64, best odds first, and the weights
+    (n, k) of their answers.
 
     odds: (n, e); each row sums to 1. A weight is the expert's odds over the sum of the k
-    odds, and 0 where the expert is full: it takes `capacity` choices, first choices before
-    second ones, and among them earlier tokens before later ones.
+    odds, and 0 if the expert is full: it takes `capacity` choices, first choices before
+    second choices, and among these earlier tokens before later ones.
 
     >>> experts, weights = route(torch.tensor([[0.75, 0.25], [0.5, 0.5]]), k=1, capacity=1)
     >>> experts[0].tolist(), weights[0].tolist()
@@ -564,51 +564,51 @@ def balance(odds: Tensor) -> float:
 check("attention.route")
 
 # %% [markdown]
-# Now put the experts on different ranks, one on each, with $k = 1$ and $g_e$ itself as the weight: the token's output is $g_e \cdot \text{expert}_e(x)$
-# (the Switch transformer). Tokens travel: an **all-to-all** there, the experts' work, an all-to-all back. Each rank keeps to `capacity` for the tokens
-# that *it* sends to an expert. A dropped token passes the layer unchanged, as if the layer were not there.
+# Now put one expert on each rank, with $k = 1$ and the odds $g_e$ as the weight: the token's output is $g_e \cdot \text{expert}_e(x)$ (the Switch transformer).
+# An **all-to-all** sends the tokens to their experts, the experts work, and a second all-to-all sends the answers back. Each rank sends at most `capacity`
+# tokens to each expert. A dropped token passes the layer unchanged, as if the layer were not there.
 #
 # `all_to_all(x, comm, counts, out_counts)` is the library's: it sends the first `counts[0]` rows of `x` to rank 0, the next `counts[1]` to rank 1, and so on,
-# and returns what came, first the `out_counts[0]` rows from rank 0. Each rank's expert is
+# and returns the received rows, first the `out_counts[0]` rows from rank 0. Each rank's expert is
 
 # %%
 from hpcdl.collectives import all_to_all
 
 
 def expert(x: Tensor, w: Tensor) -> Tensor:
-    """Return what an expert with the weights w (d, d) makes of tokens x (n, d)."""
+    """Return the output of an expert with weights w (d, d) for tokens x (n, d)."""
     return torch.relu(x @ w)
 
 
 # %% [markdown]
 # {{exercise moe}}
 #
-# <details><summary>Hint 1: who goes where</summary>
+# <details><summary>Hint 1: which token goes where</summary>
 #
-# `odds = (x @ gate.T).softmax(1)`; `probability, chosen = odds.max(1)`. The tokens for expert `e` are `(chosen == e).nonzero()[:, 0]`, in their order; of those
-# the first `capacity`.
+# `odds = (x @ gate.T).softmax(1)`; `probability, chosen = odds.max(1)`. The tokens for expert `e` are `(chosen == e).nonzero()[:, 0]`, in order; keep the first
+# `capacity` of them.
 # </details>
 # <details><summary>Hint 2: there</summary>
 #
-# Put the numbers of the kept tokens into one tensor, expert by expert: `kept`. `x[kept]` are the rows to send, `counts` how many to each. The experts do not
-# know how many will come: send each rank its number first, `all_to_all(torch.tensor(counts)[:, None], comm)` with one row for each rank.
+# Put the indices of the kept tokens into one tensor `kept`, expert by expert. `x[kept]` are the rows to send, and `counts` says how many go to each rank. The
+# experts do not know how many will arrive, so first send each rank its number: `all_to_all(torch.tensor(counts)[:, None], comm)` with one row for each rank.
 # </details>
 # <details><summary>Hint 3: and back</summary>
 #
-# The same with the counts exchanged. The answers come back in the order of `kept`, so `y[kept] = ...` puts each into its place; the other rows of `y` are
-# those of `x`.
+# Call it again with the two counts exchanged. The answers return in the order of `kept`, so `y[kept] = ...` puts each into its place; the other rows of `y` are
+# rows of `x`.
 # </details>
 
 
 # %%
 def moe(x: Tensor, gate: Tensor, w: Tensor, capacity: int, comm) -> tuple[Tensor, int]:
-    """Return what a layer of p experts, one on each rank, makes of this rank's tokens, and
-    how many of them were dropped.
+    """Return the output of a layer of p experts, one on each rank, for this rank's tokens,
+    and how many tokens were dropped.
 
-    x: this rank's tokens (n, d); n may differ, and be 0. gate: (p, d), the same on all
-    ranks. w: (d, d), the weights of this rank's expert. None of them is changed. An expert
-    takes the first `capacity` tokens of each rank; the others are their own output. Tokens
-    and their numbers travel, no weights.
+    x: this rank's tokens (n, d); n may differ between ranks, and may be 0. gate: (p, d),
+    equal on all ranks. w: (d, d), the weights of this rank's expert. Do not change them. An
+    expert takes the first `capacity` tokens of each rank; the others pass unchanged. Send
+    tokens and counts, but no weights.
     """
     # BEGIN SOLUTION
     probability, chosen = (x @ gate.T).softmax(1).max(1)
@@ -629,7 +629,7 @@ check("attention.moe")
 # %%
 guess(
     "attention.dropped",
-    "4 experts, a gate without a favourite, and room for exactly 16 of each rank's 64 tokens: how many tokens are dropped?",
+    "4 experts have a gate without a favourite, and room for 16 of each rank's 64 tokens. How many tokens are dropped?",
     unit="%",
 )
 
@@ -663,18 +663,19 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# Even a fair gate is never quite even: with room for exactly its share, 16 of 64, an expert turns tokens away while others have room. A gate with a favourite
-# drops many more: one expert is full, and the others wait for work. The balance loss sees it. That is why mixtures of experts are trained with one.
+# Even a fair gate is never perfectly even: if each expert has room for exactly its share, 16 of 64, some experts drop tokens while others have room. A gate
+# with a favourite drops many more: one expert is full, and the others wait for work. The balance loss measures this, so mixtures of experts are trained with
+# one.
 # </details>
 
 # %% [markdown]
 # ## For those who want more
 #
-# No points, no check: a challenge, and the proof to demand of yourself.
+# This challenge has no points and no check, but a proof to demand of yourself.
 #
-# A language model writes one token at a time, and each new token attends to all earlier ones. Keep the keys and values of the earlier tokens (a *KV
-# cache*), and write `step(x, cache)`, which takes one token through your block. *Proof:* ten steps give what one call of `transformer_block` gives for
-# ten tokens, to 1e-12 in float64, and the time of a step grows with $n$, not with $n^2$.
+# A language model writes one token at a time, and each new token attends to all earlier ones. Keep the keys and values of the earlier tokens (a *KV cache*),
+# and write `step(x, cache)`, which takes one token through your block. *Proof:* ten steps give the same as one call of `transformer_block` on ten tokens, to
+# 1e-12 in float64, and the time of a step grows with $n$, not with $n^2$.
 
 # %% [markdown]
 # ## Further reading

@@ -2,12 +2,13 @@
 # # Lab {{number model_parallel}} · The network itself is cut
 # ## Tensor and pipeline parallelism
 #
-# In lab 07 every machine held the whole model. This is no longer possible if a model does not fit: the weights, gradients and activations of a large language model take
-# the memory of hundreds of machines. Then the network itself is cut. Lab {{number attention}} cut the sequence, and put experts on different ranks. Two more cuts are left: through each layer's
-# matrices, and between layers. Each cut has its own messages and its own way to lose time. Today you make both, and run one of them on live engines.
+# In lab 07 every machine held the whole model. This is no longer possible if a model does not fit: the weights, gradients and activations of a large language
+# model take the memory of hundreds of machines. Then you must cut the network itself. Lab {{number attention}} cut the sequence, and put experts on different
+# ranks. Two more cuts are left: through each layer's matrices, and between layers. Each cut has its own messages and its own way to lose time. In this lab you
+# write both, and run one of them on live engines.
 #
 # **You will be able to**
-# - cut a layer over ranks so that two layers need one all-reduce each way, and say which layers are worth it;
+# - cut layers over ranks so that two layers need one all-reduce each way, and say for which layers this pays;
 # - write the schedules of GPipe, 1F1B, interleaved 1F1B and Zero Bubble, and predict their bubbles to four decimals;
 # - run any of them over real messages, without a deadlock, with the gradients of one machine;
 # - train a transformer in a pipeline of two engines, and explain its timeline.
@@ -46,16 +47,16 @@ style.use()
 # each box a microbatch that it works on: forward (F), then backward (B). White is the **bubble**, time in which a stage has nothing to do. Below: how many
 # microbatches a stage holds in memory.
 #
-# What happens to the bubble with twice as many microbatches? With twice as many stages? Say it first, then:
+# What happens to the bubble with twice as many microbatches? With twice as many stages? Make your guesses, then:
 # 1. Move $m$ and $p$. Was your guess right?
 # 2. Change **schedule** from GPipe to 1F1B. What changes, and what does not?
 # 3. Choose ZB-H1, then ZB-V, with F = B = W. Where has the white gone?
-# 4. Choose one of the published **times**: they were measured on 8 and 16 GPUs. The sentence has the bubble that the authors printed.
+# 4. Choose one of the published **times**: they were measured on 8 and 16 GPUs. The sentence names the bubble that the authors printed.
 
 # %%
 guess(
     "model_parallel.microbatches",
-    "1F1B, 4 stages: with 16 microbatches instead of 8, how large is the bubble, of what it was?",
+    "1F1B, 4 stages: with 16 microbatches instead of 8, how large is the bubble, compared with before?",
     unit="%",
 )
 
@@ -81,19 +82,19 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# 1. The white at the ends stays as it is, whatever $m$ is; it is a smaller share of a longer time. With more stages there is more of it: filling the pipeline
-#    takes $p - 1$ forward passes and emptying it $p - 1$ backward ones.
-# 2. The time does not change, the memory does: GPipe holds all $m$ microbatches, 1F1B $p$ on the first stage and one on the last.
-# 3. W, the gradient of the weights, waits for nobody and nobody waits for it. It fills the gaps. ZB-V has two pieces of the network on each stage, there and
-#    back, and no bubble at all when F = B = W.
-# 4. They agree to the last digit for 1F1B, ZB-H1 and ZB-H2. A schedule is a model that works.
+# 1. The white at the ends does not depend on $m$, but it is a smaller share of a longer time. With more stages there is more white: filling the pipeline takes
+#    $p - 1$ forward passes, and emptying it takes $p - 1$ backward passes.
+# 2. The time does not change, but the memory does: GPipe holds all $m$ microbatches, 1F1B holds $p$ on the first stage and one on the last.
+# 3. No other stage waits for W, the gradient of the weights, so W can fill the gaps. ZB-V puts two pieces of the network on each stage, one on the way there
+#    and one on the way back, and has no bubble at all when F = B = W.
+# 4. They agree to the last digit for 1F1B, ZB-H1 and ZB-H2. Playing a schedule predicts real machines.
 # </details>
 
 # %% [markdown]
 # ## Cut a matrix
 #
-# A layer $y = xW^T + b$ has a weight matrix with a row for each output and a column for each input. Cut it over $p$ ranks and none of them has to hold all
-# of it. There are two ways, and each of them has something that travels for free.
+# A layer $y = xW^T + b$ has a weight matrix with a row for each output and a column for each input. If you cut it over $p$ ranks, no rank holds all of it.
+# There are two ways, and each of them saves a message in one direction.
 #
 #     by its outputs: ColumnLinear                by its inputs: RowLinear
 #     (Megatron cuts the columns of W^T)
@@ -104,18 +105,19 @@ with when_solved():
 #       │       │       │                          └─ all-reduce ─┘
 #      y_0     y_1     y_2    a part of y each     y = Σ x_r W_rᵀ + b, on all ranks
 #
-# The parts that come out of the one are what the other takes. So two layers, first by outputs, then by inputs, with a function of single elements such as
-# ReLU between them, need one all-reduce for both. Backward it is the other way round: a row layer's $dx_r = dy\,W_r$ is its rank's part and needs no message,
-# and in a column layer all ranks add to the gradient of $x$, which they share: one all-reduce (Shoeybi et al. 2019, "Megatron-LM").
+# The output parts of a column layer are the input parts of a row layer. So two layers, first by outputs, then by inputs, need only one all-reduce for both,
+# even with an elementwise function such as ReLU between them. Backward it is the other way round. In a row layer, $dx_r = dy\,W_r$ is the rank's own part and
+# needs no message. In a column layer, all ranks share $x$ and contribute to its gradient: one all-reduce (Shoeybi et al. 2019, "Megatron-LM").
 #
-# A rank's weights have their gradient from what the rank has anyway, $dW_r = dy_r^T x$ and $db_r = \sum dy_r$. Nobody ever sends a weight or its gradient.
+# Each rank computes its weights' gradients, $dW_r = dy_r^T x$ and $db_r = \sum dy_r$, from tensors that it already holds. No rank ever sends a weight or its
+# gradient.
 #
-# Filters of a convolution are cut in the same way: $w$ of shape $(K, C, R, S)$ along its first dimension gives each rank $K/p$ filters, and its part of the
-# output's channels. In the lectures that is model parallelism by filter.
+# You can cut the filters of a convolution in the same way: cutting $w$ of shape $(K, C, R, S)$ along its first dimension gives each rank $K/p$ filters, and its
+# part of the output's channels. The lectures call this model parallelism by filter.
 
 # %% [markdown]
-# The picture shows who holds which part, and what each rank sends. Before you move anything: which of the first two cuts sends something forward, and which
-# backward? What do two layers together send?
+# The picture shows which part each rank holds, and what it sends. Before you move anything, guess: which of the first two cuts sends something forward, and
+# which backward? What do two layers together send?
 
 # %%
 cut_the_matrix.explorable()
@@ -123,12 +125,12 @@ cut_the_matrix.explorable()
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# - By outputs nothing is sent forward, by inputs nothing backward. One after the other they send one all-reduce each way, and $h$, the widest of all
-#   activations, is never whole anywhere.
-# - The weights shrink with p, $x$ and $y$ do not: each rank keeps them whole. Cutting *the tokens* outside the two layers mends that. An all-reduce is a
-#   reduce-scatter and an all-gather; put one of them behind the layers and the other before the next ones, and between them each rank has only its tokens. It
-#   sends as much forward, and backward gathers $x$ once more (Korthikanti et al. 2022).
-# - Many tokens and narrow layers: messages are as large as the weights. That is why tensor parallelism stays within a machine.
+# - The cut by outputs sends nothing forward, the cut by inputs nothing backward. Together they send one all-reduce each way, and no rank ever holds all of $h$,
+#   the widest of the activations.
+# - The weights shrink with p, but $x$ and $y$ do not: each rank keeps them whole. The remedy is to cut *the tokens* outside the two layers. An all-reduce is a
+#   reduce-scatter and an all-gather: do the reduce-scatter after the layers and the all-gather before the next ones, and in between each rank has only its
+#   tokens. This sends as much forward as before, and backward it gathers $x$ once more (Korthikanti et al. 2022).
+# - With many tokens and narrow layers, the messages are as large as the weights. That is why tensor parallelism stays within a machine.
 # </details>
 
 # %% [markdown]
@@ -138,24 +140,24 @@ cut_the_matrix.explorable()
 #
 # <details><summary>Hint 1: a share</summary>
 #
-# `w.tensor_split(p, dim)` cuts along `dim` into p parts, the first of them one longer where p does not divide. What it gives are views, and a view keeps the
-# whole tensor in memory, which is what you wanted to get rid of: `.clone()` it.
+# `w.tensor_split(p, dim)` cuts along `dim` into p parts; if p does not divide the length, the first parts are one longer. The parts are views, and a view keeps
+# the whole tensor in memory, which you wanted to avoid: `.clone()` it.
 # </details>
 # <details><summary>Hint 2: the column layer</summary>
 #
-# Its weights are the share along dimension 0, and so is its bias. `forward` keeps `x` for later and is an ordinary layer with those. `backward` is too:
-# `self.weight_grad = dy.T @ self.x`, `self.bias_grad = dy.sum(0)`, `dx = dy @ self.weight`; then the sum of `dx` over the ranks.
+# Its weights and its bias are the shares along dimension 0. `forward` keeps `x` for later, and is an ordinary layer with these. So is `backward`:
+# `self.weight_grad = dy.T @ self.x`, `self.bias_grad = dy.sum(0)`, `dx = dy @ self.weight`; then sum `dx` over the ranks.
 # </details>
 # <details><summary>Hint 3: the row layer</summary>
 #
-# Its weights are the share along dimension 1, its bias is the whole one (a copy). Sum `x @ self.weight.T` over the ranks *before* the bias is added.
+# Its weights are the share along dimension 1; its bias is a copy of the whole bias. Sum `x @ self.weight.T` over the ranks *before* you add the bias.
 # </details>
 
 
 # %%
 def share(w: Tensor, dim: int, comm) -> Tensor:
-    """This rank's part of `w` along dimension `dim`, a tensor of its own: the parts'
-    lengths differ by one at most.
+    """Return this rank's part of `w` along dimension `dim`, as a separate tensor. The
+    parts' lengths differ by at most one.
 
     >>> simulate(lambda comm: share(torch.arange(5), 0, comm).tolist(), p=2).results
     [[0, 1, 2], [3, 4]]
@@ -166,10 +168,10 @@ def share(w: Tensor, dim: int, comm) -> Tensor:
 
 
 class ColumnLinear:
-    """A layer of which each rank has some outputs: `weight` (about out / p, in) and `bias`
-    are its part.
+    """A layer cut by its outputs: `weight` (about out / p, in) and `bias` are this rank's
+    part.
 
-    weight: (out, in), bias: (out,), the whole layer's, the same on all ranks.
+    weight: (out, in), bias: (out,): the whole layer's, equal on all ranks.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor, comm):
@@ -178,19 +180,19 @@ class ColumnLinear:
         # END SOLUTION
 
     def forward(self, x: Tensor) -> Tensor:
-        """This rank's outputs (n, about out / p) of x (n, in), which is the same on all
-        ranks. No message."""
+        """Return this rank's outputs (n, about out / p) for x (n, in), which is equal on
+        all ranks. Sends no message."""
         # BEGIN SOLUTION
         self.x = x
         return x @ self.weight.T + self.bias
         # END SOLUTION
 
     def backward(self, dy: Tensor) -> Tensor:
-        """The gradient of x (n, in), the same on all ranks, from that of this rank's
-        outputs: one all-reduce.
+        """Return the gradient of x (n, in), equal on all ranks, given dy, the gradient of
+        this rank's outputs. Needs one all-reduce.
 
-        Leaves the gradients of its own weights in `weight_grad` and `bias_grad`: those of
-        this pass alone.
+        Stores the gradients of its own weights in `weight_grad` and `bias_grad`, for this
+        pass only.
         """
         # BEGIN SOLUTION
         self.weight_grad, self.bias_grad = dy.T @ self.x, dy.sum(0)
@@ -201,10 +203,10 @@ class ColumnLinear:
 
 
 class RowLinear:
-    """A layer of which each rank has some inputs: `weight` (out, about in / p) is its part;
-    `bias` is a copy of the whole one.
+    """A layer cut by its inputs: `weight` (out, about in / p) is this rank's part, `bias` a
+    copy of the whole bias.
 
-    weight: (out, in), bias: (out,), the whole layer's, the same on all ranks.
+    weight: (out, in), bias: (out,): the whole layer's, equal on all ranks.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor, comm):
@@ -213,8 +215,8 @@ class RowLinear:
         # END SOLUTION
 
     def forward(self, x: Tensor) -> Tensor:
-        """The whole output (n, out), the same on all ranks, of this rank's part of x (n,
-        about in / p): one all-reduce."""
+        """Return the whole output (n, out), equal on all ranks, for this rank's part of x
+        (n, about in / p). Needs one all-reduce."""
         # BEGIN SOLUTION
         self.x = x
         y = x @ self.weight.T
@@ -223,10 +225,10 @@ class RowLinear:
         # END SOLUTION
 
     def backward(self, dy: Tensor) -> Tensor:
-        """The gradient of this rank's part of x from dy (n, out), which is the same on all
-        ranks. No message.
+        """Return the gradient of this rank's part of x, given dy (n, out), which is equal
+        on all ranks. Sends no message.
 
-        Leaves the gradients of its own weights in `weight_grad` and `bias_grad`.
+        Stores the gradients of its own weights in `weight_grad` and `bias_grad`.
         """
         # BEGIN SOLUTION
         self.weight_grad, self.bias_grad = dy.T @ self.x, dy.sum(0)
@@ -240,7 +242,7 @@ check("model_parallel.tensor_parallel")
 
 # %%
 def two_layers(comm):
-    """A column layer, ReLU, a row layer: how far the output is from the undivided one, and what each rank holds."""
+    """Run a column layer, ReLU and a row layer; report the error against one machine, and what this rank holds."""
     g = torch.Generator().manual_seed(0)
     w1, b1, w2, b2 = (torch.randn(*s, generator=g) for s in ((12, 5), (12,), (4, 12), (4,)))
     x = torch.randn(3, 5, generator=g)
@@ -253,7 +255,7 @@ def two_layers(comm):
 
 
 def filters(comm):
-    """A convolution of which each rank has some filters: the shape of its part of the output."""
+    """Return the shape of this rank's part of a convolution's output, with the filters cut over the ranks."""
     g = torch.Generator().manual_seed(0)
     w, image = torch.randn(6, 3, 3, 3, generator=g), torch.randn(1, 3, 8, 8, generator=g)
     return tuple(conv2d(image, share(w, 0, comm)).shape)
@@ -269,9 +271,9 @@ with when_solved():
 # %% [markdown]
 # ## One weird trick
 #
-# Data or model parallelism? The lectures' answer is from 2014. Most of a convolutional network's *work* is in its convolutions, most of its *weights* are in
-# its linear layers. Data parallelism sends the gradients of the weights, model parallelism the activations. So cut the convolutions by the batch and the
-# linear layers by the network: "one weird trick" (Krizhevsky 2014). With it he trained AlexNet on ImageNet:
+# Data or model parallelism? The lectures' answer is from 2014. Most of a convolutional network's *work* is in its convolutions, but most of its *weights* are
+# in its linear layers. Data parallelism sends the gradients of the weights, model parallelism the activations. So cut the batch for the convolutions, and the
+# network for the linear layers: "one weird trick" (Krizhevsky 2014). With this trick he trained AlexNet on ImageNet:
 #
 # | GPUs | batch (convolutions, linear layers) | top-1 error | time | speed-up |
 # |---|---|---|---|---|
@@ -283,31 +285,31 @@ with when_solved():
 # | 8 | (1024, 1024) | 43.28 % | 15.68 h | 6.25× |
 # | 8 | (1024, 128) | 42.86 % | 15.91 h | 6.16× |
 #
-# Count it. A layer has `weights` weights and takes `inputs` numbers for each of the `batch` samples of the whole batch; a number has 4 bytes. Round a ring,
-# each rank sends $\frac{p-1}{p}n$ bytes to gather, or to sum and scatter, a tensor of $n$ bytes; an all-reduce is one of each (lab 08).
+# Count the messages. A layer has `weights` weights, and `inputs` inputs for each of the `batch` samples of the whole batch; a number has 4 bytes. On a ring,
+# each rank sends $\frac{p-1}{p}n$ bytes for an all-gather or a reduce-scatter of a tensor of $n$ bytes; an all-reduce is one of each (lab 08).
 #
 # - **data**: an all-reduce of the weights' gradients.
-# - **model**, by the layer's outputs: each rank has a part of the inputs, from the layer before, and needs those of the whole batch: a gather. Backward
-#   all ranks have a part of the sum that is the gradient of the inputs, and each needs its own part of that: a reduce-scatter.
+# - **model**, cut by the layer's outputs: each rank has a part of the inputs, from the previous layer, and needs all inputs of the whole batch: an all-gather.
+#   Backward, the gradient of the inputs is a sum over all ranks, and each rank needs its own part of this sum: a reduce-scatter.
 #
-# Which layers of AlexNet should be cut how, for 128 images in all? And for 16,384?
+# How should each layer of AlexNet be cut, for 128 images in total? And for 16,384?
 
 # %% [markdown]
 # {{exercise one_weird_trick}}
 #
-# <details><summary>Hint 1: both are alike</summary>
+# <details><summary>Hint 1: one formula for both</summary>
 #
-# Each way sends $2\frac{p-1}{p}n$ bytes. For data, $n$ is the bytes of the weights; for model, of the inputs of the whole batch.
+# Each way sends $2\frac{p-1}{p}n$ bytes. For data, $n$ is the bytes of the weights; for model, it is the bytes of the inputs of the whole batch.
 # </details>
 # <details><summary>Hint 2: a choice for each layer</summary>
 #
-# The layers' costs add up, so the cheapest plan takes the cheaper one of each: `min(("data", "model"), key=lambda how: volume(..., how))`.
+# The layers' costs add up, so the cheapest plan takes the cheaper way for each layer: `min(("data", "model"), key=lambda how: volume(..., how))`.
 # </details>
 
 
 # %%
 def volume(weights: int, inputs: int, batch: int, p: int, how: str) -> float:
-    """Bytes that each of p ranks sends in a step for a layer that is cut by "data" or by
+    """Return the bytes that each of p ranks sends in a step for a layer cut by "data" or by
     "model".
 
     >>> volume(weights=100, inputs=1, batch=10, p=2, how="data")
@@ -320,7 +322,8 @@ def volume(weights: int, inputs: int, batch: int, p: int, how: str) -> float:
 
 
 def one_weird_trick(layers: list[tuple[int, int]], batch: int, p: int) -> list[str]:
-    """For each layer (weights, inputs) "data" or "model", so that the ranks send least.
+    """Return "data" or "model" for each layer (weights, inputs), so that the ranks send
+    least.
 
     >>> one_weird_trick([(10, 100), (1000, 10)], batch=5, p=2)
     ['data', 'model']
@@ -359,46 +362,46 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# For 128 images the trick sends a small part of what either way alone would: convolutions share few weights among many positions, linear layers have a weight
-# for each pair of numbers. It is a matter of the batch: a linear layer $n \times k$ is cheaper by the network as long as the batch has fewer than $k$ images.
-# With 16,384 images data parallelism wins everywhere, which is one reason why the trick has gone out of use. In Krizhevsky's table the linear layers have a smaller
-# batch of their own. That has another reason than messages: with fewer images in a step, training converges better.
+# For 128 images the trick sends only a small part of what either way alone would send. Convolutions use few weights at many positions; linear layers have one
+# weight for each pair of numbers. The choice depends on the batch: for a linear layer $n \times k$, cutting the network is cheaper while the batch has fewer
+# than $k$ images. With 16,384 images data parallelism wins everywhere, which is one reason why the trick is no longer used. In Krizhevsky's table the linear
+# layers have their own, smaller batch, for a reason other than messages: with fewer images in a step, training converges better.
 # </details>
 
 
 # %% [markdown]
 # ## A pipeline
 #
-# Cut the network across its depth: stage 0 has the first layers, stage $p-1$ the last ones and the loss. If the whole batch goes through at once, one
-# stage works and the others wait. So cut the batch, too, into $m$ **microbatches**, and let them follow one another, as cars do on an assembly line.
+# Cut the network across its depth: stage 0 has the first layers, and stage $p-1$ has the last layers and the loss. If the whole batch goes through at once, one
+# stage works while the others wait. So cut the batch, too, into $m$ **microbatches** that follow one another like cars on an assembly line.
 #
-#     p = 3 stages, m = 4 microbatches, one F as long as one B: GPipe
+#     p = 3 stages, m = 4 microbatches, F and B equally long: GPipe
 #
 #     stage 0   F0 F1 F2 F3 .  .  .  .  B0 B1 B2 B3
 #     stage 1   .  F0 F1 F2 F3 .  .  B0 B1 B2 B3 .
 #     stage 2   .  .  F0 F1 F2 F3 B0 B1 B2 B3 .  .          time →
 #
-# Dots are the **bubble**, time in which a stage has nothing to do. Filling the pipeline and emptying it costs each stage $p - 1$ times one F and one B,
-# whatever $m$ is; of the $m + p - 1$ in all, that is
+# Dots are the **bubble**, time in which a stage has nothing to do. Filling and emptying the pipeline costs each stage $p - 1$ times one F and one B, for any
+# $m$. Out of $m + p - 1$ in total, this is
 #
 # $$ \text{bubble} = \frac{p-1}{m+p-1}. $$
 #
-# A **schedule** says for each stage what it does and in which order, nothing more. *When* it does it follows: each op starts as soon as the stage is free
-# and its input has come. So a schedule is data, a list of `(op, microbatch, chunk)` for each stage.
+# A **schedule** only says what each stage does, and in which order. The times follow from it: each op starts as soon as the stage is free and its input has
+# arrived. So a schedule is data: a list of `(op, microbatch, chunk)` for each stage.
 #
-# What a microbatch leaves behind in its F, its activations, stays in memory until its B. GPipe holds all $m$ microbatches. **1F1B** begins a backward pass
-# as soon as it can, and then does one backward and one forward pass in turn: the same bubble, and stage $i$ never holds more than $p - i$.
+# The F of a microbatch leaves activations that stay in memory until its B. GPipe holds all $m$ microbatches. **1F1B** begins a backward pass as soon as it can,
+# and then alternates one backward and one forward pass. The bubble is the same, but stage $i$ never holds more than $p - i$ microbatches.
 #
 #     stage 0   F0 F1 F2 .  .  B0 F3 B1 .  B2 .  B3         1F1B: what comes before the first B is the warm-up
 #     stage 1   .  F0 F1 .  B0 F2 B1 F3 B2 .  B3 .
 #     stage 2   .  .  F0 B0 F1 B1 F2 B2 F3 B3 .  .
 #
-# Both are one pattern, which is given:
+# Both follow one pattern, which is given:
 
 
 # %%
 def in_turn(forwards: list, backwards: list, warmup: int) -> list:
-    """`warmup` forward passes, then backward and forward in turn, then the backward passes that are left."""
+    """Return `warmup` forward passes, then backward and forward in turn, then the remaining backward passes."""
     order = forwards[:warmup]
     for n, backward in enumerate(backwards, start=warmup):
         order += [backward, *forwards[n : n + 1]]
@@ -411,34 +414,34 @@ print(" ".join(f"{op}{k}" for op, k, chunk in in_turn(forwards, backwards, warmu
 # %% [markdown]
 # {{exercise schedules}}
 #
-# **Interleaved.** Give each stage not one piece of the network but $v$ smaller ones, its **chunks**: of $vp$ parts, stage $i$ has parts $i$, $i + p$,
-# $i + 2p$, ... A microbatch goes round the stages $v$ times. Filling the pipeline now takes $p - 1$ *chunks*, so the bubble is a $v$-th of 1F1B's (and there
-# are $v$ times as many messages). The microbatches pass in groups of $p$: the first group goes through chunk 0, then through chunk 1, and so on; then the
-# second group comes. Backward it is the same, but from the last chunk to the first.
+# **Interleaved.** Give each stage $v$ smaller pieces of the network, its **chunks**, instead of one: of $vp$ parts, stage $i$ has parts $i$, $i + p$, $i + 2p$,
+# ... A microbatch goes round the stages $v$ times. Filling the pipeline now takes $p - 1$ *chunks*, so the bubble is 1F1B's divided by $v$ (but there are $v$
+# times as many messages). The microbatches pass in groups of $p$: the first group goes through chunk 0, then through chunk 1, and so on; then the second group
+# follows. Backward, they go from the last chunk to the first.
 #
-# Before its first B, stage $i$ does $(v-1)p + 2(p - i - 1) + 1$ forward passes: the first group through all chunks but the last, what it takes to bring the
-# first microbatch there and back, and the one that it would do in turn.
+# Before its first B, stage $i$ does $(v-1)p + 2(p - i - 1) + 1$ forward passes: the first group through all chunks except the last, enough to bring the first
+# microbatch there and back, and the one that comes next in turn.
 #
 # <details><summary>Hint 1: GPipe and 1F1B</summary>
 #
-# All stages have the same `forwards` and `backwards`; they differ in the warm-up. GPipe's is `m`. In the picture of 1F1B count the F before the first B:
+# All stages have the same `forwards` and `backwards`, but different warm-ups. GPipe's warm-up is `m`. In the picture of 1F1B, count the F before the first B:
 # stage 2 of 3 has one, stage 1 has two.
 # </details>
 # <details><summary>Hint 2: 1F1B's warm-up</summary>
 #
-# `p - i`. Where there are fewer microbatches than that, a slice takes what there is.
+# `p - i`. If there are fewer microbatches, a slice takes as many as there are.
 # </details>
 # <details><summary>Hint 3: the order of the chunks</summary>
 #
-# Three loops in one list: `for first in range(0, m, p) for chunk in range(v) for k in range(first, first + p)`. For the backward passes `chunk` becomes
+# Write three loops in one list: `for first in range(0, m, p) for chunk in range(v) for k in range(first, first + p)`. For the backward passes `chunk` becomes
 # `v - 1 - chunk`.
 # </details>
 
 
 # %%
 def gpipe(p: int, m: int) -> list[list[tuple[str, int, int]]]:
-    """For each of p stages its ops ("F" or "B", microbatch, chunk 0): all m forward passes,
-    then all backward passes, both from microbatch 0 on.
+    """Return for each of p stages its ops ("F" or "B", microbatch, chunk 0): all m forward
+    passes, then all backward passes, both starting with microbatch 0.
 
     >>> gpipe(1, 2)
     [[('F', 0, 0), ('F', 1, 0), ('B', 0, 0), ('B', 1, 0)]]
@@ -450,8 +453,8 @@ def gpipe(p: int, m: int) -> list[list[tuple[str, int, int]]]:
 
 
 def one_f_one_b(p: int, m: int) -> list[list[tuple[str, int, int]]]:
-    """The same ops, where stage i warms up with p - i forward passes and never holds more
-    microbatches.
+    """Return the same ops in 1F1B's order: stage i warms up with p - i forward passes and
+    never holds more microbatches.
 
     >>> one_f_one_b(2, 2)[1]
     [('F', 0, 0), ('B', 0, 0), ('F', 1, 0), ('B', 1, 0)]
@@ -463,7 +466,8 @@ def one_f_one_b(p: int, m: int) -> list[list[tuple[str, int, int]]]:
 
 
 def interleaved(p: int, m: int, v: int) -> list[list[tuple[str, int, int]]]:
-    """1F1B with v chunks on each stage; p divides m. A chunk's ops go from microbatch 0 on.
+    """Return 1F1B with v chunks on each stage; p divides m. Each chunk starts with
+    microbatch 0.
 
     >>> interleaved(1, 1, 2)
     [[('F', 0, 0), ('F', 0, 1), ('B', 0, 1), ('B', 0, 0)]]
@@ -479,38 +483,37 @@ def interleaved(p: int, m: int, v: int) -> list[list[tuple[str, int, int]]]:
 check("model_parallel.schedules")
 
 # %% [markdown]
-# Here are *your* schedules, played.
+# Here are *your* schedules.
 
 # %%
 fill_the_bubble.explorable({"gpipe": gpipe, "one_f_one_b": one_f_one_b, "interleaved": interleaved})
 
 # %% [markdown]
-# ## B and W apart
+# ## Split B and W
 #
-# A backward pass does two things. **B** computes the gradient of the stage's *input*, and the stage before waits for it. **W** computes the gradient of
-# the stage's *weights*, and nobody waits for that. So W may be put off, to fill time in which the stage would have nothing to do (Qi et al. 2024).
+# A backward pass does two things. **B** computes the gradient of the stage's *input*, and the previous stage waits for it. **W** computes the gradient of the
+# stage's *weights*, and no stage waits for it. So you can postpone W, to fill time in which the stage would have nothing to do (Qi et al. 2024).
 #
-# Their schedule **ZB-H1** is 1F1B where the W of a microbatch waits: on stage $i$, after each B, do the oldest W that waits if more than $i$ of them do;
-# what is left comes at the end. Then B runs back through the stages without waiting for any W, the last stages have W left for the end, and the bubble
-# shrinks from $(p-1)(F+B+W)$ to $(p-1)(F+B-W)$. What W needs stays in memory meanwhile: at most $p$ microbatches on each stage, which stage 0 of 1F1B
-# has, too.
+# Their schedule **ZB-H1** is 1F1B with postponed W: on stage $i$, after each B, do the oldest waiting W if more than $i$ are waiting; do the rest at the end.
+# Then B runs back through the stages without waiting for any W, the last stages have some W left for the end, and the bubble shrinks from $(p-1)(F+B+W)$ to
+# $(p-1)(F+B-W)$. Until then, the data that W needs stay in memory: at most $p$ microbatches on each stage, as many as on stage 0 of 1F1B.
 #
 #     stage 0   F0 F1 F2 .  .  B0 W0 F3 B1 W1 B2 W2 B3 W3           no W waits
 #     stage 1   .  F0 F1 .  B0 F2 B1 W0 F3 B2 W1 B3 W2 W3           one W waits
 #     stage 2   .  .  F0 B0 F1 B1 F2 B2 W0 F3 B3 W1 W2 W3           two W wait
 #
-# **What is a schedule worth?** Play it: an op starts when its stage is free and what it needs has come. If what it needs was made on another stage, it
-# comes `message` seconds after it is made; both stages go on meanwhile. Qi et al. measure the **bubble** on the stage that takes longest, from the start
-# of its first op to the end of its last, $t$ seconds:
+# **How good is a schedule?** Simulate it: an op starts when its stage is free and its input has arrived. An input from another stage arrives `message` seconds
+# after it is computed; both stages continue in the meantime. Qi et al. measure the **bubble** on the stage that takes longest. If it takes $t$ seconds from the
+# start of its first op to the end of its last op, then
 #
 # $$ \text{bubble} = \frac{t - m(F+B+W)}{t}. $$
 #
-# What an op needs is given:
+# This function, which is given, says what an op needs:
 
 
 # %%
 def source(op: str, k: int, i: int, p: int) -> tuple[str, int, int] | None:
-    """The (op, microbatch, stage) that must have been done before stage i can do `op` of microbatch k; None: the batch."""
+    """Return the (op, microbatch, stage) that `op` of microbatch k on stage i needs first; None if only the batch."""
     if op == "F":
         return ("F", k, i - 1) if i > 0 else None
     if op == "B":
@@ -523,28 +526,29 @@ def source(op: str, k: int, i: int, p: int) -> tuple[str, int, int] | None:
 #
 # <details><summary>Hint 1: zb_h1 from 1F1B</summary>
 #
-# Go through the order of stage `i` in `one_f_one_b(p, m)`. Copy each op. After a B, append its W to a list `waiting`; if there are more than `i` in it, the
-# first of them is done now: `waiting.pop(0)`. What is in `waiting` at the end comes last.
+# Go through the order of stage `i` in `one_f_one_b(p, m)`. Copy each op. After a B, append its W to a list `waiting`; if it holds more than `i`, do the first
+# one now: `waiting.pop(0)`. Append the rest of `waiting` at the end.
 # </details>
-# <details><summary>Hint 2: playing</summary>
+# <details><summary>Hint 2: the simulation</summary>
 #
-# `ends[op, k, i]` is when that op ended, `ends[None] = 0.0` is the batch, `clock[i]` when stage `i` is free. A stage can go on if `source(...)` of its next op
-# is in `ends`. Take any stage that can, and do its op, until no stage has any left. The order in which you take the stages does not matter.
+# `ends[op, k, i]` is the time when this op ended, `ends[None] = 0.0` stands for the batch, and `clock[i]` is the time when stage `i` is free. A stage can
+# continue if `source(...)` of its next op is in `ends`. Take any stage that can continue, and do its next op, until no ops are left. The order in which you
+# take the stages does not matter.
 # </details>
 # <details><summary>Hint 3: when an op starts</summary>
 #
-# `start = max(clock[i], ends[needed] + message)`, without the `message` where `needed` is None or was made on stage `i` itself.
+# `start = max(clock[i], ends[needed] + message)`, without the `message` if `needed` is None or was computed on stage `i` itself.
 # </details>
-# <details><summary>Hint 4: nobody can go on</summary>
+# <details><summary>Hint 4: no stage can continue</summary>
 #
-# If there are ops left and no stage can go on, it will stay so: `raise ValueError(...)`.
+# If there are ops left but no stage can continue, none ever will: `raise ValueError(...)`.
 # </details>
 
 
 # %%
 def zb_h1(p: int, m: int) -> list[list[tuple[str, int, int]]]:
-    """For each stage its ops ("F", "B" or "W", microbatch, chunk 0): 1F1B, where on stage i
-    up to i W wait; the one that has waited longest comes first.
+    """Return for each stage its ops ("F", "B" or "W", microbatch, chunk 0): 1F1B, where up
+    to i W wait on stage i; the longest waiting W comes first.
 
     >>> zb_h1(1, 2)
     [[('F', 0, 0), ('B', 0, 0), ('W', 0, 0), ('F', 1, 0), ('B', 1, 0), ('W', 1, 0)]]
@@ -571,11 +575,11 @@ def bubble(
     w: float,
     message: float = 0.0,
 ) -> float:
-    """The share of its time that the slowest stage idles; F, B, W and a message take f, b,
-    w and `message` seconds.
+    """Return the share of its time that the slowest stage idles; F, B, W and a message take
+    f, b, w and `message` seconds.
 
-    One chunk on each stage. In a schedule without W a B takes b + w. Raises ValueError
-    where no stage can go on.
+    Each stage has one chunk. In a schedule without W, a B takes b + w. Raises ValueError
+    if no stage can continue.
 
     >>> bubble(gpipe(2, 1), 1.0, 0.5, 0.5)
     0.5
@@ -603,7 +607,8 @@ def bubble(
 check("model_parallel.zero_bubble")
 
 # %% [markdown]
-# Times of F, B, W and of a message, measured on 8 and 16 GPUs by Qi et al.; the bubble that your simulation makes of them, and the one that they printed.
+# Qi et al. measured the times of F, B, W and a message on 8 and 16 GPUs. Compare the bubble that your simulation computes from these times with the one that
+# they printed.
 
 # %%
 published = [  # p, m, ms of F, B, W and a message, bubble of 1F1B and of ZB-H1 (tables 9 and 5)
@@ -622,38 +627,38 @@ with when_solved():
 fill_the_bubble.explorable({"one_f_one_b": one_f_one_b, "zb_h1": zb_h1})
 
 # %% [markdown]
-# <details><summary>A question to read by</summary>
+# <details><summary>Spot the difference</summary>
 #
-# DeepSeek-V3's report prints the bubble of this schedule as $(p-1)(F + B - 2W)$. Is that another schedule? No: their $B$ is the *whole* backward pass, what is
-# $B + W$ here. Ask of every table of schedules which B it means.
+# DeepSeek-V3's report prints the bubble of this schedule as $(p-1)(F + B - 2W)$. Is this another schedule? No: their $B$ is the *whole* backward pass, which is
+# $B + W$ here. Whenever you read a table of schedules, check which B it means.
 # </details>
 
 # %% [markdown]
 # ## Run it
 #
-# Now the messages are real. A `stage` holds some layers of a network; it knows its microbatches and does, when asked:
+# Now the messages are real. A `stage` object holds some layers of a network and knows its microbatches. It has these methods:
 #
 # | | |
 # |---|---|
 # | `stage.zero_grad()` | sets the gradients of its weights to 0 |
-# | `stage.forward(k, x)` | F: the output for microbatch `k`, a tensor to send on; on the last stage the mean loss of the microbatch, a float. Stage 0 has the batch: its `x` is None |
-# | `stage.backward(k, dy)` | B: the gradient of the input of microbatch `k`, a tensor to send back (None on stage 0). `dy` is the gradient of its output; on the last stage a number, the gradient of the batch's loss with respect to the microbatch's |
+# | `stage.forward(k, x)` | F: the output for microbatch `k`, a tensor to send to the next stage; on the last stage the mean loss of the microbatch, a float. Stage 0 has the batch: its `x` is None |
+# | `stage.backward(k, dy)` | B: the gradient of the input of microbatch `k`, a tensor to send back (None on stage 0). `dy` is the gradient of its output; on the last stage it is a number, the gradient of the batch's loss with respect to the microbatch's loss |
 # | `stage.weights(k)` | W: *adds* microbatch `k`'s part to the gradients of the weights |
-# | `stage.empty(op, k)` | memory for what the "F" or "B" of microbatch `k` receives |
+# | `stage.empty(op, k)` | an empty tensor to receive the input of microbatch `k`'s "F" or "B" |
 #
-# **The loss is a mean over all rows of the batch**, and microbatches may differ in size: microbatch $k$ with $n_k$ of $N$ rows counts $n_k/N$. That factor
-# enters once, where the backward pass begins: `dy` on the last stage is $n_k / N$, and all gradients on all stages follow. Frameworks have got this wrong
-# for years, as the mean of means.
+# **The loss is a mean over all rows of the batch**, and microbatches may differ in size: microbatch $k$ with $n_k$ of $N$ rows has the weight $n_k/N$. This
+# factor enters once, where the backward pass begins: `dy` on the last stage is $n_k / N$, and all gradients on all stages follow. For years, frameworks
+# computed a mean of means instead.
 #
 # **Deadlock.** A `send` waits for its `recv`. In 1F1B stage 0 would send F1 while stage 1 would send B0 back, each waiting for the other to receive. So begin
-# messages with `isend` and go on, and post every receive before the first op: then a message can travel as soon as it is made, while both stages compute.
-# (PyTorch's own pipelines hung over gloo until 2025: of several messages that were begun together it waited for one and forgot the others, pytorch #132644.)
-# Posting is given:
+# messages with `isend` and continue, and post every receive before the first op. Then a message is sent as soon as it is ready, while both stages compute.
+# (PyTorch's own pipelines hung with gloo until 2025: when several messages were begun together, it waited for only one of them, pytorch #132644.) Posting is
+# given:
 
 
 # %%
 def post_receives(stage, order: list[tuple[str, int, int]], comm) -> dict:
-    """Posts all that a stage will receive: {(op, microbatch): (tensor, request)}; wait for a request before you use its tensor."""
+    """Post all receives of a stage; return {(op, microbatch): (tensor, request)}. Wait for a request before using its tensor."""
     posted = {}
     for op, k, _ in order:
         neighbour = comm.rank + {"F": -1, "B": 1, "W": comm.size}[op]
@@ -666,32 +671,32 @@ def post_receives(stage, order: list[tuple[str, int, int]], comm) -> dict:
 # %% [markdown]
 # {{exercise run_stage}}
 #
-# Where an order has no W, a B is the whole backward pass: `backward(k, dy)`, send its result on, and only then `weights(k)`, which nobody waits for.
+# If an order has no W, a B is the whole backward pass: call `backward(k, dy)`, send its result, and only then call `weights(k)`, because no stage waits for it.
 #
 # <details><summary>Hint 1: the frame</summary>
 #
-# `posted = post_receives(stage, order, comm)`, `stage.zero_grad()`, then a loop over the order. In it, if `(op, k)` is in `posted`, wait for the request;
-# its tensor is the `x` of an F or the `dy` of a B.
+# `posted = post_receives(stage, order, comm)`, `stage.zero_grad()`, then loop over the order. If `(op, k)` is in `posted`, wait for the request; its tensor is
+# the `x` of an F or the `dy` of a B.
 # </details>
-# <details><summary>Hint 2: what goes out</summary>
+# <details><summary>Hint 2: what to send</summary>
 #
-# After an F on any stage but the last: `sent.append(comm.isend(y, comm.rank + 1, tag=k))`. After a B on any stage but the first: the same with the gradient
-# of the input, to `comm.rank - 1`. Wait for all of `sent` at the end: a stage that returns earlier would leave its neighbours alone.
+# After an F on any stage except the last: `sent.append(comm.isend(y, comm.rank + 1, tag=k))`. After a B on any stage except the first: send the gradient of the
+# input in the same way to `comm.rank - 1`. Wait for all of `sent` at the end; if a stage returned earlier, its neighbours would wait forever.
 # </details>
 # <details><summary>Hint 3: the last stage</summary>
 #
-# Nobody sends it a `dy`: it is `rows[k] / sum(rows)`. The loss to return is the sum of `rows[k] / sum(rows)` times what each `forward` returned.
+# The last stage receives no `dy`: use `rows[k] / sum(rows)`. Return the sum of `rows[k] / sum(rows)` times the loss that each `forward` returned.
 # </details>
 
 
 # %%
 def run_stage(stage, order: list[tuple[str, int, int]], rows: list[int], comm) -> float:
-    """Do the ops of `order` on this rank's stage; leaves the gradients of the batch's loss
-    in the stage's weights.
+    """Do the ops of `order` on this rank's stage, and leave the gradients of the batch's
+    loss in the stage's weights.
 
     rows: the number of rows of each microbatch. Returns the batch's loss, a mean over all
-    rows, on the last stage; 0.0 on the others. Microbatches are known to both sides of a
-    message by their number, its tag. Every message is waited for.
+    rows, on the last stage; 0.0 on the others. Use the number of the microbatch as the tag
+    of its messages. Wait for every message.
     """
     # BEGIN SOLUTION
     posted, sent, loss = post_receives(stage, order, comm), [], 0.0
@@ -724,8 +729,8 @@ check("model_parallel.run_stage")
 # %% [markdown]
 # ## Live: a transformer in a pipeline
 #
-# Two engines, MPI processes beside this kernel. On each is half of a small transformer: the embedding and a block on stage 0, a block and the output layer on
-# stage 1. It learns the prose of this course, character by character. The stages are run by *your* `run_stage`.
+# Two engines, which are MPI processes next to this kernel, hold half of a small transformer each: the embedding and a block on stage 0, a block and the output
+# layer on stage 1. The model learns the text of this course, character by character. *Your* `run_stage` runs the stages.
 
 # %%
 from hpcdl.cluster import Cluster, ClusterError
@@ -738,7 +743,7 @@ LENGTH, WIDTH, ROWS, M = 64, 64, 4, 8  # characters of a piece, numbers of each,
 
 
 class Block(nn.Module):
-    """A transformer block: attention with four heads, then two layers; each is added to what came in."""
+    """A transformer block: attention with four heads, then two layers; each is added to its input."""
 
     def __init__(self):
         super().__init__()
@@ -757,7 +762,7 @@ class Block(nn.Module):
 
 
 class Embedding(nn.Module):
-    """Characters and their places as vectors."""
+    """Characters and their positions as vectors."""
 
     def __init__(self, kinds: int):
         super().__init__()
@@ -768,7 +773,7 @@ class Embedding(nn.Module):
 
 
 def part(stage: int, kinds: int) -> nn.Module:
-    """The layers of stage 0 or 1; the seed makes their first weights."""
+    """Return the layers of stage 0 or 1; the stage is the seed of their initial weights."""
     torch.manual_seed(stage)
     return nn.Sequential(Embedding(kinds), Block()) if stage == 0 else nn.Sequential(Block(), nn.Linear(WIDTH, kinds))
 
@@ -778,7 +783,7 @@ def character_loss(y: Tensor, target: Tensor) -> Tensor:
 
 
 def train_in_a_pipeline(comm, orders, steps: int):
-    """Train this rank's stage: the losses (of the last stage), the ops of the fastest step with their times, the weights."""
+    """Train this rank's stage; return the last stage's losses, the fastest step's ops with times, and the weights."""
     torch.set_num_threads(1)
     characters = Characters(corpus())
     text, generator = characters.encode(corpus()), torch.Generator().manual_seed(0)
@@ -809,8 +814,8 @@ def train_in_a_pipeline(comm, orders, steps: int):
 cluster = Cluster(n=2).start()
 
 # %% [markdown]
-# First the timelines: eight microbatches with each schedule, a few steps, and the fastest of them. Upper half of each lane: what the stages really did, by their
-# own clocks. Lower half: what the simulation foretells for the F, B and W that were measured. Which schedule is the fastest, and what limits it
+# First look at the timelines of eight microbatches: for each schedule, the fastest of a few steps. The upper half of each lane shows what the stages really
+# did, by their own clocks. The lower half shows what the simulation predicts from the measured F, B and W. Which schedule is the fastest, and what limits it
 # with two stages?
 
 # %%
@@ -823,7 +828,7 @@ guess(
 
 # %%
 def measure_and_predict(schedule, axes, end: float | None = None):
-    """Run a schedule, draw it over its prediction; seconds of both."""
+    """Run a schedule and draw it over its prediction; return the seconds of both."""
     orders = schedule(2, M)
     runs = cluster.run(train_in_a_pipeline, orders, 12, timeout=60)
     zero = min(events[0][2] for _, events, _ in runs)
@@ -836,7 +841,7 @@ def measure_and_predict(schedule, axes, end: float | None = None):
 
 
 def middle(events, stage: int, op: str) -> float:
-    """The median seconds of an op on a stage."""
+    """Return the median seconds of an op on a stage."""
     return torch.tensor([b - a for i, name, _, _, a, b in events if (i, name) == (stage, op)]).median().item()
 
 
@@ -857,13 +862,13 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# - The stages do what their orders say, and mostly when the simulation says. With two stages and eight microbatches 1F1B and GPipe lose a ninth of the time,
-#   ZB-H1 less. A pipeline of two stages is short; the picture above shows what happens with eight.
-# - What the simulation leaves out: a message costs some work on both sides, and a core that does other things makes one op late and, through its messages, the
-#   neighbour's, too. On a machine with fewer than two free cores the stages take turns, and the measured bars are longer than the predicted ones.
+# - The stages follow their orders, mostly at the predicted times. With two stages and eight microbatches 1F1B and GPipe lose a ninth of the time, and ZB-H1
+#   loses less. A pipeline of two stages is short; the picture above shows what happens with eight.
+# - The simulation leaves out two things. A message costs some work on both sides. And if a core is busy with something else, one op is late and delays the
+#   neighbour's ops through its messages. With fewer than two free cores the stages take turns, and the measured bars are longer than the predicted ones.
 # </details>
 #
-# Now let it learn, with ZB-H1: 100 steps of 32 pieces. Both stages together have about 115,000 weights; neither has them all.
+# Now let it learn, with ZB-H1: 100 steps of 32 pieces. Both stages together have about 115,000 weights; neither holds all of them.
 
 # %%
 losses, halves = [], []
@@ -879,7 +884,7 @@ with when_solved():
     print(f"loss {losses[0]:.2f} at first, {sum(losses[-5:]) / 5:.2f} at the end")
 
 # %% [markdown]
-# What does it say? Both halves back in one place, one character after another:
+# What does the model write? Put both halves together, and generate one character after another:
 
 # %%
 if halves:
@@ -896,7 +901,7 @@ if halves:
         print(said)
 
 # %% [markdown]
-# **When an order is wrong.** Stage 1 forgets the last backward pass; stage 0 waits for its gradient. One sentence, and the engines are there again:
+# **If an order is wrong.** Stage 1 forgets the last backward pass, so stage 0 waits for its gradient. You get one sentence, and the engines are ready again:
 
 # %%
 with when_solved():
@@ -911,13 +916,13 @@ print(cluster.run(lambda comm: f"stage {comm.rank} is there"))
 # %% [markdown]
 # ## Live: both cuts, by the trainer
 #
-# `run_on` is the library's trainer on your engines: it cuts a model along any mesh of data, pipeline, tensor and sequence ranks. Here it trains the same small transformer
-# twice, first cut through its matrices, then between its layers, with ZB-H1. Compare the losses, and what a rank sends in a step.
+# `run_on` is the library's trainer on your engines: it cuts a model along any mesh of data, pipeline, tensor and sequence ranks. Here it trains the same small
+# transformer twice: first cut through its matrices, then cut between its layers with ZB-H1. Compare the losses, and the bytes that a rank sends in a step.
 
 # %%
 guess(
     "model_parallel.cuts",
-    "How many times as many bytes does a rank send if the matrices are cut?",
+    "How many times as many bytes does a rank send if you cut the matrices?",
     unit="times",
 )
 
@@ -932,16 +937,16 @@ with when_solved():
     reveal("model_parallel.cuts", sent["tensor=2"] / sent["pipeline=2"])
 
 # %%
-cluster.stop()  # the engines have done their work: give back their memory
+cluster.stop()  # the engines are no longer needed: free their memory
 
 # %% [markdown]
 # ## For those who want more
 #
-# No points, no check: a challenge, and the proof to ask of yourself.
+# This challenge has no points and no check, but a proof to demand of yourself.
 #
-# The last layer of a language model compares each token with $V$ words, and the logits are the largest tensor of all. Cut the words across ranks, and write the cross entropy so
-# that no rank ever sees all logits: what must be summed, and of what must the maximum be taken first? *Proof:* value and gradients equal the whole's to 1e-12 in
-# float64 for $p$ = 1 … 5, also where $V$ does not divide; and no message of the trace has more than two numbers for each token.
+# The last layer of a language model compares each token with $V$ words, and the logits are the largest tensor of all. Cut the words across ranks, and write the
+# cross entropy so that no rank ever sees all logits. Which sums do you need, and which maximum must come first? *Proof:* value and gradients equal those of one
+# machine to 1e-12 in float64 for $p$ = 1 … 5, also if $p$ does not divide $V$; and no message of the trace has more than two numbers for each token.
 
 # %% [markdown]
 # ## Further reading
@@ -951,4 +956,4 @@ cluster.stop()  # the engines have done their work: give back their memory
 #   al. 2022, "Reducing activation recomputation in large transformer models": the same with the sequence cut between them.
 # - Y. Huang et al. 2019, "GPipe: Efficient training of giant neural networks using pipeline parallelism"; D. Narayanan et al. 2021, "Efficient large-scale
 #   language model training on GPU clusters using Megatron-LM": 1F1B and interleaved 1F1B.
-# - P. Qi et al. 2024, "Zero bubble pipeline parallelism": B and W apart.
+# - P. Qi et al. 2024, "Zero bubble pipeline parallelism": splitting B and W.

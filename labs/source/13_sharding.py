@@ -2,28 +2,28 @@
 # # Lab {{number sharding}} · Nothing twice
 # ## ZeRO, FSDP, recomputation and checkpoints of shards
 #
-# In lab 07 every machine held the whole model: the same weights, the same gradients, the same optimizer states, on four machines four times. Lab {{number model_parallel}} cut the
-# network. There is another way, and most large models are trained with it: the batch is cut, as in lab 07, and *of everything else each rank keeps its share
-# alone*. What it needs of the others' shares it asks for, uses, and forgets.
+# In lab 07 every machine held the whole model: four machines kept the same weights, the same gradients and the same optimizer states four times. Lab
+# {{number model_parallel}} cut the network. Most large models are trained in another way: the batch is cut, as in lab 07, and each rank keeps only its **share** of the
+# weights, gradients and optimizer states. When it needs another rank's share, it fetches it, uses it and frees it.
 #
-# It is easy to get wrong in a way that nobody sees. A sharded optimizer that shards nothing trains as well as any; so does an FSDP that never frees a weight.
-# So here the checks count: the bytes that a rank holds, the bytes that it sends, the seconds that it waits.
+# Mistakes here are easy to overlook. A sharded optimizer that shards nothing trains perfectly well, and so does an FSDP that never frees a weight. So the
+# checks in this lab count the bytes that a rank holds, the bytes that it sends, and the seconds that it waits.
 #
 # **You will be able to**
 # - say whether a training fits into its machines, and what each gigabyte that you save costs;
-# - write ZeRO: an optimizer of which each rank does its share, with the messages of data parallelism and not one more;
-# - write what FSDP does: weights that are gathered before a layer's use, the next one's while one is at work, and freed after it;
-# - trade memory for a second forward pass, to the bit;
-# - save a training so that it can be killed at any moment, and go on with another number of machines.
+# - write ZeRO: an optimizer in which each rank updates its share, with no more messages than data parallelism;
+# - write what FSDP does: gather a layer's weights before its use, while the previous layer computes, and free them afterwards;
+# - trade memory for a second forward pass, with identical bits;
+# - save a training so that it can be killed at any moment, and continue on a different number of machines.
 #
 # **100 points, 7 exercises, about two hours.** You need lab 07's ring and a little autograd; lab {{number model_parallel}} helps. MPI came with the installation. No GPU.
 #
 # | here | means |
 # |---|---|
-# | $p$, $r$ | ranks, one of them |
-# | $\Psi$ | the number of parameters, and of bytes where it is said so (ZeRO's letter) |
+# | $p$, $r$ | number of ranks, one of the ranks |
+# | $\Psi$ | the number of parameters, or of bytes where the text says so (ZeRO's letter) |
 # | $n$ | elements of a vector; rank $r$'s share of it is `x.tensor_split(p)[r]` |
-# | $s, b, h, a, t$ | a transformer's sequence length, microbatch, hidden size, heads; ranks that share its layers (lab {{number model_parallel}}'s tensor parallelism) |
+# | $s, b, h, a, t$ | a transformer's sequence length, microbatch, hidden size, heads; ranks of tensor parallelism (lab {{number model_parallel}}) |
 #
 # (In `adamw` `t` counts steps.)
 
@@ -53,13 +53,13 @@ style.use()
 # %% [markdown]
 # ## See it first
 #
-# A model of 7.5 billion parameters is to be trained on GPUs of 80 GB. Each bar is what one rank holds: the strong one at the stage of ZeRO that is chosen, the
-# pale ones at the others. The red line is where its memory ends. At the right: what is paid for it, in bytes sent and in work done twice.
+# You want to train a model of 7.5 billion parameters on GPUs of 80 GB. Each bar shows what one rank holds: the strong bar at the chosen stage of ZeRO, the pale
+# bars at the other stages. The red line is the limit of its memory. On the right you see the price, in bytes sent and in work done twice.
 #
-# Of 16 bytes for each parameter, which part is the largest? How many ranks does it take until it fits? Say it first, then:
-# 1. Move the **stage** from 0 to 3. What goes, what stays, and from which stage on does it cost something?
+# Of 16 bytes for each parameter, which part is the largest? How many ranks does it take until the model fits? Make your guesses, then:
+# 1. Move the **stage** from 0 to 3. What shrinks, what stays, and from which stage on does it cost something?
 # 2. At stage 3, move the number of **ranks** and then the **microbatch**. What limits you now?
-# 3. Choose 175 B, as Korthikanti and others trained it, and make it fit. Which of your moves cost what?
+# 3. Choose 175 B, as Korthikanti and others trained it, and make it fit. What does each of your changes cost?
 
 # %%
 guess(
@@ -71,7 +71,7 @@ guess(
 # %%
 guess(
     "sharding.ranks",
-    "7.5 billion parameters at stage 3, whose ranks share everything: how many ranks until 80 GB suffice?",
+    "7.5 billion parameters at stage 3, which divides everything: how many ranks until 80 GB are enough?",
     unit="ranks",
 )
 
@@ -89,12 +89,12 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# 1. The optimizer's states are three quarters of it, and the first to go. Stages 1 and 2 send what plain data parallelism sends: they are free. Stage 3 sends
-#    half as much again.
-# 2. With many ranks the model all but vanishes, and what is left are the activations, which no stage divides. They grow with the microbatch; computing them
-#    again makes them small, for a third more work, or the scores alone for almost nothing.
-# 3. There are several ways. Stage 3 alone fits on 38 ranks or more if activations are computed again; tensor parallelism divides the activations too, and
-#    sends a lot within each layer, so it stays where links are fast.
+# 1. The optimizer's states are three quarters of all bytes, and stage 1 divides them first. Stages 1 and 2 send as much as plain data parallelism, so they are
+#    free. Stage 3 sends half as much again.
+# 2. With many ranks, each rank's share of the model becomes tiny, and the activations remain, because no stage divides them. They grow with the microbatch.
+#    Recomputing them makes them small, for a third more work; recomputing only the scores costs almost nothing.
+# 3. There are several ways. Stage 3 alone fits on 38 ranks or more if you recompute the activations. Tensor parallelism divides the activations, too, but sends
+#    a lot within each layer, so use it only where links are fast.
 # </details>
 
 # %% [markdown]
@@ -103,46 +103,47 @@ with when_solved():
 # Mixed-precision training with Adam keeps 16 bytes for each parameter: the weight and its gradient in 16 bits, 2 bytes each, and the optimizer's 12: the weight
 # again in float32, the momentum and the variance. **ZeRO** (Rajbhandari et al. 2020) divides them among the $p$ ranks of data parallelism, the largest first:
 #
-# | stage | each rank keeps a $p$-th of |
+# | stage | each rank keeps only a $p$-th of |
 # |---|---|
 # | 0 | nothing: plain data parallelism |
 # | 1 | the optimizer's states |
-# | 2 | and the gradients |
-# | 3 | and the weights |
+# | 2 | also the gradients |
+# | 3 | also the weights |
 #
-# The **activations** come on top: what the forward pass leaves for the backward pass. No stage of ZeRO divides them. One layer of a transformer keeps of a
-# microbatch, in 16 bits (Korthikanti et al. 2022):
+# The **activations** come on top: they are what the forward pass keeps for the backward pass. No stage of ZeRO divides them. For a microbatch, one layer of a
+# transformer keeps, in 16 bits (Korthikanti et al. 2022):
 #
-# | | bytes | $t$ ranks of tensor parallelism have each |
+# | | bytes | on each of $t$ ranks of tensor parallelism |
 # |---|---|---|
 # | around the normalizations and dropouts | $10\,sbh$ | all of it; a $t$-th if the sequence is cut there, too |
 # | in the matrix products | $24\,sbh$ | a $t$-th |
 # | the scores of attention | $5\,abs^2$ | a $t$-th |
 #
-# What is not kept is computed once more in the backward pass. **Selective** recomputation drops the scores, **full** recomputation all but the layer's input:
-# $2\,sbh$, which is whole on every rank unless the sequence is cut.
+# The backward pass recomputes what was not kept. **Selective** recomputation drops the scores. **Full** recomputation keeps only the layer's input: $2\,sbh$,
+# which is whole on every rank unless the sequence is cut.
 
 # %% [markdown]
 # {{exercise memory}}
 #
 # <details><summary>Hint 1: the stages</summary>
 #
-# In the order in which ZeRO divides them the three are `(12, 2, 2)`. The first `stage` of them are divided by p: slices do it, `(12, 2, 2)[:stage]` and
+# In the order in which ZeRO divides them, the three parts are `(12, 2, 2)`. Divide the first `stage` of them by p. Use slices: `(12, 2, 2)[:stage]` and
 # `(12, 2, 2)[stage:]`.
 # </details>
 # <details><summary>Hint 2: the largest model</summary>
 #
-# Memory is proportional to the parameters. How much does one take?
+# Memory is proportional to the number of parameters. How much does one parameter take?
 # </details>
 # <details><summary>Hint 3: activations</summary>
 #
-# Two factors: the scores are `5 * heads * batch * sequence**2`, or 0; what is around the normalizations is divided by `t if cut else 1`.
+# The scores are `5 * heads * batch * sequence**2`, or 0. Divide the part around the normalizations by `t if cut else 1`.
 # </details>
 
 
 # %%
 def memory(parameters: float, p: int, stage: int) -> float:
-    """Bytes of weights, gradients and states on each of p ranks, at ZeRO stage 0 to 3.
+    """Return the bytes of weights, gradients and states on each of p ranks, at ZeRO stage
+    0 to 3.
 
     >>> memory(1000, p=4, stage=1)
     7000.0
@@ -154,8 +155,8 @@ def memory(parameters: float, p: int, stage: int) -> float:
 
 
 def largest(nbytes: float, p: int, stage: int) -> float:
-    """How many parameters fit into `nbytes` bytes on each of p ranks, not rounded;
-    activations left out.
+    """Return how many parameters fit into `nbytes` bytes on each of p ranks, not rounded,
+    without activations.
 
     >>> largest(16e9, p=1, stage=3)
     1000000000.0
@@ -174,9 +175,9 @@ def activations(
     t: int = 1,
     cut: bool = False,
 ) -> float:
-    """Bytes that one layer keeps of a microbatch on each of t ranks.
+    """Return the bytes that one layer keeps for a microbatch on each of t ranks.
 
-    recompute: "nothing", "selective" or "full". cut: their sequence is cut, too.
+    recompute: "nothing", "selective" or "full". cut: whether the sequence is cut, too.
 
     >>> activations(sequence=10, batch=1, hidden=8, heads=2)
     3720.0
@@ -197,7 +198,7 @@ check("sharding.memory")
 with when_solved():
     print("GB per rank of 7.5 billion parameters on 64 ranks, by stage (printed: 120, 31.4, 16.6, 1.9)")
     print("  ".join(f"{memory(7.5e9, 64, stage) / 1e9:.1f}" for stage in range(4)))
-    print("\nbillions of parameters that fit into 80 GB beside nothing else")
+    print("\nbillions of parameters that fit into 80 GB with nothing else")
     print(f"{'ranks':>8}" + "".join(f"   stage {stage}" for stage in range(4)))
     for p in (1, 8, 64, 1024):
         print(f"{p:8}" + "".join(f"{largest(80e9, p, stage) / 1e9:10.1f}" for stage in range(4)))
@@ -210,8 +211,8 @@ with when_solved():
 # %% [markdown]
 # ## The optimizer's share
 #
-# Data parallelism sums the gradients over the ranks by an all-reduce, and then each rank does the same update with the same numbers. Lab 07 had the ring
-# all-reduce in two halves. Put the update *between* them:
+# Data parallelism sums the gradients over the ranks by an all-reduce, and then each rank does the same update with the same numbers. In lab 07 the ring
+# all-reduce had two halves. Put the update *between* them:
 #
 #     g_0  g_1  g_2          reduce-scatter        each rank: the sum of its chunk, nothing else
 #      │    │    │                                      │
@@ -219,16 +220,16 @@ with when_solved():
 #                                                       │
 #                              all-gather           all chunks of the new weights, on every rank
 #
-# The messages are the same ones, $2\frac{p-1}{p}\Psi$ bytes from each rank, and the work of the update is divided by $p$, too. That is ZeRO-1; if the gradients
-# are let go as soon as they are summed, it is ZeRO-2.
+# The messages are the same, $2\frac{p-1}{p}\Psi$ bytes from each rank, and the work of the update is divided by $p$, too. This is ZeRO-1. If you free the
+# gradients as soon as they are summed, it is ZeRO-2.
 #
-# Parameters have shapes and shares have not: so all of them are put into one flat vector, which is cut without regard to where one ends. That suits every
-# optimizer that works element by element. These are given:
+# Parameters have shapes, but shares do not. So put all parameters into one flat vector, and cut it regardless of where a parameter ends. This works for every
+# elementwise optimizer. These functions are given:
 
 
 # %%
 def flat(tensors: list[Tensor]) -> Tensor:
-    """All tensors in one new vector."""
+    """Return all tensors in one new vector."""
     return torch.cat([x.detach().reshape(-1) for x in tensors])
 
 
@@ -239,12 +240,12 @@ def fill(tensors: list[Tensor], vector: Tensor) -> None:
 
 
 def share(vector: Tensor, comm) -> Tensor:
-    """This rank's part of the vector, a view."""
+    """Return this rank's part of the vector, a view."""
     return vector.tensor_split(comm.size)[comm.rank]
 
 
 def adamw(w: Tensor, g: Tensor, m: Tensor, v: Tensor, t: int, lr: float) -> None:
-    """Step t = 1, 2, ... of AdamW, in place: w, its momentum m and variance v, from the gradient g."""
+    """Do step t = 1, 2, ... of AdamW in place: update w, momentum m and variance v from the gradient g."""
     m.lerp_(g, 1 - 0.9)
     v.lerp_(g * g, 1 - 0.999)
     w.mul_(1 - lr * 0.01)  # weight decay
@@ -254,18 +255,18 @@ def adamw(w: Tensor, g: Tensor, m: Tensor, v: Tensor, t: int, lr: float) -> None
 # %% [markdown]
 # {{exercise sharded_adam}}
 #
-# `reduce_scatter(x, comm, weight)` is the library's, the first half of lab 07's ring: it sums `weight * x` over the ranks and returns this rank's chunk of the
-# sum, `share(x, comm)`, *a view of x*. `all_gather(x, comm)` is the second half: in place, it fills in all chunks from the ranks that own them.
+# The library's `reduce_scatter(x, comm, weight)` is the first half of lab 07's ring: it sums `weight * x` over the ranks and returns this rank's chunk of the
+# sum, `share(x, comm)`, *a view of x*. `all_gather(x, comm)` is the second half: it fills in all chunks, in place, from the ranks that own them.
 #
 # <details><summary>Hint 1: what to keep</summary>
 #
-# The momentum and the variance of this rank's share, `torch.zeros_like(share(flat(params), comm))`, and the number of steps. Beware of views: a view of a
+# Keep the momentum and the variance of this rank's share, `torch.zeros_like(share(flat(params), comm))`, and the number of steps. Beware of views: a view of a
 # vector keeps the whole vector in memory.
 # </details>
 # <details><summary>Hint 2: the first half</summary>
 #
-# All gradients into one vector, then `param.grad = None` for each. All ranks' batches are equally large, so the mean over them is a sum with weight
-# `1 / comm.size`.
+# Put all gradients into one vector, then set `param.grad = None` for each parameter. All ranks' batches are equally large, so the mean over them is a sum with
+# weight `1 / comm.size`.
 # </details>
 # <details><summary>Hint 3: the second half</summary>
 #
@@ -275,10 +276,10 @@ def adamw(w: Tensor, g: Tensor, m: Tensor, v: Tensor, t: int, lr: float) -> None
 
 # %%
 class ShardedAdam:
-    """AdamW on the mean of all ranks' gradients, of which each rank does its share.
+    """AdamW on the mean of all ranks' gradients, where each rank updates only its share.
 
-    params: the same weights on all ranks, of one dtype. m, v: momentum and variance of this
-    rank's share of `flat(params)`. t: the steps so far.
+    params: the weights, equal on all ranks, of one dtype. m, v: momentum and variance of
+    this rank's share of `flat(params)`. t: the number of steps so far.
     """
 
     def __init__(self, params: list[Tensor], comm, lr: float = 1e-3):
@@ -289,7 +290,8 @@ class ShardedAdam:
 
     @torch.no_grad()
     def step(self) -> None:
-        """Update all weights from the ranks' `param.grad`; leaves no gradient behind."""
+        """Update all weights from the ranks' `param.grad`; set every `param.grad` to
+        None."""
         # BEGIN SOLUTION
         self.t += 1
         gradients = flat([param.grad for param in self.params])
@@ -309,7 +311,7 @@ check("sharding.sharded_adam")
 
 # %%
 def regression(comm, steps: int):
-    """Fit a line on all ranks' samples; the mean loss of each step, and the bytes that this rank sends in one."""
+    """Fit a line on all ranks' samples; return this rank's loss in each step."""
     g = torch.Generator().manual_seed(comm.rank)
     w = nn.Parameter(torch.zeros(8))
     optimizer, losses = ShardedAdam([w], comm, lr=0.1), []
@@ -330,36 +332,36 @@ with when_solved():
 # %% [markdown]
 # ## The weights' share
 #
-# The last step: no rank has all of the weights, either. A layer's weights are **gathered** just before its forward pass and **freed** after it; gathered again
-# before its backward pass and freed; and its gradients leave by a reduce-scatter, after which each rank has its share of their mean. That is ZeRO-3, and what
-# PyTorch calls FSDP (fully sharded data parallelism, Zhao et al. 2023).
+# In the last step, no rank holds all of the weights, either. A layer's weights are **gathered** just before its forward pass and **freed** after it. They are
+# gathered and freed again for its backward pass. Then a reduce-scatter leaves each rank its share of the mean gradient. This is ZeRO-3; PyTorch calls it FSDP
+# (fully sharded data parallelism, Zhao et al. 2023).
 #
 #     rank r      gather 0   F0   free 0, gather 1   F1   free 1, ...
-#     with the next one on its way:
+#     with the next gather in flight:
 #                 gather 0   F0            F1            F2   ...              compute
 #                            gather 1      gather 2      gather 3              messages
 #
-# Three times $\frac{p-1}{p}\Psi$ bytes leave each rank in a step, half as much again as in data parallelism; and if the next layer's weights travel while this
-# one computes, nobody waits for them. At most two layers are whole at a time.
+# In a step each rank sends three times $\frac{p-1}{p}\Psi$ bytes, half as much again as in data parallelism. But if the next layer's weights arrive while this
+# layer computes, no rank waits for them. At most two layers are whole at a time.
 #
-# A layer here knows no weights: it is told them, as one flat vector, in each pass. A class of such layers, with everything that your code needs to know:
+# A layer here holds no weights: it receives them as one flat vector in each pass. This class is all that your code needs to know:
 
 
 # %%
 class Layer:
-    """y = tanh(x W^T) with weights (outputs x inputs) that come as a flat vector; it remembers what backward needs."""
+    """y = tanh(x W^T) with weights (outputs x inputs) given as a flat vector; it keeps what backward needs."""
 
     def __init__(self, inputs: int, outputs: int):
         self.shape, self.kept = (outputs, inputs), []
 
     def forward(self, w: Tensor, x: Tensor) -> Tensor:
-        """y (n, outputs) of x (n, inputs)."""
+        """Return y (n, outputs) for x (n, inputs)."""
         y = torch.tanh(x @ w.view(self.shape).T)
         self.kept.append((x, y))
         return y
 
     def backward(self, w: Tensor, dy: Tensor) -> tuple[Tensor, Tensor]:
-        """The gradient of x, and of w as a flat vector, for this rank's samples. The last forward pass comes first."""
+        """Return the gradients of x and of the flat w for this rank's samples. The last forward pass comes first."""
         x, y = self.kept.pop()
         ds = dy * (1 - y * y)
         return ds @ w.view(self.shape), (ds.T @ x).flatten()
@@ -368,32 +370,33 @@ class Layer:
 # %% [markdown]
 # {{exercise sharded}}
 #
-# `order` says which layers a pass goes through. A number may stand in it twice: then one layer is used in two places (its weights are **tied**), and its
-# gradient is the sum of both. Gather it for each use.
+# `order` lists the layers that a pass goes through. A number may appear twice: then the layer is used in two places (its weights are **tied**), and its
+# gradient is the sum of both uses. Gather it for each use.
 #
 # <details><summary>Hint 1: begin to gather</summary>
 #
-# `whole = self.shares[i].new_empty(self.sizes[i])`; `parts = whole.tensor_split(comm.size)` are views of it, one for each rank. Copy your share into your part;
-# to each other rank `comm.isend` your share, and `comm.irecv` its part from it. Return the vector and the requests. Nobody waits yet.
+# `whole = self.shares[i].new_empty(self.sizes[i])`; `parts = whole.tensor_split(comm.size)` are views of it, one for each rank. Copy your share into your part.
+# For each other rank, `comm.isend` your share to it, and `comm.irecv` its part from it. Return the vector and the requests, without waiting.
 # </details>
 # <details><summary>Hint 2: a pass</summary>
 #
-# `coming = self.begin(order[0])` before the loop. In it: wait for the requests of `coming`, begin the next one if there is one, and only then compute. Use the
-# same names in each turn: a vector is freed when no name stands for it any more.
+# Call `coming = self.begin(order[0])` before the loop. In the loop, wait for the requests of `coming`, begin the next gather if there is one, and only then
+# compute. Use the same names in each iteration: a vector is freed when no name refers to it.
 # </details>
 # <details><summary>Hint 3: backward</summary>
 #
-# The same over `order[::-1]`: the next layer is the one *before*. The layer's `dw` goes into `reduce_scatter(dw, comm, 1 / comm.size)`; *add* what comes to
-# `self.grads[i]`, which is 0 when the pass begins.
+# Do the same over `order[::-1]`: the next layer is the *previous* one. Pass the layer's `dw` to `reduce_scatter(dw, comm, 1 / comm.size)`, and *add* the result
+# to `self.grads[i]`, which is 0 when the pass begins.
 # </details>
 
 
 # %%
 class Sharded:
-    """Layers of whose weights each rank keeps its share alone: shares[i] of weights[i].
+    """Layers whose weights are sharded: each rank keeps only shares[i], its share of
+    weights[i].
 
-    weights[i]: those of layers[i], flat and the same on all ranks. Between the passes no
-    layer is whole. Every message is waited for.
+    weights[i]: the weights of layers[i], flat and equal on all ranks. Between the passes no
+    layer is whole. Wait for every message.
     """
 
     def __init__(self, layers: list, weights: list[Tensor], comm):
@@ -403,7 +406,7 @@ class Sharded:
         # END SOLUTION
 
     def begin(self, i: int) -> tuple[Tensor, list]:
-        """Begin to gather the weights of layer i: where they will be, what to wait for."""
+        """Begin to gather the weights of layer i; return the vector and the requests."""
         # BEGIN SOLUTION
         p, rank = self.comm.size, self.comm.rank
         whole = self.shares[i].new_empty(self.sizes[i])
@@ -414,7 +417,7 @@ class Sharded:
         # END SOLUTION
 
     def forward(self, x: Tensor, order: list[int]) -> Tensor:
-        """The output of this rank's samples x through the layers in that order."""
+        """Return the output for this rank's samples x, through the layers in this order."""
         # BEGIN SOLUTION
         coming = self.begin(order[0])
         for now, after in itertools.zip_longest(order, order[1:]):
@@ -427,8 +430,8 @@ class Sharded:
         # END SOLUTION
 
     def backward(self, dy: Tensor, order: list[int]) -> Tensor:
-        """The gradient of x; leaves in grads[i] its share of all ranks' mean gradient, that
-        of this pass alone."""
+        """Return the gradient of x; set grads[i] to this rank's share of the mean gradient
+        over all ranks, for this pass only."""
         # BEGIN SOLUTION
         self.grads = [torch.zeros_like(mine) for mine in self.shares]
         back = order[::-1]
@@ -450,7 +453,7 @@ check("sharding.sharded")
 
 # %%
 def a_step(comm, seconds: float):
-    """Forward and backward through eight layers on a machine where messages take a while; when each was done."""
+    """Do a step of eight layers on a machine with slow messages; return the seconds of forward and of backward."""
 
     class Slow(Layer):
         def forward(self, w, x):
@@ -470,7 +473,7 @@ def a_step(comm, seconds: float):
 
 
 with when_solved():
-    print("A gather takes 1 s. Seconds of the two passes of 8 layers, and what their work alone would take:")
+    print("A gather takes 1 s. Seconds of the two passes of 8 layers (and without messages):")
     for seconds in (0.5, 1.0, 2.0, 4.0):
         forward, backward = simulate(a_step, 4, seconds, alpha=1 / 3).results[0]
         print(f"F takes {seconds:3} s:  {forward:5.1f} ({8 * seconds:4.1f})   {backward:5.1f} ({16 * seconds:4.1f})")
@@ -478,25 +481,25 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# As soon as a layer's work takes longer than the next one's gather, only the first gather is seen. Large microbatches hide messages; small ones do not. In the
-# backward pass the reduce-scatter is not hidden here: `hpcdl.sharding` starts it in the background, too.
+# As soon as a layer's work takes longer than the next layer's gather, only the first gather costs time. Large microbatches hide messages; small ones do not. In
+# the backward pass, our code does not hide the reduce-scatter; `hpcdl.sharding` runs it in the background, too.
 # </details>
 
 # %% [markdown]
 # ## One norm
 #
-# Large models are trained with their gradient **clipped**: if its norm, over all parameters, is above a limit, all of it is scaled down to that. When each rank
-# has a share of the gradient, no rank knows the norm. Each knows the sum of its squares.
+# Large models are trained with **clipped** gradients: if the gradient's norm over all parameters is above a limit, the whole gradient is scaled down to this
+# limit. If each rank has only a share of the gradient, no rank knows the norm, but each rank knows the sum of its squares.
 
 # %% [markdown]
 # {{exercise clip}}
 #
-# All ranks have to return the same number: where it is infinite or no number at all, every rank leaves out the step, or none does. A rank may own nothing.
+# All ranks must return the same number: if it is infinite or NaN, every rank must skip the step, or none may. A rank may own nothing.
 #
 # <details><summary>Hint</summary>
 #
-# One number travels: `squares = torch.zeros(1, dtype=torch.float64)`, the sum of this rank's squares in it, `comm.all_reduce(squares)`. Then every rank scales
-# what it has, in place: `mine.mul_(...)`.
+# Send one number: add this rank's squares to `squares = torch.zeros(1, dtype=torch.float64)`, then call `comm.all_reduce(squares)`. Then every rank scales its
+# shares in place: `mine.mul_(...)`.
 # </details>
 
 
@@ -504,8 +507,8 @@ with when_solved():
 def clip(shares: list[Tensor], comm, max_norm: float) -> float:
     """Scale all ranks' shares, in place, by max_norm / norm if their norm is larger.
 
-    shares: this rank's flat pieces of the gradient, of any floating dtype; there may be
-    none. Returns the norm before, the same on all ranks; its squares are added in float64.
+    shares: this rank's flat pieces of the gradient, of any floating dtype; may be empty.
+    Returns the norm before scaling, equal on all ranks; squares are added in float64.
     """
     # BEGIN SOLUTION
     squares = torch.zeros(1, dtype=torch.float64)
@@ -524,22 +527,22 @@ def clip(shares: list[Tensor], comm, max_norm: float) -> float:
 check("sharding.clip")
 
 # %% [markdown]
-# ## Once more, instead of keeping it
+# ## Recompute instead of keeping
 #
-# No stage of ZeRO divides the activations. They can be *forgotten*: keep a layer's input, drop all that its forward pass left behind, and when its backward pass
-# comes do the forward pass once more. That costs a third more work, and the memory of one layer instead of all (Chen et al. 2016).
+# No stage of ZeRO divides the activations. But you can *recompute* them: keep only a layer's input, drop everything else that its forward pass keeps, and
+# repeat the forward pass when its backward pass comes. That costs a third more work, and needs the memory of one layer instead of all (Chen et al. 2016).
 #
-# The second time has to be the first time again. **Dropout** draws random numbers: with other ones the gradient is that of another function. So the generator is
-# set back, and afterwards forward again, as if nothing had been.
+# The second pass must repeat the first exactly. **Dropout** draws random numbers: with other numbers you get the gradient of another function. So set the
+# generator back before the second pass, and restore it afterwards.
 #
-# `torch.autograd.Function` is where one tells autograd what to keep: `forward` runs without recording, `ctx.save_for_backward(*tensors)` keeps tensors,
-# anything else is an attribute of `ctx`, and `backward` returns a gradient for each argument of `forward`, None for what is no tensor.
+# With `torch.autograd.Function` you tell autograd what to keep: `forward` runs without recording, `ctx.save_for_backward(*tensors)` keeps tensors, and anything
+# else can be an attribute of `ctx`. `backward` returns a gradient for each argument of `forward`, or None if the argument is not a tensor.
 
 # %% [markdown]
 # {{exercise checkpointed}}
 #
-# **Which layers?** Not all layers are alike: attention's scores take much memory and little time. `plan` finds the cheapest choice; with a dozen layers you can
-# try all of them.
+# **Which layers?** Layers differ: attention's scores take much memory and little time. `plan` finds the cheapest choice; with a dozen layers you can try all of
+# them.
 #
 # <details><summary>Hint 1: forward</summary>
 #
@@ -547,28 +550,28 @@ check("sharding.clip")
 # </details>
 # <details><summary>Hint 2: backward</summary>
 #
-# The inputs once more as leaves: `x.detach().requires_grad_(x.requires_grad)` for each of `ctx.saved_tensors`. Then `with torch.enable_grad():` the second
-# forward pass, with the generator set back, and `torch.autograd.backward(y, dy)`: it adds to the gradients of the weights that `f` uses, and each input then has
-# its own in `x.grad`.
+# Make the inputs leaves again: `x.detach().requires_grad_(x.requires_grad)` for each of `ctx.saved_tensors`. Do the second forward pass inside
+# `with torch.enable_grad():`, with the generator set back. Then call `torch.autograd.backward(y, dy)`: it adds to the gradients of the weights that `f` uses,
+# and stores each input's gradient in `x.grad`.
 # </details>
 # <details><summary>Hint 3: the generator</summary>
 #
-# Three lines: keep its state of now, `torch.set_rng_state(ctx.state)` before the second pass, and set it to what it was after.
+# Three lines: keep the generator's current state, call `torch.set_rng_state(ctx.state)` before the second pass, and restore the current state afterwards.
 # </details>
 # <details><summary>Hint 4: the plan</summary>
 #
-# `itertools.combinations(range(n), k)` for all k gives all sets. Of those that fit, `min(..., key=...)`.
+# `itertools.combinations(range(n), k)` for all k gives all sets. Take the `min(..., key=...)` of the sets that fit.
 # </details>
 
 
 # %%
 class Checkpointed(torch.autograd.Function):
-    """f(*inputs), of which only the inputs are kept; backward calls f once more."""
+    """Compute f(*inputs) and keep only the inputs; backward calls f once more."""
 
     @staticmethod
     def forward(ctx, f, *inputs: Tensor) -> Tensor:
-        """The tensor that f returns; saves the inputs so that backward notices if one has
-        been changed in between."""
+        """Return f(*inputs); save the inputs so that backward notices if one has been
+        changed in between."""
         # BEGIN SOLUTION
         ctx.f, ctx.state = f, torch.get_rng_state()
         ctx.save_for_backward(*inputs)
@@ -577,7 +580,8 @@ class Checkpointed(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, dy: Tensor) -> tuple:
-        """None, and the gradients of the inputs; adds to those of f's weights."""
+        """Return None and the gradients of the inputs; add to the gradients of f's
+        weights."""
         # BEGIN SOLUTION
         inputs = [x.detach().requires_grad_(x.requires_grad) for x in ctx.saved_tensors]
         now = torch.get_rng_state()
@@ -591,7 +595,8 @@ class Checkpointed(torch.autograd.Function):
 
 
 def plan(nbytes: list[int], seconds: list[float], budget: int) -> set[int]:
-    """The layers to recompute, in the fewest seconds; the others keep at most budget bytes.
+    """Return the layers to recompute in the fewest seconds, so that the others keep at most
+    budget bytes.
 
     Layer i keeps nbytes[i], or takes seconds[i] more. At most 12 layers.
 
@@ -612,7 +617,7 @@ check("sharding.checkpointed")
 
 # %%
 def kept_and_calls(segment: int, length: int = 16):
-    """A chain of `length` layers, checkpointed by segments (0: not at all): bytes kept for backward, and layers run."""
+    """Run `length` layers, checkpointed by segments (0: none); return bytes kept for backward, and layers run."""
     weights = [nn.Parameter(torch.randn(64, 64) / 8) for _ in range(length)]
     runs = [0]
 
@@ -643,21 +648,21 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# Each segment keeps its input alone, and each layer runs twice. Long segments keep less, but while a segment's backward pass is under way, all that is inside it
-# is there again: segments of $\sqrt L$ layers keep about $2\sqrt L$ layers' bytes at the worst moment, and that is the least (Chen et al. 2016).
+# Each segment keeps only its input, and each layer runs twice. Long segments keep less, but during a segment's backward pass all activations inside it are in
+# memory again. Segments of $\sqrt L$ layers keep about $2\sqrt L$ layers' bytes at the worst moment, which is the minimum (Chen et al. 2016).
 # </details>
 
 # %% [markdown]
-# ## What survives
+# ## Checkpoints
 #
-# With a thousand machines one of them fails every few hours. Training goes on from the last **checkpoint**, and perhaps with one machine less. Nobody has the
-# whole state, so every rank writes its own share; and whoever reads has another share.
+# With a thousand machines, one of them fails every few hours. Training then continues from the last **checkpoint**, perhaps with one machine less. No rank has
+# the whole state, so every rank writes its own share, and the ranks that read may have different shares.
 #
-# **A checkpoint is whole or it is none.** A rank may be killed at any moment, in the middle of a file, too. So nothing that is good may be overwritten. Write
-# the new state beside the old one, and let a small file, the **manifest**, say which one is the state. A file can be written for some time, but it is *renamed*
-# at once: on every moment before, the old manifest is there, on every moment after, the new one.
+# **A checkpoint must be complete.** A rank may be killed at any moment, even in the middle of writing a file. So never overwrite a good file. Write the new
+# state next to the old one, and let a small file, the **manifest**, say which one counts. Writing a file takes time, but *renaming* it is atomic: at every
+# moment, either the old manifest is there or the new one.
 #
-# A disk here can do three things. (In the checks, others write down what you do, and kill you at each moment.)
+# A disk here can do three things. (The checks use a disk that records your calls, and kills your ranks at each moment.)
 
 
 # %%
@@ -668,20 +673,20 @@ class Disk:
         self.folder = Path(folder)
 
     def write(self, name: str, content: dict) -> None:
-        """Takes its time: who is killed meanwhile leaves half a file."""
+        """Write a file, which takes time: a rank killed in the meantime leaves half a file."""
         torch.save(content, self.folder / name)
 
     def rename(self, old: str, new: str) -> None:
-        """At once; a file that had the new name is gone."""
+        """Rename a file atomically, and replace a file that had the new name."""
         os.replace(self.folder / old, self.folder / new)
 
     def read(self, name: str) -> dict:
-        """What was written; FileNotFoundError where there is no such file, an error where it is half a file."""
+        """Return the content. Raises FileNotFoundError if there is no such file, another error for half a file."""
         return torch.load(self.folder / name)
 
 
 def bounds(n: int, p: int, rank: int) -> tuple[int, int]:
-    """The elements start to stop of n that are this rank's, as `tensor_split` has it.
+    """Return start and stop of this rank's share of n elements, as `tensor_split` cuts them.
 
     >>> [bounds(5, 2, rank) for rank in range(2)]
     [(0, 3), (3, 5)]
@@ -692,34 +697,34 @@ def bounds(n: int, p: int, rank: int) -> tuple[int, int]:
 # %% [markdown]
 # {{exercise save_load}}
 #
-# `state` is a dict of flat tensors, this rank's shares of vectors that are all n elements long: weights, momentum, variance. The step is part of the state: Adam's
-# correction of its first steps depends on it.
+# `state` is a dict of flat tensors: this rank's shares of weights, momentum and variance, which are vectors of n elements. The step is part of the state,
+# because Adam's correction in its first steps depends on it.
 #
-# No rank ever holds the whole: a rank that loads opens only the files in which some of its elements are, one after another.
+# No rank ever holds the whole state: a rank that loads opens only the files with some of its elements, one after another.
 #
 # <details><summary>Hint 1: save</summary>
 #
-# Each rank writes its own file, whose name has the step in it. `comm.barrier()`: now all of them are written. Rank 0 writes `{"step": step, "p": comm.size, "n":
-# n}` under another name and renames it to `"manifest"`. Another barrier, so that nobody goes on before.
+# Each rank writes its own file, with the step in its name. After `comm.barrier()` all of these files are written. Rank 0 writes
+# `{"step": step, "p": comm.size, "n": n}` under another name and renames it to `"manifest"`. A second barrier ensures that no rank continues before that.
 # </details>
 # <details><summary>Hint 2: load</summary>
 #
-# Read the manifest. `start, stop = bounds(n, comm.size, comm.rank)` is what this rank needs. For each old rank: `first, last = bounds(n, old_p, old_rank)`; both
-# have the elements from `max(start, first)` to `min(stop, last)`, if that is any.
+# Read the manifest. `start, stop = bounds(n, comm.size, comm.rank)` is what this rank needs. For each old rank: `first, last = bounds(n, old_p, old_rank)`; the
+# two shares have the elements from `max(start, first)` to `min(stop, last)` in common, if there are any.
 # </details>
 # <details><summary>Hint 3: a piece</summary>
 #
-# Elements a to b of the vector are `x[a - first : b - first]` of an old share. In the order of the old ranks the pieces follow one another: collect them in a
-# list for each name, and `torch.cat` them at the end.
+# Elements a to b of the vector are `x[a - first : b - first]` of an old share. In the order of the old ranks, the pieces are already in sequence: collect them
+# in a list for each name, and `torch.cat` them at the end.
 # </details>
 
 
 # %%
 def save(disk, step: int, state: dict[str, Tensor], n: int, comm) -> None:
-    """Make all ranks' shares the state of `step`; until all is written, it is what it was.
-    No rank returns before, and no file has two writers.
+    """Save all ranks' shares as the state of `step`; the old state counts until all is
+    written. No rank returns before that, and no file has two writers.
 
-    state: by name this rank's share, as `bounds` has it, of a vector of n elements.
+    state: by name this rank's share of a vector of n elements, cut as by `bounds`.
     """
     # BEGIN SOLUTION
     disk.write(f"step-{step}-rank-{comm.rank}", state)
@@ -732,9 +737,10 @@ def save(disk, step: int, state: dict[str, Tensor], n: int, comm) -> None:
 
 
 def load(disk, comm) -> tuple[int, dict[str, Tensor]]:
-    """The step of the last whole state, and by name this rank's shares; on up to n ranks.
+    """Return the step of the last complete state, and by name this rank's shares, on up to
+    n ranks.
 
-    Raises FileNotFoundError where the manifest or a file that it needs is missing.
+    Raises FileNotFoundError if the manifest or a file that it needs is missing.
     """
     # BEGIN SOLUTION
     manifest, pieces = disk.read("manifest"), {}
@@ -753,33 +759,34 @@ def load(disk, comm) -> tuple[int, dict[str, Tensor]]:
 check("sharding.save_load")
 
 # %% [markdown]
-# ## What does not fit at all
+# ## If nothing fits
 #
-# Where nothing is left to divide, weights can wait elsewhere: in the memory of the host, or on a disk (Rajbhandari et al. 2021, "ZeRO-Infinity"). They come over a
-# **link** that is much slower than the device's own memory, layer after layer, while earlier layers compute. The device has room for some layers' weights at a
-# time.
+# If nothing is left to divide, weights can wait elsewhere: in the memory of the host, or on a disk (Rajbhandari et al. 2021, "ZeRO-Infinity"). They arrive over
+# a **link** that is much slower than the device's own memory, layer after layer, while earlier layers compute. The device has room for the weights of a few
+# layers at a time.
 #
 #     room for 2      link      00001111  2222  3333
-#                     compute       000000111111222222333333          layer 2 comes when layer 0 has gone
+#                     compute       000000111111222222333333          layer 2 starts to load when layer 0 is done
 #
-# The link brings one layer at a time, in order. A layer computes when it is there and the one before is done. A layer can begin to come when there is room: with
-# room for $k$ layers, layer $i$ when layer $i - k$ is done.
+# The link loads one layer at a time, in order. A layer computes when it is loaded and the previous layer is done. A layer can begin to load when there is room:
+# with room for $k$ layers, layer $i$ begins when layer $i - k$ is done.
 
 # %% [markdown]
 # {{exercise offload}}
 #
 # <details><summary>Hint</summary>
 #
-# Two lists, `there` and `done`, of when each layer is there and done. `there[i]` is `nbytes[i] / link` after the later of `there[i-1]` and `done[i-room]`;
-# `done[i]` is `compute[i]` after the later of `there[i]` and `done[i-1]`.
+# Keep two lists, `there` and `done`, of the times when each layer is loaded and done. `there[i]` is `nbytes[i] / link` after the later of `there[i-1]` and
+# `done[i-room]`; `done[i]` is `compute[i]` after the later of `there[i]` and `done[i-1]`.
 # </details>
 
 
 # %%
 def offload(compute: list[float], nbytes: list[int], link: float, room: int) -> float:
-    """Seconds until the last layer is done; link: bytes per second; room: in layers.
+    """Return the seconds until the last layer is done.
 
-    Layer i computes for compute[i] seconds and has nbytes[i] bytes.
+    Layer i computes for compute[i] seconds and has nbytes[i] bytes. link: bytes per second.
+    room: in layers.
 
     >>> offload([1.0, 1.0], [10, 10], link=10.0, room=2)
     3.0
@@ -807,16 +814,16 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# Room for two is all it takes: while one layer computes the next one comes. If the link keeps up, at 20 GB/s here, waiting is over; if it does not, no room in
-# the world helps layers of equal size, because it is the link that sets the pace.
+# Room for two layers is enough: while one layer computes, the next one loads. If the link keeps up, here at 20 GB/s, there is almost no waiting. If it does
+# not, more room does not help layers of equal size, because the link sets the pace.
 # </details>
 
 # %% [markdown]
 # ## Live: four ways to keep one network
 #
-# Four engines, MPI processes beside this kernel. The same network, the same data, Adam; trained as in lab 07, and with each stage of ZeRO by `hpcdl.sharding`,
-# which does what you wrote, and in the background. The meter counts each rank's bytes, the trace its messages. Beside them the formulas, with 4 bytes for each
-# weight and gradient and 8 for Adam's two numbers: not nearly the same, *the same*.
+# Four engines, which are MPI processes next to this kernel, train the same network on the same data with Adam: first as in lab 07, then with each stage of ZeRO
+# by `hpcdl.sharding`, which does what you wrote, but in the background. The meter counts each rank's bytes, and the trace counts its messages. Next to them you
+# see the formulas, with 4 bytes for each weight and gradient and 8 for Adam's two numbers. They are *exactly equal*.
 #
 # Which of the four has the shortest step on this machine?
 
@@ -843,13 +850,13 @@ WAYS = ("data parallel", "ZeRO-1", "ZeRO-2", "ZeRO-3")
 
 
 def network() -> nn.Module:
-    """The same on all ranks."""
+    """Return a network that is equal on all ranks."""
     torch.manual_seed(0)
     return nn.Sequential(*[layer for _ in range(DEEP) for layer in (nn.Linear(WIDE, WIDE, bias=False), nn.Tanh())])
 
 
 def train_one_way(comm, way: str, steps: int = 4):
-    """This rank's bytes by kind, those that it sends in a step (beside numbers to agree on), and the step's seconds."""
+    """Return this rank's bytes by kind, the bytes it sends in a step (of large messages), the step's seconds, the loss."""
     torch.set_num_threads(1)
     comm, model = TracingComm(comm), network()
     wrapped, adam, synchronize = model, None, lambda: None
@@ -887,7 +894,7 @@ cluster = Cluster(n=4).start()
 with when_solved():
     guessed("sharding.step")
     psi, found = DEEP * WIDE * WIDE, {way: cluster.run(train_one_way, way, timeout=60) for way in WAYS}
-    print(f"{psi:,} weights on 4 ranks; KB on rank 0, and summed over the ranks beside the formula")
+    print(f"{psi:,} weights on 4 ranks; KB on rank 0, and summed over the ranks next to the formula")
     print(
         f"{'':14}{'weights':>9}{'gradients':>11}{'states':>8}{'all ranks':>12}{'formula':>9}{'sent':>8}{'formula':>9}{'step':>9}"
     )
@@ -905,22 +912,22 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# - Bytes are the formulas', to the last one, and the loss is the same in all four ways: where a number is kept does not change it.
-# - With so small a network on one machine nobody saves time: each stage cuts the work of the update, which is short, and adds messages or waits. ZeRO is what one
-#   does *because of memory*.
-# - What is held is counted between backward and update. At its highest, ZeRO-3 has two layers whole beside this, and the others a bucket of gradients.
+# - The bytes match the formulas exactly, and the loss is the same in all four ways: it does not depend on where the numbers are kept.
+# - With such a small network on one machine, ZeRO saves no time: each stage cuts the work of the update, which is short, and adds messages or waits. You use
+#   ZeRO *to save memory*.
+# - The table counts memory between backward and update. At the peak, ZeRO-3 holds two whole layers in addition, and the others hold a bucket of gradients.
 # </details>
 #
 # ## Live: one rank is killed
 #
-# Now *your* `ShardedAdam`, your `save` and your `load`. Four engines train and save every five steps; in the middle of the second checkpoint, with half a file
-# written, rank 2's process is killed. Three engines go on. Every step has the same 12 samples in all, four ranks with 3 each or three with 4, so that the losses
-# must be those of a training that nobody disturbed.
+# Now use *your* `ShardedAdam`, `save` and `load`. Four engines train and save every five steps. In the middle of the second checkpoint, with half a file
+# written, rank 2's process is killed. Three engines continue. Every step has the same 12 samples in total, four ranks with 3 each or three with 4, so the
+# losses must equal those of an undisturbed training.
 
 
 # %%
 class DeadlyDisk(Disk):
-    """A disk whose writer is killed, in the middle of its second file."""
+    """A disk that kills its writer in the middle of the second file."""
 
     files = 0
 
@@ -933,7 +940,7 @@ class DeadlyDisk(Disk):
 
 
 def train_with_checkpoints(comm, folder: str, steps: int, killed: int = -1) -> dict[int, float]:
-    """Train to step `steps` from the checkpoint in `folder`, if there is one; the loss before each step. Saves every 5."""
+    """Train to step `steps`, from the checkpoint in `folder` if any; save every 5; return the loss before each step."""
     torch.set_num_threads(1)
     disk = DeadlyDisk(folder) if comm.rank == killed else Disk(folder)
     torch.manual_seed(0)
@@ -977,7 +984,7 @@ with when_solved():
         cluster = Cluster(n=3).start()
         resumed = cluster.run(train_with_checkpoints, folder, 20, timeout=60)[0]
     print(
-        f"goes on at step {min(resumed)} on three engines; the largest difference of a loss from the undisturbed run is"
+        f"continues at step {min(resumed)} on three engines; the largest difference of a loss from the undisturbed run is"
     )
     print(f"{max(abs(resumed[step] - undisturbed[step]) for step in resumed):.1e}")
 
@@ -995,27 +1002,27 @@ if resumed:
     axes.plot(resumed.keys(), resumed.values(), "o-", color=style.BLUE, label="three ranks, from the checkpoint")
     axes.axvline(10, color=style.VERMILLION, linestyle=":")
     axes.annotate("rank 2 is killed", (10, max(undisturbed.values())), xytext=(6, -8), textcoords="offset points")
-    axes.set(xlabel="step", xticks=range(0, 20, 5), ylabel="loss", title="Killed while it saved, and on with three")
+    axes.set(xlabel="step", xticks=range(0, 20, 5), ylabel="loss", title="Killed while saving, resumed on three ranks")
     axes.legend(loc="lower left")
     plt.show()
 
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# The checkpoint of step 10 was never finished: files of it are there, one of them is half a file, and the manifest does not know of them. So training goes on from
-# step 5, and does steps 5 to 9 once more, with the same losses to the last digits. The momentum and the variance of what were four shares are three now; and the
-# number of steps came along, so that Adam's correction goes on where it was.
+# The checkpoint of step 10 was never finished: some of its files are there, one of them is half a file, and the manifest does not name them. So training
+# continues from step 5, and repeats steps 5 to 9 with the same losses to the last digits. Momentum and variance were four shares and are now three. The number
+# of steps was saved, too, so Adam's correction continues correctly.
 # </details>
 #
 # ## Live: every stage, by the trainer
 #
-# `run_on` is the library's trainer on your engines. It trains a network of nine layers on three ranks, with each stage of ZeRO. Compare what a rank holds at its peak,
-# what it sends in a step, and the losses.
+# `run_on` is the library's trainer on your engines. It trains a network of nine layers on three ranks, with each stage of ZeRO. Compare the peak memory of a
+# rank, the bytes that it sends in a step, and the losses.
 
 # %%
 guess(
     "sharding.peak",
-    "Three ranks: how many times less does a rank hold at its peak with ZeRO-3 than without ZeRO?",
+    "Three ranks: how many times less peak memory does a rank need with ZeRO-3 than without ZeRO?",
     unit="times",
 )
 
@@ -1032,16 +1039,16 @@ with when_solved():
     reveal("sharding.peak", peaks[0] / peaks[3])
 
 # %%
-cluster.stop()  # the engines have done their work: give back their memory
+cluster.stop()  # the engines are no longer needed: free their memory
 
 # %% [markdown]
 # ## For those who want more
 #
-# No points, no check: a challenge, and the proof to ask of yourself.
+# This challenge has no points and no check, but a proof to demand of yourself.
 #
-# T. Dettmers et al. (2022) keep Adam's $m$ and $v$ in one byte per number: blocks of 2,048, each with a scale of its own. Write an Adam of that kind, rounding to the nearest of
-# 256 values that lie closer together near zero. *Proof:* the meter says $2\Psi$ bytes and the scales, instead of $8\Psi$; the loss of this lab's network stays with
-# Adam's; and it shards by your `ShardedAdam` as it stands.
+# T. Dettmers et al. (2022) keep Adam's $m$ and $v$ in one byte per number: blocks of 2,048, each with its own scale. Write such an Adam, rounding to the
+# nearest of 256 values that are closer together near zero. *Proof:* the meter shows $2\Psi$ bytes and the scales, instead of $8\Psi$; the loss of this lab's
+# network follows Adam's; and your `ShardedAdam` shards it without changes.
 
 # %% [markdown]
 # ## Further reading
@@ -1051,5 +1058,5 @@ cluster.stop()  # the engines have done their work: give back their memory
 # - Y. Zhao et al. 2023, "PyTorch FSDP: Experiences on scaling fully sharded data parallel".
 # - T. Chen et al. 2016, "Training deep nets with sublinear memory cost"; V. Korthikanti et al. 2022, "Reducing activation recomputation in large transformer
 #   models".
-# - T. Pillai et al. 2014, "All file systems are not created equal: On the complexity of crafting crash-consistent applications": why a rename, and what else
-#   it takes on a real disk.
+# - T. Pillai et al. 2014, "All file systems are not created equal: On the complexity of crafting crash-consistent applications": why to rename, and what else
+#   you need on a real disk.

@@ -2,14 +2,14 @@
 # # Lab {{number machines}} · What a machine can do, and what is left of it
 # ## Work counted, rooflines, utilization, and the hours of a training
 #
-# A V100 does 112 TFLOP/s with its tensor cores. A training of ResNet-50 takes 30,000 TFLOP for each of 90 epochs: 6.7 hours. The lecture's best practice took 22. Where did
-# the other 15 hours go? Nobody was idle: the machine did what it could, but not for every layer can it do what its data sheet says.
+# A V100 does 112 TFLOP/s with its tensor cores. A training of ResNet-50 takes 30,000 TFLOP for each of 90 epochs: 6.7 hours. The lecture's best practice
+# took 22. Where did the other 15 hours go? The machine was never idle, but it does not reach its data sheet's peak for every layer.
 #
 # **You will be able to**
 # - count operations, weights and bytes of convolutions, transformers, activations, pooling and batch norm;
-# - say what share of a machine's peak a training reaches, by either of the two definitions in use;
-# - draw a machine's roof, place each layer under it, and say from which batch on a layer fills the machine;
-# - say how many hours of a training the data sheet explains, how many the memory, and how many neither.
+# - compute what share of a machine's peak a training reaches, by both definitions in use;
+# - draw a machine's roof, place each layer under it, and compute from which batch on a layer fills the machine;
+# - compute how many hours of a training the data sheet explains, how many the memory, and how many neither.
 #
 # **100 points, 4 exercises, about 95 minutes: 22 reading + 65 exercises + 8 runs.** You need lab 05's convolutions; lab {{number attention}} helps with transformers. No GPU.
 #
@@ -17,8 +17,8 @@
 # |---|---|
 # | MAC | a multiplication and an addition: two operations |
 # | $b, s, h, V$ | a transformer's batch, sequence length, hidden size, vocabulary |
-# | peak, bandwidth | operations, and bytes of memory, for each second |
-# | ridge | peak / bandwidth: operations for each byte from which arithmetic is the limit |
+# | peak, bandwidth | operations per second, and bytes of memory per second |
+# | ridge | peak / bandwidth: from this number of operations per byte on, arithmetic is the limit |
 
 # %%
 import math
@@ -41,22 +41,23 @@ style.use()
 #
 # A **multiply-accumulate** (MAC) is one multiplication and one addition: two operations. For one sample,
 #
-# - a convolution of `channels` maps to `filters` maps with kernels of $k \times k$ does at each of the $size \times size$ places (stride 1, padded) one MAC for each
-#   weight. In **groups**, a filter sees only the maps of its group: `channels / groups` of them;
-# - a linear layer does for each token one MAC for each weight;
-# - attention does for each pair of tokens and each of $h$ features two: one for the score, one for the weighted mean. It has no weights of its own. (A causal mask
-#   hides half of the scores; plain products compute them all the same.)
+# - a convolution of `channels` maps to `filters` maps with kernels of $k \times k$ does one MAC for each weight at each of the $size \times size$ places
+#   (stride 1, padded). With **groups**, a filter sees only the maps of its group: `channels / groups` of them;
+# - a linear layer does one MAC for each token and each weight;
+# - attention does two MACs for each pair of tokens and each of $h$ features: one for the score, one for the weighted mean. It has no weights of its own. (A
+#   causal mask hides half of the scores, but plain products still compute them.)
 #
-# The **backward** pass takes two such products for one of the forward pass: the gradient of the weights, and that of the inputs. The first layer's inputs are data,
-# so one of the two is saved there. What was not kept is computed again: one more forward pass.
+# The **backward** pass takes two such products for each product of the forward pass: the gradient of the weights, and the gradient of the inputs. The first
+# layer's inputs are data, so it needs only one of the two. If activations were not kept, they are recomputed: one more forward pass.
 #
-# And bytes: what comes in, what goes out, and the weights, once for the whole batch. The scores of attention need never leave the chip, so they do not count.
+# The bytes are the inputs, the outputs and, once for the whole batch, the weights. The scores of attention need never leave the chip, so they do not count.
 
 # %% [markdown]
 # {{exercise work}}
 #
-# Count one layer by itself: weights, multiplications with an addition (MACs) and numbers moved for one image or sequence, without biases. `work` makes of those the
-# operations and bytes of a batch: a MAC is two operations; the backward pass takes twice the forward pass, but for the first layer, whose input needs no gradient.
+# Count one layer by itself: weights, multiply-accumulates (MACs) and numbers moved for one image or sequence, without biases. From these, `work` computes the
+# operations and bytes of a batch: a MAC is two operations; the backward pass takes twice the forward pass, except for the first layer, whose input needs no
+# gradient.
 #
 # <details><summary>Hint 1: a convolution</summary>
 #
@@ -76,7 +77,8 @@ def conv(
     size: int,
     groups: int = 1,
 ) -> tuple[int, int, int]:
-    """Weights, MACs for one image, numbers in and out for one image; size x size, stride 1.
+    """Return weights, MACs, numbers in and out of a convolution for one image of size x
+    size at stride 1.
 
     >>> conv(3, 8, kernel=3, size=10)
     (216, 21600, 1100)
@@ -88,7 +90,7 @@ def conv(
 
 
 def linear(tokens: int, inputs: int, outputs: int) -> tuple[int, int, int]:
-    """The same of y = x W, where x is tokens x inputs.
+    """Return weights, MACs, numbers in and out of y = x W, where x is tokens x inputs.
 
     >>> linear(tokens=10, inputs=2, outputs=3)
     (6, 60, 50)
@@ -99,7 +101,8 @@ def linear(tokens: int, inputs: int, outputs: int) -> tuple[int, int, int]:
 
 
 def attention(tokens: int, hidden: int) -> tuple[int, int, int]:
-    """The same of softmax(q kᵀ) v, where q, k and v are tokens x hidden.
+    """Return weights, MACs, numbers in and out of softmax(q kᵀ) v; q, k and v are tokens x
+    hidden.
 
     >>> attention(tokens=10, hidden=2)
     (0, 400, 80)
@@ -110,10 +113,11 @@ def attention(tokens: int, hidden: int) -> tuple[int, int, int]:
 
 
 def work(layers: list[tuple], batch: int, again: bool = False) -> list[tuple]:
-    """Of each layer, for the batch: operations forward, backward, bytes forward in float32.
+    """Return for each layer and the whole batch: operations forward, operations backward,
+    bytes forward in float32.
 
-    layers: from the first, each as `conv` gives it. again: the backward pass computes each
-    layer's forward pass once more, and counts it.
+    layers: from the first, each as `conv` returns it. again: whether the backward pass
+    recomputes each layer's forward pass, which then counts.
 
     >>> work([linear(1, 2, 3), linear(1, 3, 3)], batch=10)
     [(120, 120, 224), (180, 360, 276)]
@@ -134,7 +138,7 @@ check("machines.work")
 
 # %%
 def train_counts(channels: int, side: int, batch: int) -> list[tuple[str, float, float]]:
-    """Three layers of as many outputs: name, operations forward, operations for each byte."""
+    """Return four layers' name, operations forward, and operations per byte."""
     layers = {
         "3 x 3 convolution": conv(channels, channels, 3, side),
         "1 x 1 convolution": conv(channels, channels, 1, side),
@@ -153,36 +157,37 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# The linear layer has two operations for each weight that it reads, and so for a single sample half an operation for each byte; a batch shares the reading, and
-# is what makes it worth a GPU. A depthwise convolution has as little to do for each number, and no batch helps it: its weights were never the problem.
+# The linear layer does two operations for each weight that it reads, so for a single sample it does half an operation per byte. A batch shares the reading, and
+# only then is the layer worth a GPU. A depthwise convolution also does little for each number, but no batch helps it, because its weights were never the
+# problem.
 # </details>
 
 # %% [markdown]
-# ## What is reached
+# ## What a training reaches
 #
 # A layer of a transformer has linear layers $h \times 3h$ (queries, keys, values), $h \times h$, $h \times 4h$ and $4h \times h$, and attention; after the last
-# layer each token is compared with all $V$ words of the vocabulary. (The embedding at the beginning looks words up: no product.) Forward and backward of one
-# iteration are three times the forward pass.
+# layer, each token is compared with all $V$ words of the vocabulary. (The embedding at the beginning only looks words up, without a product.) Forward and
+# backward pass together take three times the forward pass.
 #
-# **Utilization** is the share of the machine's peak that this uses. Two kinds are in use, and papers mix them (Chowdhery et al. 2022): the *model's* counts what the
-# model needs; the *hardware's* also what is computed again to save memory. A training that computes more again has the better hardware utilization, and is no
-# faster.
+# **Utilization** is the share of the machine's peak that this uses. There are two kinds, and papers mix them (Chowdhery et al. 2022). The *model's* utilization
+# counts only what the model needs; the *hardware's* also counts what is recomputed to save memory. A training that recomputes more has a better hardware
+# utilization, but is not faster.
 #
-# For a whole training there is a rule: $6$ operations for each parameter and token, $8$ where the whole forward pass is computed again.
+# For a whole training there is a rule: $6$ operations for each parameter and token, or $8$ if the whole forward pass is recomputed.
 
 # %% [markdown]
 # {{exercise utilization}}
 #
-# Three small functions: the operations of an iteration layer by layer, the share of the GPUs' peak that it reaches, and the seconds of a whole training by the rule of
-# $6\,N D$ operations, or $8\,N D$ where activations are computed again.
+# Three small functions: the operations of an iteration layer by layer, the share of the GPUs' peak that it reaches, and the seconds of a whole training by the
+# rule of $6\,N D$ operations, or $8\,N D$ if activations are recomputed.
 #
 # <details><summary>Hint 1: by layers</summary>
 #
-# $24\,b s h^2$ and $4\,b s^2 h$ forward in each layer, $2\,b s h V$ for the output; three times that.
+# Count $24\,b s h^2$ and $4\,b s^2 h$ forward in each layer, and $2\,b s h V$ for the output; then take three times the sum.
 # </details>
 # <details><summary>Hint 2: the rule</summary>
 #
-# `(8 if again else 6) * parameters * tokens`, by what all GPUs really do in a second.
+# Divide `(8 if again else 6) * parameters * tokens` by the operations that all GPUs really do in a second.
 # </details>
 
 
@@ -194,7 +199,7 @@ def transformer_flops(
     vocabulary: int,
     batch: int,
 ) -> float:
-    """Operations of one iteration, forward and backward, with nothing computed again.
+    """Return the operations of one iteration, forward and backward, without recomputation.
 
     >>> transformer_flops(layers=2, hidden=4, sequence=8, vocabulary=10, batch=3)
     79488
@@ -213,9 +218,9 @@ def utilization(
     gpus: int,
     peak: float,
 ) -> tuple[float, float]:
-    """Shares of the peak of all GPUs: the model's operations, and those of the hardware.
+    """Return the model's and the hardware's utilization of all GPUs.
 
-    flops: what the model needs; again: what is computed once more. peak: of one GPU.
+    flops: what the model needs. again: what is recomputed. peak: of one GPU.
 
     >>> utilization(flops=30.0, again=10.0, seconds=1.0, gpus=2, peak=50.0)
     (0.3, 0.4)
@@ -234,7 +239,7 @@ def train_seconds(
     share: float,
     again: bool = False,
 ) -> float:
-    """Seconds of a training, if each GPU reaches `share` of its peak.
+    """Return the seconds of a training, if each GPU reaches `share` of its peak.
 
     >>> train_seconds(1e9, 1e9, gpus=10, peak=1e14, share=0.5)
     12000.0
@@ -252,9 +257,7 @@ with when_solved():
     sizes, scores = (96, 12288, 2048, 51200, 64), 96 * 4 * 64 * 2048**2 * 12288
     model, hardware = utilization(transformer_flops(*sizes), scores, 13.75, 64, 312e12)
     print(f"175 B parameters on 64 A100, 13.75 s: {model:.1%} and {hardware:.1%}")
-    print(
-        "   (printed: 51.4 and 52.8; the paper counts three times what the scores take once more. Find out by trying.)"
-    )
+    print("   (printed: 51.4 and 52.8; the paper counts the recomputed scores three times. Try it.)")
     took = train_seconds(37e9, 14.8e12, 2048, 989.4e12, 0.3466) / 3600
     print(
         "DeepSeek-V3, 37 B active parameters, 14.8 T tokens, 2,048 H800. At 34.66 % of the peak in 16 bits the hours agree:"
@@ -264,21 +267,23 @@ with when_solved():
 # %% [markdown]
 # ## The roof
 #
-# **The roofline** (Williams, Waterman and Patterson 2009): a layer takes as long as its arithmetic or its memory traffic, whichever takes longer. How many operations
-# it has for each byte decides which one. Draw operations per second over operations per byte: a slope, the memory, up to the **ridge**, and from there on a flat roof, the peak.
+# **The roofline** (Williams, Waterman and Patterson 2009): a layer takes as long as its arithmetic or its memory traffic, whichever takes longer. Its
+# operations per byte decide which. Draw operations per second over operations per byte: up to the **ridge** you see a slope, the memory's limit, and from there
+# on a flat roof, the peak.
 #
-# A larger batch moves a layer to the right, because its weights are read once for all samples. But what comes in and goes out grows with the batch. So there is a limit, $2 \cdot$ MACs for
-# each byte moved, and some layers never reach the ridge.
+# A larger batch moves a layer to the right, because its weights are read once for all samples. But the inputs and outputs grow with the batch. So there is a
+# limit, $2 \cdot$ MACs for each byte moved, and some layers never reach the ridge.
 
 # %% [markdown]
 # {{exercise roofline}}
 #
-# `roof` is one layer's time and limit. `place` says where each layer of a table stands under the roof. `smallest_batch` says from which batch on arithmetic limits a layer.
-# A layer is what `conv` returns: weights, MACs, and numbers in and out, for one image.
+# `roof` returns one layer's time and limit. `place` returns the place of each layer of a table under the roof. `smallest_batch` returns the batch from which
+# arithmetic limits a layer. A layer is what `conv` returns: weights, MACs, and numbers in and out, for one image.
 #
 # <details><summary>Hint 1: place</summary>
 #
-# With a batch, a layer does `2 * batch * macs` operations and moves `itemsize * (batch * moved + weights)` bytes. At its roof it does `flops / seconds` operations in a second.
+# With a batch, a layer does `2 * batch * macs` operations and moves `itemsize * (batch * moved + weights)` bytes. At its roof it does `flops / seconds`
+# operations per second.
 # </details>
 # <details><summary>Hint 2: the batch</summary>
 #
@@ -289,9 +294,9 @@ with when_solved():
 
 # %%
 def roof(flops: float, nbytes: float, peak: float, bandwidth: float) -> tuple[float, str]:
-    """The least seconds of so many operations and bytes, and what limits them.
+    """Return the least seconds for these operations and bytes, and what limits them.
 
-    "compute" or "memory"; where both take as long, "compute".
+    The limit is "compute" or "memory"; if both take equally long, "compute".
 
     >>> roof(flops=100.0, nbytes=60.0, peak=100.0, bandwidth=20.0)
     (3.0, 'memory')
@@ -309,7 +314,7 @@ def place(
     bandwidth: float,
     itemsize: int,
 ) -> list[tuple[float, float, str]]:
-    """For each layer: operations per byte, operations per second at its roof, its limit.
+    """Return for each layer: operations per byte, operations per second at its roof, limit.
 
     >>> place([(10, 100, 15)], batch=10, peak=100.0, bandwidth=10.0, itemsize=4)
     [(3.125, 31.25, 'memory')]
@@ -330,7 +335,8 @@ def smallest_batch(
     bandwidth: float,
     itemsize: int,
 ) -> float:
-    """The smallest batch with which arithmetic limits the layer, an int; math.inf if none.
+    """Return the smallest batch at which arithmetic limits the layer, an int; math.inf if
+    there is none.
 
     >>> smallest_batch((10, 100, 5), peak=16.0, bandwidth=2.0, itemsize=4)
     8
@@ -349,8 +355,8 @@ def smallest_batch(
 check("machines.roofline")
 
 # %% [markdown]
-# A fully connected layer of 4,096 inputs and 1,000 outputs, as VGG-16's last one, runs in 16 bits on a V100 (125 TFLOP/s, 900 GB/s). From which batch on is it limited by
-# arithmetic?
+# A fully connected layer with 4,096 inputs and 1,000 outputs, like VGG-16's last layer, runs in 16 bits on a V100 (125 TFLOP/s, 900 GB/s). From which batch on
+# does arithmetic limit it?
 
 # %%
 guess("machines.batch", "From which batch on does arithmetic limit the layer?", unit="samples")
@@ -371,7 +377,7 @@ KINDS = {
 with when_solved():
     guessed("machines.batch")
     reveal("machines.batch", smallest_batch(linear(1, 4096, 1000), 125e12, 900e9, 2))
-    print("the smallest batch with which arithmetic limits a layer")
+    print("the smallest batch at which arithmetic limits a layer")
     print(f"{'':20}" + "".join(f"{kind:>20}" for kind in KINDS))
     for name, precision in DEVICES:
         device, itemsize = MACHINES[name].device(precision), 2 if precision == "fp16" else 4
@@ -397,7 +403,7 @@ with when_solved():
 
 # %%
 with when_solved():
-    print("ResNet-50 forward, batch 32, each layer at its roof: ms, and how much of it in layers that memory limits")
+    print("ResNet-50 forward, batch 32, each layer at its roof: ms, and the share of layers that memory limits")
     layers = resnet50()
     rows = work([(layer.weights, layer.macs, layer.inputs + layer.outputs) for layer in layers], 32)
     for name, precision in (
@@ -417,41 +423,43 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# - A depthwise convolution has so few operations for each number that no batch brings it to any of the ridges. With tensor cores a 1 x 1 convolution of 256 channels does not reach
-#   the ridge either; in 32 bits one image is enough.
+# - A depthwise convolution does so few operations for each number that it reaches no ridge at any batch. With tensor cores a 1 x 1 convolution of 256 channels
+#   does not reach the ridge either; in 32 bits one image is enough.
 # - The fully connected layer needs a batch of hundreds: for a single sample it does one operation for each byte of its weights.
-# - In 32 bits almost every layer is limited by arithmetic. Tensor cores moved the ridge ten times to the right, and memory did not follow: on an H100 three quarters
-#   of the time go to layers that wait for memory. Hence larger batches, fused layers, and numbers of 8 bits. ANNA, a chip of 1991 (Boser et al.), used 6.5 % of its
-#   peak with a network like LeNet-5. DianNao (Chen et al. 2014) went the other way: few multipliers, and buffers beside them so that memory keeps up. It is the same
-#   roof, from its other end.
+# - In 32 bits almost every layer is limited by arithmetic. Tensor cores moved the ridge ten times to the right, but memory did not keep up: on an H100 three
+#   quarters of the time go to layers that wait for memory. This is why we use larger batches, fused layers, and numbers of 8 bits. ANNA, a chip of 1991 (Boser
+#   et al.), used 6.5 % of its peak with a network like LeNet-5. DianNao (Chen et al. 2014) took the opposite approach: few multipliers, with buffers next to
+#   them so that memory keeps up. It is the same roof, seen from the other end.
 # </details>
 
 # %% [markdown]
 # ## 22 hours, not 6.7
 #
-# The lecture's example: ResNet-50 takes 3.9 G MACs forward for an image, so 11.7 G MACs forward and backward; 1.28 million images in an epoch, 90 epochs, a V100 with 112 TFLOP/s in tensor
-# cores. At the peak that is 6.7 hours. MXNet, with batches of 256, reached 1,457 images per second: 22 hours, 30 % of the peak.
+# The lecture's example: ResNet-50 takes 3.9 G MACs forward for an image, so 11.7 G MACs forward and backward. An epoch has 1.28 million images, a training 90
+# epochs, and a V100 does 112 TFLOP/s with tensor cores. At the peak that takes 6.7 hours. MXNet, with batches of 256, reached 1,457 images per second: 22
+# hours, 30 % of the peak.
 #
-# A part of the difference stands in no table of MACs. Between two convolutions there are a **batch norm** and an **activation**, and here and there **pooling**. The lecture gives their
-# work as $O(NCHW)$: no products, but every number is read and written.
+# No table of MACs shows a part of the difference. Between two convolutions there are a **batch norm** and an **activation**, and sometimes **pooling**. The
+# lecture gives their work as $O(NCHW)$: they have no products, but read and write every number.
 #
 # | layer | weights | numbers read and written for an image |
 # |---|---|---|
 # | activation | 0 | read once, written once |
-# | pooling, windows of $k \times k$ side by side | 0 | read once; one of $k^2$ is written |
+# | pooling, adjacent windows of $k \times k$ | 0 | read once; one of $k^2$ is written |
 # | batch norm | a scale and a shift for each channel | read twice (for mean and variance, then to normalize), written once |
 #
-# Backward, a layer takes twice what it takes forward, in operations and in bytes; the first layer as much as forward, since its input needs no gradient.
+# Backward, a layer takes twice as many operations and bytes as forward. The first layer takes only as many as forward, since its input needs no gradient.
 
 # %% [markdown]
 # {{exercise hours}}
 #
-# Write the three rows, as `conv` writes its own: weights, MACs, numbers moved, for one image of `channels` maps of size x size. Then the hours of a training in three ways: as if every layer
-# ran at the peak, with each layer at its own roof, and at a measured rate. A training has `images * epochs / batch` steps (do not round).
+# Write the three rows in the form that `conv` returns: weights, MACs, numbers moved, for one image of `channels` maps of size x size. Then compute the hours of
+# a training in three ways: with every layer at the peak, with each layer at its own roof, and at a measured rate. A training has `images * epochs / batch`
+# steps (do not round).
 #
 # <details><summary>Hint 1: rows</summary>
 #
-# `channels * size**2` numbers come in. Pooling writes `channels * (size // window)**2`.
+# A layer reads `channels * size**2` numbers. Pooling writes `channels * (size // window)**2`.
 # </details>
 # <details><summary>Hint 2: three passes</summary>
 #
@@ -461,7 +469,7 @@ with when_solved():
 
 # %%
 def activation(channels: int, size: int) -> tuple[int, int, int]:
-    """Weights, MACs, numbers in and out of an activation.
+    """Return weights, MACs, numbers in and out of an activation.
 
     >>> activation(channels=2, size=10)
     (0, 0, 400)
@@ -472,7 +480,8 @@ def activation(channels: int, size: int) -> tuple[int, int, int]:
 
 
 def pooling(channels: int, size: int, window: int) -> tuple[int, int, int]:
-    """The same of pooling; windows of window x window side by side, size a multiple of it.
+    """Return weights, MACs, numbers in and out of pooling with adjacent windows of window x
+    window; size is a multiple of window.
 
     >>> pooling(channels=2, size=10, window=2)
     (0, 0, 250)
@@ -483,7 +492,7 @@ def pooling(channels: int, size: int, window: int) -> tuple[int, int, int]:
 
 
 def batch_norm(channels: int, size: int) -> tuple[int, int, int]:
-    """The same of a batch norm in training.
+    """Return weights, MACs, numbers in and out of a batch norm in training.
 
     >>> batch_norm(channels=2, size=10)
     (4, 0, 600)
@@ -503,8 +512,8 @@ def hours(
     rate: float,
     itemsize: int = 2,
 ) -> dict[str, float]:
-    """Hours of a training: "arithmetic" at the peak, "roof" with each layer at its roof,
-    "measured" at `rate` images per second.
+    """Return the hours of a training: "arithmetic" at the peak, "roof" with each layer at
+    its roof, "measured" at `rate` images per second.
 
     >>> hours([(0, 100, 0), (0, 100, 0)], 1, 3600, 1, peak=100.0, bandwidth=1.0, rate=0.05)
     {'arithmetic': 10.0, 'roof': 10.0, 'measured': 20.0}
@@ -529,17 +538,20 @@ check("machines.hours")
 # How many hours does ResNet-50 take on the V100 if each convolution, each batch norm and each activation runs at its own roof?
 
 # %%
-guess("machines.hours", "Hours of 90 epochs with every layer at its roof: how many?", unit="hours")
+guess("machines.hours", "How many hours do 90 epochs take with every layer at its roof?", unit="hours")
 
 # %%
 with when_solved():
     guessed("machines.hours")
     convolutions = [(layer.weights, layer.macs, layer.inputs + layer.outputs) for layer in resnet50()]
-    between = []  # a batch norm and an activation behind each convolution
+    between = []  # a batch norm and an activation after each convolution
     for layer in resnet50()[:-1]:
-        between += [batch_norm(layer.outputs, 1), activation(layer.outputs, 1)]  # as many numbers, whatever the shape
+        between += [
+            batch_norm(layer.outputs, 1),
+            activation(layer.outputs, 1),
+        ]  # the number of numbers counts, not the shape
     print("ResNet-50, 90 epochs in 16 bits, batch 256, 112 TFLOP/s, 900 GB/s: hours")
-    for what, layers in (("products alone", convolutions), ("with batch norm and activations", convolutions + between)):
+    for what, layers in (("only products", convolutions), ("with batch norm and activations", convolutions + between)):
         found = hours(layers, 256, 1_280_000, 90, 112e12, 900e9, 1457.0)
         print(f"   {what:33}" + "   ".join(f"{kind} {value:5.1f}" for kind, value in found.items()))
     reveal("machines.hours", found["roof"])
@@ -547,19 +559,19 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# - The products alone take 6.5 hours at the peak and 7.8 at their roofs. (Our table of ResNet-50 has a little less than 3.9 G MACs.) Batch norm and activations, which stand in no
-#   table of MACs, add 11.3 hours: they wait for memory, all of them. Together that is 19.1 of the 22 hours.
-# - What is left is what no roof knows: tiles that do not fill a processor, kernels that start one after the other, additions of the shortcuts, the input, the optimizer.
-# - That is why frameworks fuse a batch norm and an activation with the convolution before them, so that fewer numbers go through memory. And why a profile, not a data sheet,
-#   says where to begin.
+# - The products take 6.5 hours at the peak and 7.8 at their roofs. (Our table of ResNet-50 has a little less than 3.9 G MACs.) Batch norms and activations,
+#   which no table of MACs lists, add 11.3 hours: all of them wait for memory. Together that is 19.1 of the 22 hours.
+# - No roof explains the rest: tiles that do not fill a processor, kernels that start one after the other, additions of the shortcuts, the input, the optimizer.
+# - That is why frameworks fuse a batch norm and an activation with the convolution before them, so that fewer numbers go through memory. And that is why you
+#   need a profile, not a data sheet, to decide where to begin.
 # </details>
 
 # %% [markdown]
 # ## Growth, and zeros that do not help
 #
-# Lecture 001 quotes OpenAI (Amodei and Hernandez 2018): from 2012 to 2018 the operations of the largest trainings doubled every 3.4 months; Sevilla et al. 2022 count 6
-# months for 2010 to 2022. How much of that do chips bring? NVIDIA showed the P100 in April 2016 and the H100 in
-# March 2022; take 32 bits on the one, which has no tensor cores, and 16 on the other.
+# Lecture 001 quotes OpenAI (Amodei and Hernandez 2018): from 2012 to 2018 the operations of the largest trainings doubled every 3.4 months; Sevilla et al. 2022
+# count 6 months for 2010 to 2022. How much of this growth comes from the chips? NVIDIA showed the P100 in April 2016 and the H100 in March 2022. Take 32 bits
+# on the P100, which has no tensor cores, and 16 bits on the H100.
 
 # %%
 months, gain = 71, MACHINES["H100 (DGX)"].peaks["fp16"] / MACHINES["P100"].peaks["fp32"]
@@ -573,16 +585,16 @@ for doubling in (6, 3.4):
     )
 
 # %% [markdown]
-# The rest comes from more chips at once, which is what this course is about. Better ones count as well: a network of $10^9$ weights that had run on 1,000 machines (Le et
-# al. 2012, with DistBelief) was trained by Coates et al. 2013 on three, with four GPUs each: parallel inside a GPU, between the GPUs of a machine, and between machines.
-# And chips can be made for one purpose: TPUs, DianNao; an FPGA, whose gates are wired anew for each network, is fast at its convolutions, and even harder to program than
-# a GPU.
+# The rest comes from more chips at once, which is the topic of this course. Better chips matter, too. Le et al. 2012 ran a network of $10^9$ weights on 1,000
+# machines, with DistBelief. Coates et al. 2013 trained it on three machines with four GPUs each: parallel inside a GPU, between the GPUs of a machine, and
+# between machines. And chips can be made for one purpose, such as TPUs and DianNao. An FPGA, whose gates are rewired for each network, is fast at its
+# convolutions, but even harder to program than a GPU.
 #
-# Can one have *fewer* operations instead of more chips? Most weights of a trained network can be set to zero, and it works nearly as well. Here is a matrix of
-# $1024 \times 1024$ weights times 64 columns, dense, and sparse: only what is not zero, with its place.
+# Can we do *fewer* operations instead of using more chips? You can set most weights of a trained network to zero, and it still works nearly as well. Here is a
+# matrix of $1024 \times 1024$ weights times 64 columns, once dense and once sparse. The sparse one stores only the nonzero weights, with their positions.
 
 # %%
-guess("machines.zeros", "How many of the weights must be zero before the sparse product is the faster one?", unit="%")
+guess("machines.zeros", "What share of the weights must be zero before the sparse product is faster?", unit="%")
 
 # %%
 guessed("machines.zeros")
@@ -599,7 +611,7 @@ def milliseconds(product):
 
 
 def race(percents):
-    """The first of `percents` of zeros with which the sparse product is the faster one, None if there is none."""
+    """Return the first of `percents` of zeros at which the sparse product is faster; None if it never is."""
     generator = torch.Generator().manual_seed(0)
     W, X = torch.randn(1024, 1024, generator=generator), torch.randn(1024, 64, generator=generator)
     chance = torch.rand(W.shape, generator=generator)
@@ -621,18 +633,20 @@ reveal("machines.zeros", race((50, 60, 70, 75, 80, 85, 90, 95, 98, 99)) or 100)
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# Half of the products left out, and it takes longer. For each weight that is left its place must be read, and a row of $X$ fetched from wherever it is, where the dense
-# product walks straight on and keeps blocks in the cache. Where we measured, some 80 % had to be zero, and with 99 %, a hundred times fewer products, it was 10 to 17 times
-# as fast. A GPU needs more zeros still: tensor cores multiply whole tiles. So chips since the A100 know one pattern, two zeros in every four, at twice the speed.
+# With half of the products left out, it takes longer. For each remaining weight you must read its position, and fetch a row of $X$ from wherever it is, while
+# the dense product reads memory in order and keeps blocks in the cache. In our measurements about 80 % had to be zero. With 99 %, that is, with a hundred times
+# fewer products, it was 10 to 17 times as fast. A GPU needs even more zeros, because tensor cores multiply whole tiles. So chips since the A100 support one
+# pattern, two zeros in every four, at twice the speed.
 # </details>
 
 # %% [markdown]
 # ## For those who want more
 #
-# No points, no check: a challenge, and the proof to demand of yourself.
+# This challenge has no points and no check, but a proof to demand of yourself.
 #
-# Measure this machine's own roof: the rate of a large matrix product, and of a copy of a large tensor. Then run a convolution of lab 05, a linear layer with a batch of 1 and of 256, and an
-# activation. *Proof:* each of them stays below your roof, and the linear layer crosses the ridge where `smallest_batch` says.
+# Measure this machine's own roof: the rate of a large matrix product, and of a copy of a large tensor. Then run a convolution of lab 05, a linear layer with a
+# batch of 1 and of 256, and an activation. *Proof:* each of them stays below your roof, and the linear layer crosses the ridge at the batch that
+# `smallest_batch` predicts.
 
 # %% [markdown]
 # ## Further reading

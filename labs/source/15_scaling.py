@@ -2,17 +2,17 @@
 # # Lab {{number scaling}} · To 1,024 GPUs and 2,048
 # ## Fusion, large batches, mixed precision, input, and a run predicted
 #
-# A lecture's case study: ResNet-50 trains on 1,024 GPUs at 99.2 % efficiency, but 2,048 GPUs are not nearly twice as fast. Where did the other GPUs go?
+# In a case study of the lecture, ResNet-50 trains on 1,024 GPUs at 99.2 % efficiency, but 2,048 GPUs are far from twice as fast. Where did the other GPUs go?
 #
-# Between one GPU and two thousand there are five leaks: the input that does not keep up, messages that are not hidden, ranks that wait for the slowest, numbers that
-# fall out of 16 bits, and the batch itself, which grows with the machines until a step with twice the samples learns hardly more. Here you count, predict and
-# mend each of them, and then put them together into one prediction that is held against published runs.
+# Between one GPU and two thousand there are five leaks: input that does not keep up, messages that are not hidden, ranks that wait for the slowest, numbers
+# that do not fit into 16 bits, and the batch, which grows with the machines until twice the samples in a step teach hardly more. In this lab you count, predict
+# and repair each leak. Then you combine them into one prediction, and compare it with published runs.
 #
 # **You will be able to**
-# - put gradients into buckets so that no other buckets would finish sooner;
+# - put gradients into the buckets that finish soonest;
 # - train with batches of thousands: linear scaling, warm-up, LARS, LAMB;
-# - train in 16 bits, with a loss scale on which all ranks agree;
-# - say whether the input keeps up, and go on in the middle of an epoch with another number of ranks;
+# - train in 16 bits, with a loss scale that is the same on all ranks;
+# - say whether the input keeps up, and continue in the middle of an epoch with a different number of ranks;
 # - predict a run before you pay for it.
 #
 # **100 points, 5 exercises, about 118 minutes: 25 reading + 83 exercises + 10 runs; an extra exercise takes 20 more.** You need lab 07; labs 06, 08 and {{number machines}} help. MPI
@@ -21,7 +21,7 @@
 # | here | means |
 # |---|---|
 # | $p$ | ranks |
-# | $\alpha, \beta$ | seconds of a message, and of each of its bytes (lab 08) |
+# | $\alpha, \beta$ | seconds for a message, and for each of its bytes (lab 08) |
 # | $\eta$ | a learning rate; $\beta_1, \beta_2$ are Adam's, as everywhere |
 
 # %%
@@ -52,13 +52,13 @@ style.use()
 # %% [markdown]
 # ## See it first
 #
-# 64 images on each of $p$ GPUs, 8 to a server. At the left, what is lost between $p$ times as fast and what is left, leak by leak; at the right the efficiency over
-# $p$, with what others have printed as dots.
+# The picture shows training with 64 images on each of $p$ GPUs, 8 to a server. On the left you see how each leak reduces the ideal speed-up of $p$. On the
+# right you see the efficiency over $p$; the dots are published values.
 #
-# With 1,024 GPUs, which leak is the largest? Say it first, then:
-# 1. Move the number of **GPUs**. Which leak grows, which one stays, and which one comes all at once?
-# 2. Take VGG-16, and then each kind of **buckets**. When do they matter, and when does nothing but a faster **link** or 16 bits help?
-# 3. The lecture's 1,024 GPUs reach 99.2 %. What would you have to believe to get there?
+# Which leak is the largest with 1,024 GPUs? Make your guess, then:
+# 1. Move the number of **GPUs**. Which leak grows, which one stays, and which one appears suddenly?
+# 2. Take VGG-16, and then each kind of **buckets**. When do buckets matter, and when does only a faster **link** or 16 bits help?
+# 3. The lecture's 1,024 GPUs reach 99.2 %. What must you assume to get there?
 
 # %%
 guess(
@@ -70,7 +70,7 @@ guess(
 # %%
 guess(
     "scaling.left",
-    "1,024 GPUs reach the same loss how many times as soon as one?",
+    "How many times sooner do 1,024 GPUs reach the same loss than one GPU?",
     unit="times",
 )
 
@@ -88,41 +88,42 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# 1. Waiting for the slowest GPU costs 7 % with 8 GPUs and 14 % with 1,024: it grows, but slowly. With 2,048 GPUs the input takes longer than that wait, and hides it. The input costs nothing until it does not suffice; from then on every further GPU
-#    is for nothing. And the largest leak is in no profile: with a batch beyond the critical one a step learns hardly more, however many images go into it.
-# 2. Small buckets pay $\alpha$ again and again, a single one hides nothing. VGG-16 has 138 million weights: its bytes take longer than its backward pass, and then
-#    no buckets help.
-# 3. Step times that do not spread at all, a link of 100 Gb/s, and 16 bits: that is 99 %. Machines without any spread have not been seen yet. More about it at the
+# 1. Waiting for the slowest GPU costs 7 % with 8 GPUs and 14 % with 1,024: it grows, but slowly. With 2,048 GPUs the input takes longer than this wait, and
+#    hides it. The input costs nothing while it keeps up; beyond that, every further GPU is wasted. The largest leak does not appear in any profile: with a
+#    batch beyond the critical one, a step learns hardly more, no matter how many images it has.
+# 2. Small buckets pay $\alpha$ again and again; a single bucket hides nothing. VGG-16 has 138 million weights: its messages take longer than its backward pass,
+#    so no buckets help.
+# 3. Step times without any spread, a link of 100 Gb/s, and 16 bits give 99 %. But nobody has seen machines without any spread. You come back to this at the
 #    end.
 # </details>
 
 # %% [markdown]
 # ## Small messages wait for large ones
 #
-# Gradients come out of the backward pass last layer first, and each can be summed over the ranks while the pass goes on: **wait-free backpropagation** (WFBP; the
-# lecture's second picture, and your lab 07). An all-reduce of $n$ bytes takes $\alpha + \beta n$ seconds; here both are those of a whole all-reduce, as lab 08 fits
-# them. There is one link, and messages go in order:
+# The backward pass computes the last layer's gradient first, and each gradient can be summed over the ranks while the pass continues. This is **wait-free
+# backpropagation** (WFBP; the lecture's second picture, and your lab 07). An all-reduce of $n$ bytes takes $\alpha + \beta n$ seconds; here $\alpha$ and
+# $\beta$ describe a whole all-reduce, as fitted in lab 08. There is one link, and messages go in order:
 #
 #     backward    4444 333 22 1111111
 #     link             4444 333 22--- 1111
 #
-# A network has many small layers, and each message pays $\alpha$. **Fusion** puts neighbours together: the bucket pays $\alpha$ once, and is ready when its *last*
-# gradient is. PyTorch closes a bucket at 25 MB; Horovod takes what is ready when the link becomes free. Neither knows $\alpha$ and $\beta$. You do, and so you can
-# have the best there are.
+# A network has many small layers, and each message pays $\alpha$. **Fusion** puts neighbouring gradients into a bucket: it pays $\alpha$ once, but is ready
+# only when its *last* gradient is ready. PyTorch closes a bucket at 25 MB; Horovod takes what is ready when the link becomes free. Neither knows $\alpha$ and
+# $\beta$. You know them, so you can find the best buckets.
 
 # %% [markdown]
 # {{exercise fusion}}
 #
-# Two hundred layers can be cut in $2^{199}$ ways. But to know the best end of the first $k$ gradients, it is enough to know the best ends of all shorter
-# beginnings: the last bucket begins *somewhere*.
+# Two hundred layers can be cut into buckets in $2^{199}$ ways. But the best end of the first $k$ gradients follows from the best ends of fewer gradients,
+# because the last bucket must begin *somewhere*.
 #
 # <details><summary>Hint 1: wfbp</summary>
 #
-# A message begins at `max(ready, free)`, where `free` is the end of the one before.
+# A message begins at `max(ready, free)`, where `free` is the end of the previous message.
 # </details>
 # <details><summary>Hint 2: the recursion</summary>
 #
-# `ends[k]` is the soonest that the first k gradients can be summed; `ends[0] = 0`. If the last bucket holds gradients i to k-1, it is ready at
+# `ends[k]` is the earliest time at which the first k gradients can be summed; `ends[0] = 0`. If the last bucket holds gradients i to k-1, it is ready at
 # `gradients[k-1][0]`, and done at `max(ends[i], ready) + alpha + beta * bytes`. Take the best i.
 # </details>
 # <details><summary>Hint 3: the buckets themselves</summary>
@@ -137,9 +138,9 @@ def wfbp(
     alpha: float,
     beta: float,
 ) -> list[tuple[float, float]]:
-    """When each bucket's message begins and ends; one link, in order.
+    """Return when each bucket's message begins and ends, on one link, in order.
 
-    buckets: (second at which it is ready, bytes).
+    buckets: (second at which the bucket is ready, bytes).
 
     >>> wfbp([(1.0, 10), (2.0, 10)], alpha=1.0, beta=0.1)
     [(1.0, 3.0), (3.0, 5.0)]
@@ -159,9 +160,10 @@ def fuse(
     alpha: float,
     beta: float,
 ) -> list[tuple[float, int]]:
-    """Buckets of neighbours whose last message ends as soon as any buckets' could.
+    """Return the buckets of neighbouring gradients whose last message ends soonest.
 
-    gradients and buckets: (second at which it is ready, bytes), in the order they come in.
+    gradients and buckets: (second at which it is ready, bytes), in the order of the
+    backward pass.
 
     >>> fuse([(1.0, 10), (2.0, 10), (9.0, 10)], alpha=2.0, beta=0.1)
     [(2.0, 20), (9.0, 10)]
@@ -190,9 +192,7 @@ with when_solved():
         done += layer.macs
         gradients.append((0.12 * done / macs, 4 * layer.weights))
     everything = [(gradients[-1][0], sum(nbytes for _, nbytes in gradients))]
-    print(
-        "ResNet-50, backward pass of 120 ms: ms that are left after it, by how long a message takes to begin (4 GB/s)"
-    )
+    print("ResNet-50, backward pass of 120 ms: ms of messages after its end, by the start-up time alpha (4 GB/s)")
     print(f"{'alpha':>10}{'layer by layer':>18}{'one bucket':>14}{'best':>10}{'buckets':>10}")
     for alpha in (1e-5, 1e-4, 1e-3, 1e-2):
         best = fuse(gradients, alpha, 1 / 4e9)
@@ -202,19 +202,19 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# Where a message costs little, any small buckets will do; where it costs much, few large ones. Nothing hides the first layer's gradient, which comes last: so the
-# best last bucket is small. No rule that knows only sizes does both.
+# If a message costs little, any small buckets will do; if it costs much, use few large ones. Nothing hides the first layer's gradient, which comes last, so the
+# best last bucket is small. A rule that knows only sizes cannot do both.
 # </details>
 
 # %% [markdown]
 # ## The batch grows with the machine
 #
-# $p$ ranks with 64 samples each make a batch of $64\,p$, and an epoch has a $p$-th of the steps. To get as far in each epoch, the **learning rate grows with the
-# batch**: $k$ times the batch, $k$ times $\eta$ (Goyal et al. 2017). In the first steps, when the weights change fast, that is too much: so it grows from $\eta$ to
-# $k\eta$ in the first epochs, step by step. This **warm-up** and linear scaling took ResNet-50 to batches of 8,192.
+# $p$ ranks with 64 samples each make a batch of $64\,p$, and an epoch has a $p$-th of the steps. To make the same progress in each epoch, the **learning rate
+# grows with the batch**: $k$ times the batch, $k$ times $\eta$ (Goyal et al. 2017). In the first steps, when the weights change fast, this rate is too large,
+# so in the first epochs it grows step by step from $\eta$ to $k\eta$. With this **warm-up** and linear scaling, ResNet-50 trained with batches of 8,192.
 #
-# Beyond, some layers explode and others hardly move: the size of a gradient by the size of the weights differs by factors of hundreds between layers. **LARS** (You,
-# Gitman and Ginsburg 2017) gives each tensor of weights a step in proportion to its own norm:
+# With larger batches, some layers diverge while others hardly move: the ratio of gradient norm to weight norm differs between layers by factors of hundreds.
+# **LARS** (You, Gitman and Ginsburg 2017) gives each weight tensor a step proportional to its own norm:
 #
 # $$v \leftarrow m\,v + \eta\,\lambda\,(g + d\,w), \qquad w \leftarrow w - v, \qquad \lambda = \frac{c\,\|w\|}{\|g\| + d\,\|w\|}$$
 #
@@ -222,12 +222,14 @@ with when_solved():
 #
 # $$u = \frac{m / (1 - \beta_1^t)}{\sqrt{v / (1 - \beta_2^t)} + \epsilon} + d\,w, \qquad w \leftarrow w - \eta\,\frac{\|w\|}{\|u\|}\,u$$
 #
-# where $m$ and $v$ are Adam's running means of $g$ and $g^2$. Biases and the weights of normalizations, tensors of one dimension, have neither ratio nor decay.
+# where $m$ and $v$ are Adam's running means of $g$ and $g^2$. Tensors of one dimension, that is, biases and the weights of normalizations, get neither ratio
+# nor decay.
 
 # %% [markdown]
 # {{exercise large_batch}}
 #
-# All three return new values and leave their arguments alone. A ratio of which one of the two numbers is 0 is 1: else weights that begin at 0 would stay there.
+# All three functions return new values and do not change their arguments. If either norm is 0, use a ratio of 1; otherwise weights initialised to 0 would never
+# move.
 #
 # <details><summary>Hint 1: one tensor of LARS</summary>
 #
@@ -239,7 +241,7 @@ with when_solved():
 # </details>
 # <details><summary>Hint 3: the learning rate</summary>
 #
-# During the warm-up `lr * (1 + (k - 1) * step / warmup)`. Then count the drops that have been: `sum(step >= drop for drop in drops)`.
+# During the warm-up `lr * (1 + (k - 1) * step / warmup)`. Then count the drops so far: `sum(step >= drop for drop in drops)`.
 # </details>
 
 
@@ -253,7 +255,7 @@ def lars_step(
     decay: float = 1e-4,
     trust: float = 1e-3,
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """A step of LARS: the new weights and velocities, tensor by tensor."""
+    """Do a step of LARS; return the new weights and velocities, tensor by tensor."""
     # BEGIN SOLUTION
     moved, kept = [], []
     for w, g, v in zip(weights, gradients, velocities, strict=True):
@@ -277,7 +279,7 @@ def lamb_step(
     lr: float,
     decay: float = 0.01,
 ) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-    """Step t = 1, 2, ... of LAMB: the new weights, momenta and variances.
+    """Do step t = 1, 2, ... of LAMB; return the new weights, momenta and variances.
 
     beta_1 = 0.9, beta_2 = 0.999, epsilon = 1e-6.
     """
@@ -297,10 +299,11 @@ def lamb_step(
 
 
 def lr_at(step: int, lr: float, k: float, warmup: int, drops: list[int] = ()) -> float:
-    """The learning rate of step 0, 1, ... with k times the batch for which lr is right.
+    """Return the learning rate of step 0, 1, ... with k times the batch that lr is made
+    for.
 
     It grows in equal steps from lr at step 0 to k lr at step `warmup`; from each of `drops`
-    on, also during the warm-up, it is a tenth of what it was.
+    on, even during the warm-up, it is divided by 10.
 
     >>> [lr_at(step, 1.0, k=4, warmup=3) for step in range(5)]
     [1.0, 2.0, 3.0, 4.0, 4.0]
@@ -324,7 +327,7 @@ def steps_to(
     seed: int,
     most: int = 400,
 ) -> int | None:
-    """Steps until that share of the held-out digits is right, with lr for a batch of 16; None if it is never."""
+    """Return the steps until the target share of held-out digits is right, or None; lr is for a batch of 16."""
     g = torch.Generator().manual_seed(seed)
     x, x_held_out = data.x.flatten(1), data.x_held_out.flatten(1)
     weights = []
@@ -391,45 +394,46 @@ if len(reached) == 2:
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# As long as the batch is small, twice the batch needs about half the steps, and more machines do it in half the time. Then the curve becomes flat: beyond the
-# **critical batch** (McCandlish et al. 2018) the gradient is known well enough, and further samples say little. Linear scaling alone fails even before: with the
-# largest batches the rate is so high that training does not get there, with most seeds. LARS nearly always does, because no layer's step is longer than its weights
-# allow. (These are three seeds and one small network.)
+# While the batch is small, twice the batch needs about half the steps, so twice the machines need half the time. Then the curve becomes flat: beyond the
+# **critical batch** (McCandlish et al. 2018) the gradient is accurate enough, and further samples add little. Linear scaling alone fails even earlier: with the
+# largest batches the rate is so high that training fails with most seeds. LARS nearly always succeeds, because it limits each layer's step in proportion to its
+# weights. (These are three seeds and one small network.)
 # </details>
 
 # %% [markdown]
 # ## Sixteen bits
 #
-# On a V100, tensor cores multiply 16-bit numbers eight times as fast as its other cores multiply 32-bit ones, and half of the bytes travel. But FP16 ends at $2^{-24}$ below: what is
-# less than half of that is 0, and in a deep network most gradients of activations are that small. So the *loss* is multiplied by a scale, and by the chain rule so
-# is every gradient. Before the update they are divided again, in float32, where the weights' **master copy** lives (Micikevicius et al. 2018).
+# On a V100, tensor cores multiply 16-bit numbers eight times as fast as its other cores multiply 32-bit ones, and messages have half the bytes. But the
+# smallest FP16 number is $2^{-24}$: anything below half of it becomes 0, and in a deep network most gradients of activations are that small. So you multiply
+# the *loss* by a scale, and by the chain rule this scales every gradient. Before the update you divide the gradients again, in float32, which also holds the
+# weights' **master copy** (Micikevicius et al. 2018).
 #
-# How large a scale? As large as possible; when a gradient overflows, to infinity or NaN, the step is left out and the scale halved. After `interval` good steps in a
-# row it is doubled. And all ranks have to do the same: where ranks keep shares of the gradient (lab {{number sharding}}), or look before they sum it, one of them may overflow alone.
-# If it alone leaves out the step, its weights are others for ever, and nobody notices.
+# How large should the scale be? As large as possible. If a gradient overflows to infinity or NaN, skip the step and halve the scale. After `interval` good
+# steps in a row, double it. All ranks must do the same. If ranks hold shares of the gradient (lab {{number sharding}}), or check it before they sum it, it may
+# overflow on only one rank. If only this rank skips the step, its weights differ from the others' from then on, and nothing reports it.
 
 # %% [markdown]
 # {{exercise loss_scaler}}
 #
-# `step` gets gradients of the scaled loss in FP16, and `update`, a function of the list of unscaled gradients in float32: it clips and steps. Where a step is left
-# out it must not be called, so that the optimizer's own count of steps (Adam's $t$) stands still, too.
+# `step` gets gradients of the scaled loss in FP16, and `update`, a function of the list of unscaled gradients in float32: it clips and steps. If you skip a
+# step, do not call it, so that the optimizer's own count of steps (Adam's $t$) does not advance, either.
 #
-# <details><summary>Hint 1: what travels</summary>
+# <details><summary>Hint 1: what to send</summary>
 #
 # One number: `bad = torch.tensor([float(not all(x.isfinite().all() for x in unscaled))])`, then `comm.all_reduce(bad)`, which adds it up over the ranks.
 # </details>
 # <details><summary>Hint 2: when does it grow?</summary>
 #
-# Count good steps in `self.good`; begin again at 0 when the scale has grown and when a step was left out.
+# Count good steps in `self.good`; reset it to 0 when the scale grows and when a step is skipped.
 # </details>
 
 
 # %%
 class LossScaler:
-    """A scale for the loss, the same on all ranks.
+    """A scale for the loss, equal on all ranks.
 
-    growth, backoff: what the scale is multiplied by after `interval` good steps in a row,
-    and after a step that is left out.
+    growth, backoff: factors of the scale after `interval` good steps in a row, and after a
+    skipped step.
     """
 
     def __init__(
@@ -446,10 +450,10 @@ class LossScaler:
         # END SOLUTION
 
     def step(self, gradients: list[Tensor], update) -> bool:
-        """Call update(gradients / scale) unless a number of a rank's is not finite; adapt
-        the scale.
+        """Call update(gradients / scale), unless any rank has a number that is not finite;
+        adapt the scale.
 
-        Returns whether it was called, which is the same on all ranks.
+        Returns whether update was called, which is equal on all ranks.
         """
         # BEGIN SOLUTION
         unscaled = [x.float() / self.scale for x in gradients]
@@ -470,9 +474,9 @@ class LossScaler:
 check("scaling.loss_scaler")
 
 # %% [markdown]
-# **Where do the gradients lie?** These are the gradients of a network's hidden activations, six layers on the digits after some hundred steps, when most images are
-# right already. How many are 0 in FP16? Move the scale until hardly any is; then go on until the largest overflows. What do BF16 and the two formats of FP8
-# need?
+# **How large are the gradients?** Below are the gradients of the hidden activations of a network with six layers on the digits, after a few hundred steps, when
+# it classifies most images correctly. How many are 0 in FP16? Raise the scale until hardly any are; then continue until the largest overflows. What do BF16 and
+# the two formats of FP8 need?
 
 # %%
 guess(
@@ -495,52 +499,53 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# More than half of them are 0 without a scale, fewer than one in a hundred with $2^{15}$; and above that there is still room, since even the largest gradients of
-# activations are small. BF16 has the exponents of float32 and needs no scale, but keeps 8 bits of each number. FP8 with 5 bits of exponent reaches as far up as FP16,
-# but not as far down, and the one with 4 bits does with few numbers only: it takes a scale for each tensor.
+# More than half of them are 0 without a scale, and fewer than one in a hundred with $2^{15}$. There is still room above, since even the largest gradients of
+# activations are small. BF16 has the exponents of float32 and needs no scale, but keeps only 8 bits of each number. FP8 with 5 bits of exponent reaches as far
+# up as FP16, but not as far down. FP8 with 4 bits covers only a small range: it needs a scale for each tensor.
 # </details>
 
 # %% [markdown]
 # ## The input
 #
-# Every sample is read, decoded, cut and turned, while GPUs wait for nothing so dearly. Each stage has some workers: the **slowest stage** sets the rate. Batches are
-# loaded ahead, into a queue with **room** for some of them: that evens out that some take longer than others, and hides no stage that is too slow.
+# Every sample is read, decoded, cropped and rotated, and it is expensive if GPUs wait for it. Each stage has some workers: the **slowest stage** sets the rate.
+# Batches are loaded ahead into a queue with **room** for a few of them. The queue evens out loading times that vary, but it cannot hide a stage that is too
+# slow.
 #
-# Whoever takes which samples? One order for all ranks and each epoch, drawn anew from a seed; the step's batch is a piece of it, and each rank takes its share of the
-# piece. So the step's number alone says what comes, on *any* number of ranks: a training that is resumed in the middle of an epoch, with fewer ranks, sees no sample
-# twice and misses none.
+# Which rank takes which samples? In each epoch all ranks draw the same new order from a seed. A step's batch is a piece of this order, and each rank takes its
+# share of the piece. So the number of the step determines the samples, on *any* number of ranks: a training that is resumed in the middle of an epoch, with
+# fewer ranks, sees no sample twice and misses none.
 
 
 # %%
 def shuffled(n: int, seed: int, epoch: int) -> Tensor:
-    """The samples 0 to n-1 in the order of this epoch."""
+    """Return the samples 0 to n-1 in the order of this epoch."""
     return torch.randperm(n, generator=torch.Generator().manual_seed(1_000_003 * seed + epoch))
 
 
 # %% [markdown]
 # {{exercise loading}}
 #
-# In `waiting`, a worker takes the next batch as soon as it is free and there is room: `room` is how many batches may be loaded or on their way, and not yet taken.
-# The training takes them in order, each as soon as it is there and the one before is computed.
+# In `waiting`, a worker takes the next batch as soon as it is free and there is room: `room` is the number of batches that may be loaded or loading, but not
+# yet taken. The training takes them in order, each as soon as it is loaded and the previous step is done.
 #
 # <details><summary>Hint 1: a list of workers</summary>
 #
-# `free = [0.0] * workers` says when each is free; the next batch goes to `free.index(min(free))`. With i batches before it, it begins at the later of `min(free)`
-# and `taken[i - room]`, if there are that many.
+# `free = [0.0] * workers` says when each worker is free; the next batch goes to `free.index(min(free))`. Batch i begins to load at the later of `min(free)`
+# and, if i >= room, `taken[i - room]`.
 # </details>
 # <details><summary>Hint 2: the training</summary>
 #
-# It takes batch i at the later of when it is loaded and when the one before is computed: the difference is what it waits.
+# It takes batch i when the batch is loaded and the previous step is done, whichever is later. It waits from the end of the previous step until then.
 # </details>
 # <details><summary>Hint 3: samples</summary>
 #
-# An epoch has `-(-n // batch)` steps: n / batch, rounded up. `divmod(step, steps)` is the epoch, and the step in it.
+# An epoch has `-(-n // batch)` steps: n / batch, rounded up. `divmod(step, steps)` returns the epoch and the step in it.
 # </details>
 
 
 # %%
 def input_rate(stages: list[tuple[int, float]]) -> float:
-    """Samples per second through stages of (workers, seconds that one takes for a sample).
+    """Return samples per second through stages of (workers, seconds of one for a sample).
 
     >>> input_rate([(2, 0.5), (3, 0.6)])
     4.0
@@ -551,9 +556,9 @@ def input_rate(stages: list[tuple[int, float]]) -> float:
 
 
 def waiting(load: list[float], compute: float, workers: int, room: int) -> float:
-    """Seconds in which a training waits for input, from the start to its last batch.
+    """Return the seconds that a training waits for input, from its start to the last batch.
 
-    load: seconds that a worker takes for each batch; compute: those of a step.
+    load: seconds that a worker takes for each batch. compute: seconds of a step.
 
     >>> waiting([2.0, 2.0, 2.0], compute=1.0, workers=1, room=2)
     4.0
@@ -571,9 +576,9 @@ def waiting(load: list[float], compute: float, workers: int, room: int) -> float
 
 
 def samples(step: int, rank: int, p: int, n: int, batch: int, seed: int) -> Tensor:
-    """The samples of this rank in step 0, 1, ...: its share, as `tensor_split` has it.
+    """Return this rank's samples in step 0, 1, ...: its share, as `tensor_split` cuts it.
 
-    batch: of all ranks together; the last one of an epoch may be smaller.
+    batch: of all ranks together; the last batch of an epoch may be smaller.
 
     >>> torch.cat([samples(3, rank, 2, 6, 4, seed=0) for rank in range(2)]).tolist()
     [3, 4]
@@ -590,8 +595,8 @@ check("scaling.loading")
 # %% [markdown]
 # ## Live: too slow on purpose
 #
-# `hpcdl.data.loader` reads samples from shards on disk: workers, threads of this kernel, load batches ahead into a queue. Here each sample takes some time to decode,
-# by sleeping, and the training sleeps too. Beside what it waits stands what you predict.
+# `hpcdl.data.loader` reads samples from shards on disk: its workers, which are threads of this kernel, load batches ahead into a queue. Here decoding and
+# training both sleep to take some time. The table shows the measured waiting next to your prediction.
 
 # %%
 from tempfile import TemporaryDirectory
@@ -606,7 +611,7 @@ def measured_waiting(
     workers: int,
     room: int,
 ) -> float:
-    """Seconds that a training waits for samples that take so many seconds to decode."""
+    """Return the seconds that a training waits, if sample i takes seconds[i] to decode."""
 
     def decode(sample: dict) -> dict:
         time.sleep(seconds[int(sample["number"])])
@@ -622,7 +627,7 @@ with when_solved(), TemporaryDirectory() as folder:
     write_shards(folder, ({"number": number} for number in range(40)))
     g = torch.Generator().manual_seed(0)
     seconds = [0.004 + 0.026 * draw for draw in torch.rand(40, generator=g).tolist()]
-    load = [seconds[number] for number in shuffled(40, seed=0, epoch=0)]  # as they will come
+    load = [seconds[number] for number in shuffled(40, seed=0, epoch=0)]  # in the order of loading
     print(f"40 batches, {sum(load) / 40:.3f} s to load on average, 0.010 s to train: seconds waited, predicted")
     for workers, room in ((1, 1), (1, 8), (2, 2), (2, 8), (4, 8)):
         took = measured_waiting(Shards(folder), seconds, 0.010, workers, room)
@@ -635,13 +640,13 @@ with when_solved(), TemporaryDirectory() as folder:
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# One worker is too slow, and no room helps it. Two have just about the rate: room for eight instead of two makes up for batches that take long. With four there is
-# nothing to wait for but the first batch.
+# One worker is too slow, and room does not help. Two workers are just about fast enough: room for eight instead of two makes up for slow batches. With four
+# workers, the training waits only for the first batch.
 # </details>
 #
-# **Where does the work belong?** Turning and scaling images, joining and grouping tables: a CPU does it row by row, or a column at a time in vector instructions, or a
-# GPU with thousands of threads. That is what cuDF and cuML are for: the calls of pandas and scikit-learn, executed on a GPU, so that the data are where the training
-# needs them. No GPU is here. But the step from rows to columns, which comes first and often suffices, can be measured:
+# **Where should this work run?** A CPU can rotate and scale images, or join and group tables, row by row or a column at a time with vector instructions; a GPU
+# does it with thousands of threads. cuDF and cuML execute the calls of pandas and scikit-learn on a GPU, so that the data are where the training needs them.
+# There is no GPU here. But you can measure the step from rows to columns, which comes first and is often enough:
 
 # %%
 table = torch.rand(200_000, 8)
@@ -661,18 +666,18 @@ print(f"to standardize {len(table):,} rows of 8 numbers: row by row {by_rows:.2f
 # | part | |
 # |---|---|
 # | compute | forward and backward, as on one rank |
-# | stragglers | all wait for the slowest, which takes `late` times as long |
-# | exposed | messages after the end of the backward pass: gradients in the best buckets, summed by a ring |
-# | input | what loading the next batch takes longer than all of this |
+# | stragglers | all wait for the slowest rank, which takes `late` times as long |
+# | exposed | messages after the end of the backward pass, with the best buckets, summed by a ring |
+# | input | the time by which loading the next batch exceeds all of this |
 #
-# A ring's all-reduce of $n$ bytes takes $2(p-1)\,\alpha + 2\frac{p-1}{p}\,n\,\beta$ (lab 07): so $\alpha$ and $\beta$ of one message make an $\alpha$ and a $\beta$
-# of the all-reduce, for `fuse` and `wfbp`.
+# A ring's all-reduce of $n$ bytes takes $2(p-1)\,\alpha + 2\frac{p-1}{p}\,n\,\beta$ (lab 07): so from $\alpha$ and $\beta$ of one message you get $\alpha$ and
+# $\beta$ of the all-reduce, for `fuse` and `wfbp`.
 
 # %% [markdown]
 # {{exercise prediction}}
 #
-# `predict` puts the parts of an iteration together: what the ranks compute, how long they wait for the slowest (every time of its
-# is `late` times as long), what of the messages is left when its backward pass is over, and what of the loading is left after all that.
+# `predict` puts the parts of an iteration together: the ranks' computing, their waiting for the slowest rank (all of its times are `late` times as long), the
+# messages that are left when its backward pass is over, and the loading that is left after all this.
 #
 # <details><summary>Hint 1: late gradients</summary>
 #
@@ -694,9 +699,10 @@ def predict(
     late: float = 1.0,
     loading: float = 0.0,
 ) -> dict[str, float]:
-    """The seconds of an iteration on p ranks: "compute", "stragglers", "exposed", "input".
+    """Return an iteration's seconds on p ranks: "compute", "stragglers", "exposed",
+    "input".
 
-    gradients: (seconds since the backward pass began, bytes); with the last one it is over.
+    gradients: (seconds since the backward pass began, bytes); the last one ends the pass.
     alpha, beta: of one message. loading: seconds for the next batch, begun with this one.
 
     >>> predict(1.0, [(1.0, 10), (2.0, 10)], 2, alpha=0.5, beta=0.1, loading=7.0)
@@ -732,8 +738,8 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# Three networks, one set of assumptions (how much of a link can be used, how much step times spread), and none of them fitted to the single run: four points apart
-# at most. VGG-16 is the one that waits for its messages.
+# For three networks we make one set of assumptions (how much of a link you can use, how much step times spread), and fit nothing to the single run. The
+# predictions are at most four points off. Only VGG-16 waits for its messages.
 # </details>
 #
 # ## An audit
@@ -786,20 +792,21 @@ with when_solved():
 # - 64 images on each of 2,048 GPUs would be a batch of 131,072. The paper behind the slide trains with at most 65,536 (Jia et al. 2018, "Highly Scalable Deep
 #   Learning Training System with Mixed-Precision"), so that each GPU has 32 images, and messages weigh twice as much.
 #
-# Numbers in talks are retyped, rounded and swapped, as in papers. If you count, you notice.
+# Numbers in talks are retyped, rounded and swapped, as in papers. If you recompute them, you notice.
 # </details>
 #
 # ## Live: buckets on two engines
 #
-# Two engines, MPI processes beside this kernel, one for each core; 24 small layers, data parallelism as `hpcdl.ddp` does it, with 1 to 24 layers in a bucket. First
-# they measure what you need: the time of an all-reduce by its bytes, and of the passes alone. Then stands your `wfbp` beside each measured step.
+# Two engines, which are MPI processes next to this kernel, one for each core, train 24 small layers with data parallelism by `hpcdl.ddp`, with 1 to 24 layers
+# in a bucket. First they measure what you need: the time of an all-reduce by its bytes, and of the passes alone. Then the picture compares your `wfbp` with
+# each measured step.
 #
-# How many buckets are best on *this* machine, where both ranks' messages have to be carried by the cores that compute?
+# How many buckets are best on *this* machine, where the cores that compute must also carry the messages of both ranks?
 
 # %%
 guess(
     "scaling.buckets",
-    "24 layers: how many of them in each bucket give the shortest step on this machine?",
+    "How many of the 24 layers in each bucket give the shortest step on this machine?",
     choices=("1", "2", "4", "8", "24"),
 )
 
@@ -814,7 +821,7 @@ LAYERS_TOGETHER = (1, 2, 4, 8, 24)
 
 
 def fastest(action, times: int) -> float:
-    """Seconds of the fastest of so many runs."""
+    """Return the seconds of the fastest run."""
     took = []
     for _ in range(times):
         begin = time.perf_counter()
@@ -824,13 +831,13 @@ def fastest(action, times: int) -> float:
 
 
 def deep_network() -> nn.Module:
-    """The same on all ranks."""
+    """Return a network that is equal on all ranks."""
     torch.manual_seed(0)
     return nn.Sequential(*[part for _ in range(DEEP) for part in (nn.Linear(WIDE, WIDE, bias=False), nn.Tanh())])
 
 
 def measure_buckets(comm):
-    """Seconds of all-reduces by size, of a forward and a backward pass alone, and of a step by layers in a bucket."""
+    """Return seconds of all-reduces by size, of both passes without messages, and of a step by layers in a bucket."""
     torch.set_num_threads(1)
     messages = [torch.zeros(nbytes // 4) for nbytes in SIZES]
     links = [fastest(lambda x=x: (comm.barrier(), ring_all_reduce(x, comm)), 15) for x in messages]
@@ -889,25 +896,26 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# A step is measured above what is predicted, most of all with many small buckets: each of them costs work besides its messages, and where two cores both compute
-# nothing carries a message for free, so that hiding it hides little. Both curves fall steeply at first: every layer alone is slow. But the prediction is flat from
-# there on, and the measured one may fall until a single bucket is left. With network cards that carry messages themselves the two come nearer; here, measure.
+# The measured steps take longer than predicted, most of all with many small buckets. Each bucket costs work besides its messages, and if both cores compute, no
+# hardware carries a message for free, so hiding it gains little. Both curves fall steeply at first: one message per layer is slow. But the prediction is flat
+# from there on, while the measured curve may fall until a single bucket is left. With network cards that carry messages themselves, the two curves come closer;
+# here, you must measure.
 # </details>
 
 # %% [markdown]
 # ## For those who want more
 #
-# No points, no check: a challenge, and the proof to demand of yourself.
+# This challenge has no points and no check, but a proof to demand of yourself.
 #
-# Exchange less often: *local SGD* (S. Stich 2019) lets each rank take $k$ steps of its own, and then averages the weights. Write it over `comm`. *Proof:* $k = 1$ gives the weights
-# of data-parallel training; the trace has a $k$-th of the bytes; and for the digits: up to which $k$ do 95 % take no more epochs? Where in "Where did the speed-up go?" does
-# the gain show, and where the price?
+# Exchange less often: *local SGD* (S. Stich 2019) lets each rank take $k$ steps on its own, and then averages the weights. Write it over `comm`. *Proof:*
+# $k = 1$ gives the weights of data-parallel training; the trace has a $k$-th of the bytes; and for the digits: up to which $k$ do 95 % take no more epochs?
+# Where in "Where did the speed-up go?" do you see the gain, and where the price?
 
 # %% [markdown]
 # ## Further reading
 #
 # - P. Goyal et al. 2017, "Accurate, large minibatch SGD: Training ImageNet in 1 hour"; Y. You, I. Gitman, B. Ginsburg 2017, "Large batch training of convolutional
 #   networks" (LARS); Y. You et al. 2020, "Large batch optimization for deep learning: Training BERT in 76 minutes" (LAMB).
-# - S. McCandlish et al. 2018, "An empirical model of large-batch training": the critical batch, and how to know it beforehand.
+# - S. McCandlish et al. 2018, "An empirical model of large-batch training": the critical batch, and how to predict it.
 # - P. Micikevicius et al. 2018, "Mixed precision training".
 # - S. Shi, X. Chu, B. Li 2019, "MG-WFBP: Efficient data communication for distributed synchronous SGD algorithms"; H. Zhang et al. 2017, "Poseidon".

@@ -2,20 +2,19 @@
 # # Lab {{number own_stack}} · Your own stack
 # ## Every line that trains the network is yours
 #
-# A framework has millions of lines. How many of them does it take to train a convolutional network on four processes at once? About a hundred, and
-# you have met nearly all of them in this course. Here they come together: a tape that differentiates, a convolution with its gradients, momentum,
-# rounding to 16 bits, buckets and a ring. At the end no optimizer, no autograd, no convolution and no all-reduce of anybody else's runs, and a
-# witness on each process confirms it.
+# A framework has millions of lines. How many of them do you need to train a convolutional network on four processes at once? About a hundred, and you have met
+# nearly all of them in this course. Here they come together: a tape that differentiates, a convolution with its gradients, momentum, rounding to 16 bits,
+# buckets and a ring. At the end the optimizer, autograd, the convolution and the all-reduce are all your own, and a recorder on each process confirms it.
 #
 # **You will be able to**
 # - write reverse-mode differentiation for tensors, and the gradients of a convolution, from the formulas;
-# - make random rounding that is the same on every machine, and say why replicas need that;
-# - put seven bricks together into a data-parallel training whose replicas agree to the last bit;
+# - write random rounding that is the same on every machine, and say why replicas need it;
+# - combine seven bricks into a data-parallel training whose replicas agree to the last bit;
 # - say, line by line, what a framework does for you.
 #
-# **100 points, 7 exercises, about 2 hours.** They go from easy to hard, and none needs another but the last, which calls them all. Some you have
-# written already: bring them. What you have not written is lent by the library, so that the training runs from the first minute on. No GPU. Images
-# are $x$ $(N, C, H, W)$, filters $w$ $(K, C, R, S)$, as in lab 05; $p$ is the number of ranks.
+# **100 points, 7 exercises, about 2 hours.** They go from easy to hard, and only the last one needs the others: it calls them all. Some you have written
+# already: bring them. The library lends you what you have not written, so the training runs from the first minute. You need no GPU. Images are $x$
+# $(N, C, H, W)$, filters $w$ $(K, C, R, S)$, as in lab 05; $p$ is the number of ranks.
 
 # %%
 import inspect
@@ -39,12 +38,12 @@ style.use()
 # %% [markdown]
 # ## See it first
 #
-# The stack, from what stands on the machine to what you call. Move the slider: it solves the exercises, one after the other, and the bricks turn from
-# *lent* to *yours*. Choose a brick to see what it does and which bricks it calls.
+# The picture shows the stack, from the brick next to the machine up to the one that you call. Move the slider: it solves the exercises one after the other, and
+# the bricks turn from *lent* to *yours*. Choose a brick to see what it does and which bricks it calls.
 #
-# 1. Which brick is the longest? What share of all lines has it?
-# 2. Which brick knows that there is more than one rank? How many do?
-# 3. Which bricks would you still need to train on one process alone?
+# 1. Which brick is the longest? What share of all lines does it have?
+# 2. How many bricks know that there is more than one rank, and which ones?
+# 3. Which bricks would you still need to train on a single process?
 
 # %%
 guess(
@@ -61,37 +60,35 @@ own_stack.explorable()
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# 1. The tape, with a third of all lines. (The numbers are those of the library's bricks. Its convolution is short because it calls torch's; yours
-#    will not.)
-# 2. One: the ring. The step hands `comm` on to it and never looks inside; all other bricks would be the same on one process. That is what makes data
-#    parallelism so simple.
+# 1. The tape, with a third of all lines. (The picture counts the library's bricks. Its convolution is short because it calls torch's; yours will not.)
+# 2. One: the ring. The step passes `comm` to it and never looks inside; all other bricks would be the same on one process. This makes data parallelism simple.
 # 3. The tape, the convolution, momentum and the step. Buckets and ring serve the exchange; rounding saves memory and bytes.
 # </details>
 
 # %% [markdown]
-# ## The goal, today with lent bricks
+# ## The goal, first with lent bricks
 #
-# The rest of the training is given, and it is short: begin with the same weights on all ranks, deal the images of each batch, take a step, and at the
-# end read the digits that were held out. `train_step` and all below it are bricks.
+# The rest of the training is given, and it is short: begin with the same weights on all ranks, distribute the images of each batch, take a step, and at the end
+# classify the held-out digits. `train_step` and everything below it are bricks.
 
 
 # %%
 def first_weights(seed=0):
-    """Two layers of filters, a linear layer and its bias, as bfloat16 numbers in float32: 3,794 in all."""
+    """Return two layers of filters, a linear layer and its bias, as bfloat16 numbers in float32: 3,794 in all."""
     generator = torch.Generator().manual_seed(seed)
-    shapes = {(8, 1, 3, 3): 9, (16, 8, 3, 3): 72, (256, 10): 256}  # and how many numbers go into each output
+    shapes = {(8, 1, 3, 3): 9, (16, 8, 3, 3): 72, (256, 10): 256}  # and the number of inputs of each output
     weights = [torch.randn(shape, generator=generator) * (2 / n) ** 0.5 for shape, n in shapes.items()]
     return [w.bfloat16().float() for w in [*weights, torch.zeros(10)]]
 
 
 def batches(n, epochs, batch):
-    """The samples of each step, on all ranks together: every epoch in another order."""
+    """Yield the samples of each step, for all ranks together, in a different order in every epoch."""
     for epoch in range(epochs):
         yield from torch.randperm(n, generator=torch.Generator().manual_seed(epoch)).split(batch)
 
 
 def learn(comm, epochs=8, batch=64, lr=0.05, limit=None):
-    """Train on all ranks: the share of held-out digits that are read right, the weights, and whether the bits agree."""
+    """Train on all ranks; return the share of held-out digits read right, the weights, and whether the bits agree."""
     torch.set_num_threads(1)
     data, weights = digits(), first_weights()
     velocities = [torch.zeros_like(w) for w in weights]
@@ -104,7 +101,7 @@ def learn(comm, epochs=8, batch=64, lr=0.05, limit=None):
 
 
 def same_bits(weights, comm):
-    """Whether this rank's weights have the bits of rank 0's: those come by a broadcast, and integers are compared."""
+    """Return whether this rank's weights equal rank 0's bit by bit, by a broadcast and a comparison as integers."""
     own = torch.cat([w.flatten() for w in weights])
     first = own.clone()
     comm.broadcast(first, 0)
@@ -114,14 +111,14 @@ def same_bits(weights, comm):
 GIVEN = ("first_weights", "batches", "learn", "same_bits")
 
 # %% [markdown]
-# An exercise whose check has all its points is a brick of yours; for the others `lending` puts the library's functions under the names that you have
-# not defined, as long as its block runs. `witnessed` notes on each rank which functions were called and which of torch's operators ran, and switches
-# torch's own autograd off. Four engines start now: processes that wait for work, as in lab 07.
+# Once the check of an exercise gives all points, this brick is yours. For the others, `lending` provides the library's functions under the missing names while
+# its block runs. `witnessed` records on each rank which functions were called and which of torch's operators ran, and switches torch's own autograd off. Four
+# engines start now: processes that wait for work, as in lab 07.
 
 
 # %%
 def training(*args):
-    """The four ranks' results, and whose lines ran."""
+    """Train on the four engines; return the ranks' results, and whose lines ran."""
     own = mine(globals(), record)
     with lending(globals(), own):
         simulate(learn, 2, 1, 64, 0.05, 1)  # one step on simulated ranks: a mistake is easier to read there
@@ -130,7 +127,7 @@ def training(*args):
 
 
 def told(results, lines):
-    """What came of it, in three sentences."""
+    """Print the result in three sentences."""
     right, _, _ = results[0]
     replicas = "equal to the last bit" if all(same for _, _, same in results) else "DIFFERENT"
     print(f"{len(results)} engines: {right:.1%} of the held-out digits are read right; the replicas are {replicas}.")
@@ -143,8 +140,8 @@ results, lines = training(1)
 told(results, lines)
 
 # %% [markdown]
-# Run that cell again whenever you have solved an exercise, and watch the lines become yours. Four exercises you may have solved before: `bring` prints
-# a function from your notebook of an earlier lab, if that lies beside this one. Paste it into the exercise's cell.
+# Run this cell again whenever you have solved an exercise, and watch the lines become yours. You may have solved four of the exercises before: `bring` prints a
+# function from your notebook of an earlier lab, if that notebook is in the same folder. Paste it into the exercise's cell.
 
 # %%
 bring("ddp.ring_all_reduce")
@@ -152,7 +149,7 @@ bring("ddp.ring_all_reduce")
 # %% [markdown]
 # {{exercise momentum}}
 #
-# In lab 02 this was two lines: $v \leftarrow \beta v + g$, then $w \leftarrow w - \eta v$. Nothing that comes in is changed.
+# In lab 02 this was two lines: $v \leftarrow \beta v + g$, then $w \leftarrow w - \eta v$. Do not change the arguments.
 #
 # <details><summary>Hint: bring it</summary>
 #
@@ -168,9 +165,9 @@ def momentum_step(
     lr: float,
     beta: float,
 ) -> tuple[Tensor, Tensor]:
-    """One step of descent with momentum: the new w and v, as a tuple (w, v).
+    """Do one step of descent with momentum; return the new w and v as a tuple (w, v).
 
-    w, g, v: weights, gradient and velocity, of one shape; none is changed.
+    w, g, v: weights, gradient and velocity, of one shape; do not change them.
 
     >>> momentum_step(torch.tensor([1.0]), torch.tensor([2.0]), torch.tensor([10.0]),
     ...               lr=0.1, beta=0.5)
@@ -188,7 +185,7 @@ check("own_stack.momentum")
 # %% [markdown]
 # {{exercise buckets}}
 #
-# Gradients travel in a few large messages: tensors are put into buckets from the last to the first, each bucket as full as the cap allows. (Lab 07.)
+# Gradients are sent in a few large messages: put the tensors into buckets from the last to the first, each bucket as full as the cap allows. (Lab 07.)
 #
 # <details><summary>Hint 1: bring it</summary>
 #
@@ -196,17 +193,17 @@ check("own_stack.momentum")
 # </details>
 # <details><summary>Hint 2: when to begin a new bucket</summary>
 #
-# When there is none yet, or when this tensor would not fit: `filled + param.nbytes > cap_bytes`.
+# If there is none yet, or if this tensor would not fit: `filled + param.nbytes > cap_bytes`.
 # </details>
 
 
 # %%
 def make_buckets(params, cap_bytes: int) -> list[list[Tensor]]:
-    """The tensors themselves in buckets, last one first, each as full as `cap_bytes`
+    """Return the tensors themselves in buckets, last one first, each as full as `cap_bytes`
     allows.
 
-    params: may be gone through once only. Exactly full is allowed. A tensor larger than the
-    cap has a bucket of its own. No bucket is empty.
+    params: an iterable that you can go through only once. Exactly full is allowed. A tensor
+    larger than the cap has its own bucket. No bucket is empty.
 
     >>> a, b, c = torch.zeros(2), torch.zeros(1), torch.zeros(1)  # 8, 4 and 4 bytes
     >>> [[x.numel() for x in bucket] for bucket in make_buckets([a, b, c], 8)]
@@ -230,23 +227,23 @@ check("own_stack.buckets")
 # %% [markdown]
 # ## Sixteen bits, the same on every rank
 #
-# The weights are bfloat16 numbers: the upper 16 bits of a float32. A step of descent is often smaller than the gap to the next such number, and
-# rounding to nearest would lose it every time. So a weight goes up *at random*, with odds that make it right on average (lab 06): add a random number
-# of 16 bits to the float's bits, and cut the lower 16 off.
+# The weights are bfloat16 numbers: the upper 16 bits of a float32. A step of descent is often smaller than the gap to the next such number, and rounding to
+# nearest would lose it every time. So you round a weight up *at random*, with a probability that makes the rounding right on average (lab 06): add a random
+# number of 16 bits to the float's bits, and cut off the lower 16 bits.
 #
-# Now there are four ranks. If each draws random numbers of its own, each rounds its own way, and after one step no two replicas are the same. They
-# need the same noise, without a message. A generator with a state would do if all ranks drew exactly as often; a **counter-based** one needs no such
-# care: the $i$-th number is a hash of the seed and of $i$, so anyone can have any of them at any time. Here
+# Now there are four ranks. If each rank draws its own random numbers, each rounds differently, and after one step no two replicas are equal. They need the same
+# noise, without a message. A generator with a state would work only if all ranks drew equally many numbers. A **counter-based** generator avoids this: the
+# $i$-th number is a hash of the seed and $i$, so every rank can compute any number at any time. Here
 #
 # $$ \text{noise}_i = \mathrm{mix}(\mathrm{mix}(\text{seed}) \oplus i) \gg 16, \qquad i = 0, \dots, n-1, $$
 #
-# where mix takes a word $x$ of 32 bits, does these five steps and returns $x$ (C. Wellons, 2018):
+# where mix takes a word $x$ of 32 bits, does these five steps, and returns $x$ (C. Wellons, 2018):
 #
 # $$ x \leftarrow x \oplus (x \gg 16),\quad x \leftarrow \mathtt{0x7FEB352D}\, x,\quad x \leftarrow x \oplus (x \gg 15),\quad
 # x \leftarrow \mathtt{0x846CA68B}\, x,\quad x \leftarrow x \oplus (x \gg 16). $$
 #
-# A word has 32 bits: of each product only the lower 32 are kept. In torch keep words in int64 and cut with `& 0xFFFFFFFF`; a product may run over its
-# 64 bits, which does its lower 32 no harm.
+# A word has 32 bits, so keep only the lower 32 bits of each product. In torch, keep words in int64 and cut with `& 0xFFFFFFFF`; a product may overflow its 64
+# bits, which does not affect the lower 32.
 
 # %% [markdown]
 # {{exercise rounding}}
@@ -257,20 +254,20 @@ check("own_stack.buckets")
 # </details>
 # <details><summary>Hint 2: a word from a seed</summary>
 #
-# `torch.tensor(seed)` is an int64, `torch.arange(n)` too; `^` and `>>` work on tensors, and `>>` comes before `^`.
+# `torch.tensor(seed)` is an int64, and so is `torch.arange(n)`; `^` and `>>` work on tensors, and `>>` comes before `^`.
 # </details>
 # <details><summary>Hint 3: bits of a float</summary>
 #
-# `x.view(torch.int32)` reads them. After the sum and `>> 16` they fit into 16 bits: `.to(torch.int16).view(torch.bfloat16)`. Put NaN back at the end,
-# where x is one.
+# `x.view(torch.int32)` reads them. After the sum and `>> 16` they fit into 16 bits: `.to(torch.int16).view(torch.bfloat16)`. At the end, put NaN back where x
+# is NaN.
 # </details>
 
 
 # %%
 def random16(seed: int, n: int) -> Tensor:
-    """Numbers 0 to n-1 of the noise of `seed`: int32 (n,), each from 0 to 65535.
+    """Return numbers 0 to n-1 of the noise of `seed`: int32 (n,), each from 0 to 65535.
 
-    seed: 0 to 2^32 - 1. No generator is used.
+    seed: 0 to 2^32 - 1. Use no generator.
 
     >>> random16(1, 3)
     tensor([22773, 53851, 51967], dtype=torch.int32)
@@ -287,7 +284,7 @@ def random16(seed: int, n: int) -> Tensor:
 
 
 def bf16_round_bits(x: Tensor, rand16: Tensor) -> Tensor:
-    """Stochastic rounding to bfloat16: add rand16 to the 32 bits of x, cut the low 16 off.
+    """Round x stochastically to bfloat16: add rand16 to its 32 bits, cut off the low 16.
 
     x: float32, any shape; rand16: int32 of that shape, uniform in 0 ... 65535. Returns
     bfloat16. NaN stays NaN.
@@ -308,8 +305,8 @@ check("own_stack.rounding")
 # %% [markdown]
 # {{exercise ring}}
 #
-# The sum over the ranks by messages between neighbours (lab 07): cut $x$ into $p$ chunks. In step $s$ rank $r$ sends chunk $(r - s) \bmod p$ to the
-# right and receives chunk $(r - s - 1) \bmod p$ from the left. In the first $p-1$ steps what comes in is added, in the last $p-1$ it replaces.
+# Sum over the ranks with messages between neighbours (lab 07): cut $x$ into $p$ chunks. In step $s$, rank $r$ sends chunk $(r - s) \bmod p$ to the right and
+# receives chunk $(r - s - 1) \bmod p$ from the left. In the first $p-1$ steps add the received chunk, in the last $p-1$ steps replace yours with it.
 #
 # <details><summary>Hint 1: bring it</summary>
 #
@@ -349,9 +346,9 @@ check("own_stack.ring")
 # %% [markdown]
 # ## A tape of tensors
 #
-# Lab 04's tape had numbers on it; a network needs tensors. A **node** holds a tensor `data`, the `parents` it was made from, and for each parent a
-# function that *pulls a gradient back*: it takes $\partial L / \partial y$ of this node and gives the part of $\partial L / \partial x$ that comes
-# through it. For $y = a\,b$ of matrices that is
+# Lab 04's tape held numbers; a network needs tensors. A **node** holds a tensor `data`, the `parents` it was made from, and for each parent a function that
+# *pulls a gradient back*: it takes $\partial L / \partial y$ of this node, and returns the part of $\partial L / \partial x$ that comes through this node. For
+# $y = a\,b$ of matrices, these functions are
 #
 # $$ g \mapsto g\, b^\top \ \text{ for } a, \qquad g \mapsto a^\top g \ \text{ for } b. $$
 #
@@ -365,8 +362,8 @@ check("own_stack.ring")
 # | `a.flat()` | $(n, \dots)$ as a matrix $(n, k)$ | g in a's shape |
 # | `z.cross_entropy(y)` | $\frac1n \sum_i -\log \mathrm{softmax}(z_i)_{y_i}$, one number | $\frac1n(\mathrm{softmax}(z) - \text{one-hot}(y))$, times g |
 #
-# The sweep goes from the last node to the first. A node may pass its gradient on only when all its children have added their parts: put all nodes
-# into a list, each once and parents before children, and go through it backwards.
+# The sweep goes from the last node to the first. A node may pass on its gradient only when all its children have added their parts. So put all nodes into a
+# list, each once and parents before children, and go through it backwards.
 
 # %% [markdown]
 # {{exercise tape}}
@@ -386,8 +383,8 @@ check("own_stack.ring")
 # </details>
 # <details><summary>Hint 4: the sweep</summary>
 #
-# Set every grad to zeros, the root's to ones. For each node of the reversed list and each pair of parent and pull: `parent.grad = parent.grad +
-# pull(node.grad)`. (With `+=` a pull that returns g itself would let two nodes share one tensor.)
+# Set every grad to zeros, and the root's grad to ones. Then, for each node of the reversed list and each pair of parent and pull:
+# `parent.grad = parent.grad + pull(node.grad)`. (With `+=` a pull that returns g itself would let two nodes share one tensor.)
 # </details>
 
 
@@ -407,7 +404,7 @@ class Node:
         # END SOLUTION
 
     def __add__(self, other):
-        """(n, k) plus a node of the same shape, or plus (k,) in every row."""
+        """Add a node of the same shape to (n, k), or (k,) to every row."""
         # BEGIN SOLUTION
         is_bias = other.data.dim() < self.data.dim()
         pulls = (lambda g: g, lambda g: g.sum(0) if is_bias else g)
@@ -415,28 +412,28 @@ class Node:
         # END SOLUTION
 
     def __matmul__(self, other):
-        """(n, m) times (m, k)."""
+        """Multiply (n, m) by (m, k)."""
         # BEGIN SOLUTION
         pulls = (lambda g: g @ other.data.T, lambda g: self.data.T @ g)
         return Node(self.data @ other.data, (self, other), pulls)
         # END SOLUTION
 
     def relu(self):
-        """max(x, 0), of any shape; the slope at 0 is 0."""
+        """Return max(x, 0), of any shape; the slope at 0 is 0."""
         # BEGIN SOLUTION
         return Node(self.data.clamp(min=0), (self,), (lambda g: g * (self.data > 0),))
         # END SOLUTION
 
     def flat(self):
-        """(n, ...) as a matrix (n, k)."""
+        """Return (n, ...) as a matrix (n, k)."""
         # BEGIN SOLUTION
         return Node(self.data.flatten(1), (self,), (lambda g: g.view_as(self.data),))
         # END SOLUTION
 
     def cross_entropy(self, y: Tensor):
-        """The mean over samples of -log softmax(z)[y], 0-d.
+        """Return the mean over samples of -log softmax(z)[y], 0-d.
 
-        This node: the logits z (n, classes); y: (n,) int64.
+        This node holds the logits z (n, classes). y: (n,) int64.
         """
         # BEGIN SOLUTION
         n, rows = len(y), torch.arange(len(y))
@@ -447,9 +444,10 @@ class Node:
         # END SOLUTION
 
     def backward(self) -> None:
-        """Set `grad` of this node, to ones, and of all nodes that it was made from.
+        """Set `grad` of this node to ones, and compute `grad` of all nodes it was made
+        from.
 
-        Each call begins at zero. A node that is used twice has the sum of both parts.
+        Each call begins at zero. A node that is used twice gets the sum of both parts.
         """
         # BEGIN SOLUTION
         order, seen = [], set()
@@ -481,14 +479,14 @@ check("own_stack.tape")
 #
 # $$ y[n,k,p,q] = \sum_{c,i,j} w[k,c,i,j]\; x[n,c,p+i,q+j]. $$
 #
-# Every product in this sum couples one number of $w$, one of $x$ and one of $y$. So the gradients have the same triples, read the other way: with
+# Every product in this sum connects one number of $w$, one of $x$ and one of $y$. The gradients use the same triples in another direction: with
 # $g = \partial L / \partial y$,
 #
 # $$ \frac{\partial L}{\partial w}[k,c,i,j] = \sum_{n,p,q} g[n,k,p,q]\; x[n,c,p+i,q+j], \qquad
 # \frac{\partial L}{\partial x}[n,c,p+i,q+j] \mathrel{+}= w[k,c,i,j]\; g[n,k,p,q]. $$
 #
-# One loop over the $R \cdot S$ places $(i, j)$ of the window does for all three. At each place the window's corner sees the part
-# `x[:, :, i : i + P, j : j + Q]`, and what is left is one `einsum`:
+# One loop over the $R \cdot S$ places $(i, j)$ of the window is enough for all three. At each place the window sees the part `x[:, :, i : i + P, j : j + Q]`,
+# and one `einsum` does the rest:
 #
 #     place (i, j):  seen = x[:, :, i : i + P, j : j + Q]      (N, C, P, Q)
 #
@@ -501,23 +499,24 @@ check("own_stack.tape")
 #
 # <details><summary>Hint 1: bring the first one</summary>
 #
-# `conv_direct` of lab 05 does it, and more: `bring("convolution.conv_direct")`, and let `conv2d(x, w)` call it. It counts as your line.
+# `conv_direct` of lab 05 does this and more: run `bring("convolution.conv_direct")`, and let `conv2d(x, w)` call it. Its lines count as yours.
 # </details>
 # <details><summary>Hint 2: the filters' gradient</summary>
 #
-# R and S follow from the sizes: `R = x.shape[2] - g.shape[2] + 1`. The letters of the two factors are given above; those that are missing on the
-# right-hand side, n, p and q, are summed over.
+# R and S follow from the sizes: `R = x.shape[2] - g.shape[2] + 1`. The letters of the two factors are given above; `einsum` sums over the letters that are
+# missing on the right-hand side: n, p and q.
 # </details>
 # <details><summary>Hint 3: the images' gradient</summary>
 #
-# The image is larger than y: `H = P + R - 1`. Begin with zeros, and add at each place (i, j) into the part that the window saw there:
+# The image is larger than y: `H = P + R - 1`. Begin with zeros. At each place (i, j), add to the part that the window saw there:
 # `dx[:, :, i : i + P, j : j + Q] += torch.einsum("kc,nkpq->ncpq", w[:, :, i, j], g)`.
 # </details>
 
 
 # %%
 def conv2d(x: Tensor, w: Tensor) -> Tensor:
-    """x (N, C, H, W), w (K, C, R, S) -> y (N, K, P, Q), stride 1, no padding, of x's dtype.
+    """Convolve x (N, C, H, W) with w (K, C, R, S), stride 1, no padding; return y (N, K, P,
+    Q) of x's dtype.
 
     >>> conv2d(torch.arange(1.0, 10.0).view(1, 1, 3, 3), torch.ones(1, 1, 2, 2))
     tensor([[[[12., 16.], [24., 28.]]]])
@@ -534,7 +533,7 @@ def conv2d(x: Tensor, w: Tensor) -> Tensor:
 
 
 def conv2d_input_grad(g: Tensor, w: Tensor) -> Tensor:
-    """The gradient (N, C, H, W) of the images from that of y, g (N, K, P, Q)."""
+    """Return the gradient (N, C, H, W) of the images, given g (N, K, P, Q), that of y."""
     # BEGIN SOLUTION
     (N, _, P, Q), (_, C, R, S) = g.shape, w.shape
     dx = g.new_zeros(N, C, P + R - 1, Q + S - 1)
@@ -546,7 +545,8 @@ def conv2d_input_grad(g: Tensor, w: Tensor) -> Tensor:
 
 
 def conv2d_weight_grad(g: Tensor, x: Tensor) -> Tensor:
-    """The gradient (K, C, R, S) of the filters from g (N, K, P, Q) and the images x."""
+    """Return the gradient (K, C, R, S) of the filters, given g (N, K, P, Q) and images
+    x."""
     # BEGIN SOLUTION
     (_, K, P, Q), (_, C, H, W) = g.shape, x.shape
     R, S = H - P + 1, W - Q + 1
@@ -562,18 +562,17 @@ def conv2d_weight_grad(g: Tensor, x: Tensor) -> Tensor:
 check("own_stack.convolution")
 
 # %% [markdown]
-# ## One step of it all
+# ## One complete step
 #
-# The network: a convolution, ReLU, a convolution, ReLU, a linear layer. Its four tensors of weights are $w_1$ $(8, 1, 3, 3)$, $w_2$ $(16, 8, 3, 3)$,
-# $w_3$ $(256, 10)$ and the bias $b_3$ $(10)$. A convolution is not on the tape yet: make a `Node` of it inside `network`, with your two gradients for
-# its pulls.
+# The network has a convolution, ReLU, a convolution, ReLU, and a linear layer. Its four weight tensors are $w_1$ $(8, 1, 3, 3)$, $w_2$ $(16, 8, 3, 3)$, $w_3$
+# $(256, 10)$ and the bias $b_3$ $(10)$. A convolution is not on the tape yet: make a `Node` of it inside `network`, with your two gradients as its pulls.
 #
-# A step: the loss of this rank's images and its gradients; the mean gradient over **all ranks' samples**, bucket by bucket, each bucket in one
-# message; then for each tensor of weights a step of momentum, and rounding. The weights are bfloat16 *numbers* kept in float32 tensors, so that nothing
-# is rounded twice.
+# A step has three parts. Compute the loss of this rank's images and its gradients. Compute the mean gradient over **all ranks' samples**, with one all-reduce
+# for each bucket. Then do a step of momentum for each weight tensor, and round. The weights are bfloat16 *numbers* kept in float32 tensors, so that nothing is
+# rounded twice.
 #
-# *The mean.* A rank's gradient is a mean over its $n_r$ images, so it counts $n_r$ times. Put a 1 at the end of the flat bucket and multiply all by
-# $n_r$: after the sum its last element is $N = \sum_r n_r$, and dividing by it gives the mean.
+# *The mean.* A rank's gradient is a mean over its $n_r$ images, so it has the weight $n_r$. Append a 1 to the flat bucket, and multiply everything by $n_r$.
+# After the sum over the ranks, the last element is $N = \sum_r n_r$, and dividing by it gives the mean.
 
 # %% [markdown]
 # {{exercise step}}
@@ -590,14 +589,14 @@ check("own_stack.convolution")
 # </details>
 # <details><summary>Hint 3: in place, and the noise</summary>
 #
-# `momentum_step` gives new tensors. The noise of tensor i is `random16(seed + i, w.numel()).view_as(w)`; `w.copy_(...)` takes bfloat16 too, and the
-# velocity is kept with `v.copy_(...)`.
+# `momentum_step` returns new tensors. The noise of tensor i is `random16(seed + i, w.numel()).view_as(w)`. `w.copy_(...)` accepts bfloat16, too; store the
+# velocity with `v.copy_(...)`.
 # </details>
 
 
 # %%
 def network(x, weights):
-    """The logits, a Node (n, 10), of images x, a Node (n, 1, 8, 8); weights: four Nodes."""
+    """Return the logits, a Node (n, 10), of images x (n, 1, 8, 8); weights: four Nodes."""
 
     # BEGIN SOLUTION
     def conv(x, w):
@@ -610,13 +609,13 @@ def network(x, weights):
 
 
 def train_step(weights, velocities, x, y, lr, seed, comm, cap_bytes=8192) -> float:
-    """A step on all ranks' images: changes weights and velocities in place, and returns the
-    loss of this rank's images before the step.
+    """Do a step on all ranks' images: change weights and velocities in place, and return
+    the loss of this rank's images before the step.
 
-    weights: the network's four, bfloat16 numbers in float32 tensors, the same on all ranks;
+    weights: the network's four, bfloat16 numbers in float32 tensors, equal on all ranks.
     velocities: of the same shapes. x (n_r, 1, 8, 8), y (n_r,): this rank's images, at least
-    one. Momentum is 0.9. Gradients travel in buckets of up to cap_bytes. New weights of
-    tensor i are rounded with the noise of seed + i.
+    one. Momentum is 0.9. Send gradients in buckets of up to cap_bytes. Round the new
+    weights of tensor i with the noise of seed + i.
     """
     # BEGIN SOLUTION
     nodes = [Node(w) for w in weights]
@@ -641,12 +640,12 @@ def train_step(weights, velocities, x, y, lr, seed, comm, cap_bytes=8192) -> flo
 check("own_stack.step")
 
 # %% [markdown]
-# ## The training, with what is yours
+# ## The training, with your bricks
 #
-# Eight epochs on four engines. How many of the lines that run are yours, and how well will they read?
+# The training now runs eight epochs on four engines. How many of the lines that run are yours, and how many digits will they read correctly?
 
 # %%
-guess("own_stack.right", "What share of the 359 held-out digits will the network read?", unit="%")
+guess("own_stack.right", "What share of the 359 held-out digits will the network read correctly?", unit="%")
 
 # %%
 guessed("own_stack.right")
@@ -659,11 +658,11 @@ reveal("own_stack.right", 100 * results[0][0])
 own_stack.explorable(lines)
 
 # %% [markdown]
-# The picture shows what the witness on rank 0 saw: blue bricks are yours, grey ones lent, with the lines of code that ran and the number of calls.
-# Blank lines, comments and docstrings do not count, and a function that was never called does not either.
+# The picture shows what the recorder on rank 0 saw: blue bricks are yours, grey bricks are lent, with the lines of code that ran and the number of calls. Blank
+# lines, comments, docstrings and functions that were never called do not count.
 #
-# Is it *right*? One process takes the same steps in float64, with torch's own autograd and convolution, and rounds with the same noise. It is
-# compared with your ranks after one epoch, and after all eight.
+# Is it *correct*? One process takes the same steps in float64, with torch's own autograd and convolution, and rounds with the same noise. We compare it with
+# your ranks after one epoch, and after all eight.
 
 # %%
 guess(
@@ -688,24 +687,24 @@ reveal("own_stack.equal", equal)
 # <details><summary>What did you see?</summary>
 #
 # - About 97 % of the digits are read right, with weights of 16 bits.
-# - The replicas are equal to the last bit although they never exchange weights: they begin alike, the ring leaves the same sum everywhere, and the
-#   noise is a function of seed and place. Take one of the three away and they drift apart.
-# - After one epoch all weights are those of one process, or nearly all: float32's errors are far smaller than the gaps between bfloat16 numbers, so
-#   they matter only where the noise happens to fall within them, once in some ten thousand roundings of a last bit. But it happens: a weight goes up
-#   here and down there, all later gradients differ a little, and after eight epochs the two have gone separate ways, and read equally well. That is
-#   why replicas must be *equal*, and not only close.
+# - The replicas are equal to the last bit although they never exchange weights: they begin with equal weights, the ring gives all of them the same sum, and the
+#   noise depends only on seed and position. Without any one of these three, they drift apart.
+# - After one epoch all, or nearly all, weights equal those of one process. float32's errors are far smaller than the gaps between bfloat16 numbers, so they
+#   matter only if the noise falls within them, about once in ten thousand roundings of a last bit. But it happens: one of the two rounds a weight up, the other
+#   rounds it down, and all later gradients differ a little. After eight epochs the two have different weights, but read equally well. That is why replicas must
+#   be *equal*, and not only close.
 # </details>
 #
 # ## What a framework adds
 #
-# Your stack has a hundred lines; PyTorch has millions. What are they for? Speed on many kinds of processors (your convolution reads the image nine
-# times), hundreds of operators with their gradients, memory that is freed as soon as a gradient has passed, overlap of messages and computing,
-# failures, formats, and errors that explain themselves. None of it changes what you have written here: it is the same training.
+# Your stack has a hundred lines; PyTorch has millions. What do they do? Speed on many kinds of processors (your convolution reads the image nine times),
+# hundreds of operators with their gradients, memory that is freed as soon as a gradient has passed, overlap of messages and computing, recovery from failures,
+# file formats, and clear error messages. None of this changes what you have written here: it is the same training.
 #
 # ## Live: the library's stack
 #
-# Between the two is `hpcdl.training.trainer`, one file that composes what the labs have built. On your four engines it now trains two replicas, each a pipeline of two
-# stages, with ZeRO-2; then the same on one engine alone, in float64. Look at the difference of their losses.
+# Between the two is `hpcdl.training.trainer`, one file that combines what you have built in the labs. On your four engines it now trains two replicas with
+# ZeRO-2, each a pipeline of two stages; then it does the same training on a single engine, in float64. Look at the difference of their losses.
 
 # %%
 guess("own_stack.trainer", "How many lines does the file of the library's trainer have?", unit="lines")
@@ -723,11 +722,11 @@ with when_solved():
 # %% [markdown]
 # ## For those who want more
 #
-# No points, no check: three challenges. The proof is the same for each: replicas equal to the last bit, and the digits read as well.
+# These three challenges have no points and no check. The proof is the same for each: the replicas are equal to the last bit, and read the digits equally well.
 #
-# 1. Recursive doubling of lab 08 instead of the ring.
-# 2. Buckets that leave while the sweep goes on: `backward` knows when a gradient is complete.
-# 3. Three engines instead of four.
+# 1. Use recursive doubling of lab 08 instead of the ring.
+# 2. Send buckets during the sweep: `backward` knows when a gradient is complete.
+# 3. Use three engines instead of four.
 
 # %%
 cluster.stop()
@@ -735,7 +734,7 @@ cluster.stop()
 # %% [markdown]
 # ## Further reading
 #
-# - A. Griewank and A. Walther 2008, *Evaluating Derivatives*: the tape, its cost, and what may be forgotten on the way.
+# - A. Griewank and A. Walther 2008, *Evaluating Derivatives*: the tape, its cost, and what it need not keep.
 # - A. Paszke et al. 2017, "Automatic differentiation in PyTorch": the tape of tensors that you use every day.
 # - J. Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3": counters instead of states.
 # - S. Gupta et al. 2015, "Deep learning with limited numerical precision": why rounding at random works.

@@ -38,7 +38,7 @@ def test_lab_runs_its_pictures_move_and_a_schedule_that_cannot_be_followed_is_ex
     mistake = "one_f_one_b = lambda p, m: [[(op, k, 0) for op in 'BF' for k in range(m)]] * p"
     wrong = lab.run_new_cell(f'{mistake}; check("model_parallel.schedules")').locator(".jp-OutputArea-output").first
     wrong.wait_for()
-    assert "nobody can go on" in wrong.text_content()
+    assert "no stage can continue" in wrong.text_content()
     wrong.scroll_into_view_if_needed()
     lab.screenshot("model_parallel_nobody_can_go_on")
     lab.assert_solved()

@@ -121,7 +121,7 @@ def test_gossip_is_as_fast_as_the_lab_says():
     says(
         "consistency",
         "Four times: the gap of a ring is",
-        "some 0.7 for *any* number of ranks",
+        "about 0.7 for *any* number of ranks",
         "about $\\frac{13}{p^2}$",
     )
     assert (1 - shrinks("ring", 32)) * 32**2 == pytest.approx(13, rel=0.02)
@@ -203,7 +203,7 @@ def test_a_training_takes_the_hours_that_the_lab_says():
 
 
 def test_no_batch_brings_narrow_layers_to_the_ridge():
-    says("machines", "no batch brings it to any of the ridges", "does not reach the ridge either")
+    says("machines", "it reaches no ridge at any batch", "does not reach the ridge either")
     pointwise, depthwise = (256 * 256, 256 * 256 * 196, 2 * 256 * 196), (9 * 256, 9 * 256 * 196, 2 * 256 * 196)
     for peak, bandwidth, itemsize in ((15.7e12, 900e9, 4), (125e12, 900e9, 2)):
         assert roofline.searched(depthwise, peak, bandwidth, itemsize) == math.inf

@@ -51,7 +51,7 @@ def attention(q, k, v, causal=True):
     return scores.masked_fill(hidden, -math.inf).softmax(-1) @ v
 
 
-@wrong(HERE, "the past is hidden", fails=(*MASK, *BLOCKS), says="The past is hidden")
+@wrong(HERE, "the past is hidden", fails=(*MASK, *BLOCKS), says="You hide the past")
 def attention(q, k, v, causal=True):
     scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
     if causal:
@@ -78,7 +78,7 @@ def attention(q, k, v, causal=True):
     return scores.softmax(-1) @ v
 
 
-@wrong(HERE, "weights hidden after the softmax", fails=(*MASK, *BLOCKS), says="The mask comes after the softmax")
+@wrong(HERE, "weights hidden after the softmax", fails=(*MASK, *BLOCKS), says="You mask after the softmax")
 def attention(q, k, v, causal=True):
     weights = (q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])).softmax(-1)
     return (weights.tril() if causal else weights) @ v

@@ -5,7 +5,7 @@ from autograder.authoring import wrong
 HERE = "attention.block_work"
 
 
-@wrong(HERE, "one matrix for q, k and v", fails="weights", says="Queries, keys and values have a matrix each")
+@wrong(HERE, "one matrix for q, k and v", fails="weights", says="Queries, keys and values have one matrix each")
 def block_work(b, n, h, heads):
     return 10 * h**2, 24 * b * n * h**2 + 4 * b * n**2 * h, 12 * b * n * h + b * heads * n**2
 
@@ -40,7 +40,7 @@ def block_work(b, n, h, heads):
     return 12 * h**2, 24 * b * n * h**2 + 4 * b * n**2 * h * heads, 12 * b * n * h + b * heads * n**2
 
 
-@wrong(HERE, "the backward pass, too", fails="operations", says="asked is the forward pass")
+@wrong(HERE, "the backward pass, too", fails="operations", says="count only the forward pass")
 def block_work(b, n, h, heads):
     return 12 * h**2, 3 * (24 * b * n * h**2 + 4 * b * n**2 * h), 12 * b * n * h + b * heads * n**2
 
@@ -65,6 +65,6 @@ def block_work(b, n, h, heads):
     return 12 * h**2, 24 * b * n * h**2 + 4 * b * n**2 * h, 16 * b * n * h + b * heads * n**2
 
 
-@wrong(HERE, "bytes", fails="activations", says="numbers are asked for")
+@wrong(HERE, "bytes", fails="activations", says="Those are bytes: count numbers")
 def block_work(b, n, h, heads):
     return 12 * h**2, 24 * b * n * h**2 + 4 * b * n**2 * h, 4 * (12 * b * n * h + b * heads * n**2)

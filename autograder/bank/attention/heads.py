@@ -35,7 +35,7 @@ def merge(x):
     return x.reshape(*x.shape[:-3], x.shape[-2], x.shape[-3] * x.shape[-1])
 
 
-@wrong(HERE, "numbers of merged heads take turns", fails=("merge_heads", *BLOCKS), says="do not take turns")
+@wrong(HERE, "numbers of merged heads take turns", fails=("merge_heads", *BLOCKS), says="do not interleave")
 def merge(x):
     return x.movedim(-3, -1).flatten(-2)
 
@@ -75,7 +75,7 @@ def transformer_block(x, w, heads):
     return torch.relu(norm(x) @ w["up"]) @ w["down"]
 
 
-@wrong(HERE, "norms after the sums", fails=ALL, says="The norm comes before")
+@wrong(HERE, "norms after the sums", fails=ALL, says="Norm the inputs")
 def transformer_block(x, w, heads):
     q, k, v = (split(part, heads) for part in (x @ w["qkv"]).chunk(3, dim=-1))
     x = norm(x + merge(attention(q, k, v)) @ w["out"])

@@ -22,7 +22,7 @@ def moe(x, gate, w, capacity, comm):
     return y, len(x) - len(kept)
 
 
-@wrong(MOE, "dropped tokens are 0", fails=FULL, says="it passes through unchanged")
+@wrong(MOE, "dropped tokens are 0", fails=FULL, says="it must pass unchanged")
 def moe(x, gate, w, capacity, comm):
     probability, chosen = (x @ gate.T).softmax(1).max(1)
     parts = [(chosen == e).nonzero()[:capacity, 0] for e in range(comm.size)]
@@ -35,7 +35,7 @@ def moe(x, gate, w, capacity, comm):
     return y, len(x) - len(kept)
 
 
-@wrong(MOE, "without the gate's probability", fails=ALL, says="The expert's answer counts as much as")
+@wrong(MOE, "without the gate's probability", fails=ALL, says="Multiply the expert's answer")
 def moe(x, gate, w, capacity, comm):
     probability, chosen = (x @ gate.T).softmax(1).max(1)
     parts = [(chosen == e).nonzero()[:capacity, 0] for e in range(comm.size)]
@@ -61,7 +61,7 @@ def moe(x, gate, w, capacity, comm):
     return y, len(x) - len(kept)
 
 
-@wrong(MOE, "the latest are kept", fails=FULL, says="others are kept here")
+@wrong(MOE, "the latest are kept", fails=FULL, says="here it keeps others")
 def moe(x, gate, w, capacity, comm):
     probability, chosen = (x @ gate.T).softmax(1).max(1)
     parts = [(chosen == e).nonzero()[:, 0].flip(0)[:capacity] for e in range(comm.size)]
@@ -114,7 +114,7 @@ def moe(x, gate, w, capacity, comm):
     return y, len(x) - len(kept)
 
 
-@wrong(MOE, "all tokens to every expert", fails="no_more_than_the_tokens", says="All tokens go to every expert")
+@wrong(MOE, "all tokens to every expert", fails="no_more_than_the_tokens", says="You send all tokens to every expert")
 def moe(x, gate, w, capacity, comm):
     probability, chosen = (x @ gate.T).softmax(1).max(1)
     p, n = comm.size, len(x)
@@ -129,7 +129,7 @@ def moe(x, gate, w, capacity, comm):
     return y, n - kept
 
 
-@wrong(MOE, "always as many rows as there is room for", fails="no_more_than_the_tokens", says="Empty rows travel")
+@wrong(MOE, "always as many rows as there is room for", fails="no_more_than_the_tokens", says="You send empty rows")
 def moe(x, gate, w, capacity, comm):
     probability, chosen = (x @ gate.T).softmax(1).max(1)
     p, sent = comm.size, x.new_zeros(comm.size * capacity, x.shape[1])

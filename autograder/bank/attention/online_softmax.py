@@ -22,14 +22,14 @@ FIRST = ("first_block", *LATER)
 FLASH = ("by_blocks", "no_square")
 
 
-@wrong(HERE, "the sum is not scaled down", fails=LATER, says="What was there before is not scaled down")
+@wrong(HERE, "the sum is not scaled down", fails=LATER, says="The earlier sums are not scaled down")
 def absorb(top, total, out, scores, v):
     new_top = torch.maximum(top, scores.amax(1, keepdim=True))
     weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
     return new_top, total + weights.sum(1, keepdim=True), out * shrink + weights @ v
 
 
-@wrong(HERE, "the output is not scaled down", fails=LATER, says="What was there before is not scaled down")
+@wrong(HERE, "the output is not scaled down", fails=LATER, says="The earlier sums are not scaled down")
 def absorb(top, total, out, scores, v):
     new_top = torch.maximum(top, scores.amax(1, keepdim=True))
     weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
@@ -47,7 +47,7 @@ def absorb(top, total, out, scores, v):
     HERE,
     "the first largest score stays",
     fails=("later_blocks", "large_scores", LARGE),
-    says="the largest score of before",
+    says="the previous largest score",
 )
 def absorb(top, total, out, scores, v):
     new_top = torch.where(top.isinf(), scores.amax(1, keepdim=True), top)
@@ -55,7 +55,7 @@ def absorb(top, total, out, scores, v):
     return new_top, total * shrink + weights.sum(1, keepdim=True), out * shrink + weights @ v
 
 
-@wrong(HERE, "what was there is forgotten", fails=LATER, says="What was there before is lost")
+@wrong(HERE, "what was there is forgotten", fails=LATER, says="The earlier sums are lost")
 def absorb(top, total, out, scores, v):
     new_top = torch.maximum(top, scores.amax(1, keepdim=True))
     weights = (scores - new_top).exp()
@@ -69,7 +69,7 @@ def absorb(top, total, out, scores, v):
     return new_top, total * shrink + weights.sum(1, keepdim=True), out * shrink + weights @ v
 
 
-@wrong(HERE, "divides after each block", fails=FIRST, says="out is not divided by the sum here")
+@wrong(HERE, "divides after each block", fails=FIRST, says="Do not divide out by the sum here")
 def absorb(top, total, out, scores, v):
     new_top = torch.maximum(top, scores.amax(1, keepdim=True))
     weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
@@ -103,7 +103,7 @@ def flash(q, k, v, block):
     return out / total
 
 
-@wrong(HERE, "a mask by the place in the block", fails=FLASH, says="The mask goes by the place in a block")
+@wrong(HERE, "a mask by the place in the block", fails=FLASH, says="You mask by the index in a block")
 def flash(q, k, v, block):
     n, d = q.shape
     top, total, out = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1]), torch.zeros_like(q)
@@ -115,7 +115,7 @@ def flash(q, k, v, block):
     return out / total
 
 
-@wrong(HERE, "the last block is left out", fails=FLASH, says="The last block, which is shorter, is left out")
+@wrong(HERE, "the last block is left out", fails=FLASH, says="You skip the last block, which is shorter")
 def flash(q, k, v, block):
     n, d = q.shape
     top, total, out = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1]), torch.zeros_like(q)

@@ -53,7 +53,7 @@ def ring_attention(q, k, v, positions, comm):
     return out / total
 
 
-@wrong(RING, "a softmax for each block, and their mean", fails=ALL, says="Each block has a softmax of its own")
+@wrong(RING, "a softmax for each block, and their mean", fails=ALL, says="You take the mean of one softmax per block")
 def ring_attention(q, k, v, positions, comm):
     p, rank, d = comm.size, comm.rank, q.shape[1]
     kv, out = torch.stack([k, v]), torch.zeros_like(q)
@@ -112,7 +112,7 @@ def ring_attention(q, k, v, positions, comm):
     return out / total
 
 
-@wrong(RING, "masks by the place in the block", fails=ALL, says="The mask goes by the place in a block")
+@wrong(RING, "masks by the place in the block", fails=ALL, says="You mask by the index in a block")
 def ring_attention(q, k, v, positions, comm):
     p, rank, d = comm.size, comm.rank, q.shape[1]
     kv, out = torch.stack([k, v]), torch.zeros_like(q)
@@ -200,7 +200,7 @@ def ring_attention(q, k, v, positions, comm):
     return out / total
 
 
-@wrong(RING, "its own block alone", fails=(*ALL,), says="sees its own block alone")
+@wrong(RING, "only its own block", fails=(*ALL,), says="sees only its own block")
 def ring_attention(q, k, v, positions, comm):
     p, rank, d = comm.size, comm.rank, q.shape[1]
     kv, out = torch.stack([k, v]), torch.zeros_like(q)
@@ -268,7 +268,7 @@ def ring_attention(q, k, v, positions, comm):
     return out / total
 
 
-@wrong(RING, "one step too many", fails="two_blocks_a_step", says="in the last step nobody needs")
+@wrong(RING, "one step too many", fails="two_blocks_a_step", says="in the last step no rank needs")
 def ring_attention(q, k, v, positions, comm):
     p, rank, d = comm.size, comm.rank, q.shape[1]
     kv, out = torch.stack([k, v]), torch.zeros_like(q)

@@ -52,7 +52,7 @@ def route(odds, k, capacity):
     return experts, weights
 
 
-@wrong(HERE, "one fewer than there is room for", fails="full_experts", says="that one fewer")
+@wrong(HERE, "one fewer than there is room for", fails="full_experts", says="yours takes one fewer")
 def route(odds, k, capacity):
     chosen, experts = odds.topk(k, dim=1)
     weights, taken = chosen / chosen.sum(1, keepdim=True), [0] * odds.shape[1]
@@ -64,7 +64,7 @@ def route(odds, k, capacity):
     return experts, weights
 
 
-@wrong(HERE, "one more than there is room for", fails="full_experts", says="that one more")
+@wrong(HERE, "one more than there is room for", fails="full_experts", says="yours takes one more")
 def route(odds, k, capacity):
     chosen, experts = odds.topk(k, dim=1)
     weights, taken = chosen / chosen.sum(1, keepdim=True), [0] * odds.shape[1]
@@ -76,7 +76,7 @@ def route(odds, k, capacity):
     return experts, weights
 
 
-@wrong(HERE, "divided after the dropping", fails="full_experts", says="leaves the other weights of its token")
+@wrong(HERE, "divided after the dropping", fails="full_experts", says="does not change the other weights of its token")
 def route(odds, k, capacity):
     weights, experts = odds.topk(k, dim=1)
     weights, taken = weights.clone(), [0] * odds.shape[1]
@@ -102,24 +102,24 @@ def route(odds, k, capacity):
     return experts.flip(1), weights.flip(1)
 
 
-@wrong(HERE, "not times the number of experts", fails="balance_of_a_gate", says="Times the number of experts")
+@wrong(HERE, "not times the number of experts", fails="balance_of_a_gate", says="Multiply by the number of experts")
 def balance(odds):
     share = odds.argmax(1).bincount(minlength=odds.shape[1]) / len(odds)
     return float(share.double() @ odds.mean(0).double())
 
 
-@wrong(HERE, "mean odds squared", fails="balance_of_a_gate", says="not the mean odds once more")
+@wrong(HERE, "mean odds squared", fails="balance_of_a_gate", says="not the mean odds again")
 def balance(odds):
     return odds.shape[1] * float(odds.mean(0).square().sum())
 
 
-@wrong(HERE, "shares squared", fails="balance_of_a_gate", says="not the share of first choices once more")
+@wrong(HERE, "shares squared", fails="balance_of_a_gate", says="not the share of first choices again")
 def balance(odds):
     share = odds.argmax(1).bincount(minlength=odds.shape[1]) / len(odds)
     return odds.shape[1] * float(share.double().square().sum())
 
 
-@wrong(HERE, "counts for shares", fails="balance_of_a_gate", says="Shares and means, not sums")
+@wrong(HERE, "counts for shares", fails="balance_of_a_gate", says="Take shares and means, not sums")
 def balance(odds):
     count = odds.argmax(1).bincount(minlength=odds.shape[1]).double()
     return odds.shape[1] * float(count @ odds.mean(0).double())

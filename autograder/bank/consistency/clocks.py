@@ -36,7 +36,7 @@ def clocks(seconds, staleness):
     return spans
 
 
-@wrong(HERE, "waits for the fastest", fails=HELD, says="Is it the last of all workers")
+@wrong(HERE, "waits for the fastest", fails=HELD, says="Do you wait for the last of all workers")
 def clocks(seconds, staleness):
     spans = [[] for _ in seconds]
     for k in range(len(seconds[0])):
@@ -48,7 +48,7 @@ def clocks(seconds, staleness):
     return spans
 
 
-@wrong(HERE, "nobody waits", fails=HELD, says="Nobody waits for others here")
+@wrong(HERE, "nobody waits", fails=HELD, says="No worker waits for others here")
 def clocks(seconds, staleness):
     spans = []
     for times in seconds:

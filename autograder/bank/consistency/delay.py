@@ -42,7 +42,7 @@ def delayed_sgd(w, grad, lr, delay, steps):
     return ws
 
 
-@wrong(HERE, "the step starts at the old weights", fails=LATE, says="only the gradient is old")
+@wrong(HERE, "the step starts at the old weights", fails=LATE, says="Only the gradient is old")
 def delayed_sgd(w, grad, lr, delay, steps):
     ws = [w]
     for t in range(steps):

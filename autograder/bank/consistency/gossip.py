@@ -32,7 +32,7 @@ def weights(p, edges):
     return w + torch.diag(1 - w.sum(1))
 
 
-@wrong(HERE, "a rank does not count itself", fails=MATRIX, says="A rank counts itself, too")
+@wrong(HERE, "a rank does not count itself", fails=MATRIX, says="Count the rank itself, too")
 def weights(p, edges):
     degree = torch.zeros(p)
     for i, j in edges:
@@ -56,7 +56,7 @@ def weights(p, edges):
     return w
 
 
-@wrong(HERE, "the gap for what is left", fails="how_many_rounds", says="1 - the gap for the gap")
+@wrong(HERE, "the gap for what is left", fails="how_many_rounds", says="the gap instead of 1 - gap")
 def rounds_needed(W, close):
     gap = 1 - torch.linalg.eigvalsh(W).abs().sort().values[-2].item()
     k = 0
@@ -79,13 +79,13 @@ def rounds_needed(W, close):
     return math.floor(math.log(close) / math.log(second))
 
 
-@wrong(HERE, "the square of the distance", fails="how_many_rounds", says="The square of the distance")
+@wrong(HERE, "the square of the distance", fails="how_many_rounds", says="Use the distance, not its square")
 def rounds_needed(W, close):
     second = torch.linalg.eigvalsh(W).abs().sort().values[-2].clamp_min(1e-12).item()
     return math.ceil(math.log(close) / math.log(second) / 2)
 
 
-@wrong(HERE, "edge after edge", fails=VALUES, says="all ranks average at the same time")
+@wrong(HERE, "edge after edge", fails=VALUES, says="All ranks average at the same time")
 def gossip(x, comm, rounds):
     for edges in rounds:
         for i, j in edges:
@@ -96,7 +96,7 @@ def gossip(x, comm, rounds):
                 x.add_(theirs).div_(2)
 
 
-@wrong(HERE, "a new tensor is returned", fails=VALUES, says="leave it in x")
+@wrong(HERE, "a new tensor is returned", fails=VALUES, says="change x in place")
 def gossip(x, comm, rounds):
     for edges in rounds:
         row = weights(comm.size, edges)[comm.rank]
@@ -146,7 +146,7 @@ def gossip(x, comm, rounds):
     HERE,
     "every rank sends to every other",
     fails=("a_message_each_way", "all_at_the_same_time"),
-    says="Nobody else sends",
+    says="No other messages are sent",
 )
 def gossip(x, comm, rounds):
     others = [j for j in range(comm.size) if j != comm.rank]

@@ -11,7 +11,7 @@ BEHIND = "never_more_than_s_behind"
 TIME = "nobody_waits_who_may_go_on"
 
 
-@wrong(HERE, "less than s ahead", fails=TIME, says="held back one iteration too early")
+@wrong(HERE, "less than s ahead", fails=TIME, says="You hold workers back one iteration too early")
 def serve(comm, w, staleness, steps, lr):
     w, counts, held = w.clone(), [0] * (comm.size - 1), []
     buffers = [torch.empty_like(w) for _ in counts]
@@ -29,7 +29,7 @@ def serve(comm, w, staleness, steps, lr):
     return w
 
 
-@wrong(HERE, "one more than s ahead", fails=(VALUES, BEHIND, TIME), says="Hold its w back until the slowest is near")
+@wrong(HERE, "one more than s ahead", fails=(VALUES, BEHIND, TIME), says="Hold its w back until the slowest worker")
 def serve(comm, w, staleness, steps, lr):
     w, counts, held = w.clone(), [0] * (comm.size - 1), []
     buffers = [torch.empty_like(w) for _ in counts]
@@ -47,7 +47,7 @@ def serve(comm, w, staleness, steps, lr):
     return w
 
 
-@wrong(HERE, "nobody is held back", fails=(VALUES, BEHIND, TIME), says="It goes on though it is too far ahead")
+@wrong(HERE, "nobody is held back", fails=(VALUES, BEHIND, TIME), says="It continues although it is too far ahead")
 def serve(comm, w, staleness, steps, lr):
     w, counts = w.clone(), [0] * (comm.size - 1)
     buffers = [torch.empty_like(w) for _ in counts]
@@ -146,7 +146,7 @@ def serve(comm, w, staleness, steps, lr):
     HERE,
     "a gradient is applied again when its answer leaves",
     fails=(VALUES, *ONCE),
-    says="Each gradient is in it twice",
+    says="Each gradient is applied twice",
 )
 def serve(comm, w, staleness, steps, lr):
     w, counts, held = w.clone(), [0] * (comm.size - 1), []

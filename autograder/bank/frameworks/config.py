@@ -32,7 +32,7 @@ def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3
     HERE,
     "the batch of one process",
     fails=SIZES,
-    says="that of all processes together",
+    says="the batch of all processes together",
 )
 def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3) -> dict:
     steps, rest = divmod(batch, micro * world)
@@ -53,7 +53,7 @@ def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3
     HERE,
     "the share is taken for the microbatch",
     fails=SIZES,
-    says="not what it takes at a time",
+    says="not its micro-batch",
 )
 def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3) -> dict:
     steps, rest = divmod(batch, micro * world)

@@ -10,7 +10,7 @@ TRAINS = ("as_one_process", "an_uneven_tail", "one_bucket")
     HERE,
     "LOCAL_RANK for RANK",
     fails=("where_am_i", *TRAINS),
-    says="two processes of the training would have the same share",
+    says="two processes would have the same share",
 )
 def place(env):
     return int(env["LOCAL_RANK"]), int(env["WORLD_SIZE"]), f"cuda:{env['LOCAL_RANK']}"
@@ -20,7 +20,7 @@ def place(env):
     HERE,
     "RANK for the device",
     fails=("where_am_i", *TRAINS),
-    says="the device is that of LOCAL_RANK",
+    says="choose the device by LOCAL_RANK",
 )
 def place(env):
     return int(env["RANK"]), int(env["WORLD_SIZE"]), f"cuda:{env['RANK']}"
@@ -40,7 +40,7 @@ def place(env):
     HERE,
     "set_epoch forgotten",
     fails=TRAINS,
-    says="where set_epoch",
+    says="without set_epoch",
 )
 def train(env, model, x, y, epochs, batch, lr):
     rank, world, _ = place(env)
@@ -154,7 +154,7 @@ def train(env, model, x, y, epochs, batch, lr):
     HERE,
     "the tail is dropped",
     fails="an_uneven_tail",
-    says="The last batch is left out",
+    says="You skip the last batch",
 )
 def train(env, model, x, y, epochs, batch, lr):
     rank, world, _ = place(env)

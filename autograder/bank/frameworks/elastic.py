@@ -41,7 +41,7 @@ def train_elastic(model, optimizer, loss_sum, batches, disk, comm):
     HERE,
     "the learning rate begins again",
     fails="one_fewer",
-    says="The learning rate begins again",
+    says="The learning rate starts again",
 )
 def train_elastic(model, optimizer, loss_sum, batches, disk, comm):
     start, losses = 0, {}
@@ -73,7 +73,7 @@ def train_elastic(model, optimizer, loss_sum, batches, disk, comm):
     HERE,
     "the weights begin again",
     fails="one_fewer",
-    says="The weights begin again",
+    says="The weights start again",
 )
 def train_elastic(model, optimizer, loss_sum, batches, disk, comm):
     start, losses = 0, {}

@@ -16,7 +16,7 @@ def from_factors(x, delta):
     return delta.T @ x
 
 
-@wrong(HERE, "the mean over the batch", fails=PRODUCT, says="The sum over the batch")
+@wrong(HERE, "the mean over the batch", fails=PRODUCT, says="Sum over the batch")
 def from_factors(x, delta):
     return x.T @ delta / len(x)
 
@@ -31,17 +31,17 @@ def fc_bytes(batch, m, n, how):
     return 4 * (batch * m * n if how == "gradient" else batch * (m + n))
 
 
-@wrong(HERE, "errors stay at home", fails=BYTES, says="have to travel, too")
+@wrong(HERE, "errors stay at home", fails=BYTES, says="Count the errors, too")
 def fc_bytes(batch, m, n, how):
     return 4 * (m * n if how == "gradient" else batch * m)
 
 
-@wrong(HERE, "one sample", fails=BYTES, says="there are B of them")
+@wrong(HERE, "one sample", fails=BYTES, says="there are B samples")
 def fc_bytes(batch, m, n, how):
     return 4 * (m * n if how == "gradient" else m + n)
 
 
-@wrong(HERE, "factors where they are equal", fails=LESS, says="Where both are equal it is the gradient")
+@wrong(HERE, "factors where they are equal", fails=LESS, says="If both are equal, choose the gradient")
 def cheaper(batch, m, n):
     return "factors" if batch * (m + n) <= m * n else "gradient"
 
@@ -85,7 +85,7 @@ def sum_on_server(x, delta, comm):
     return total
 
 
-@wrong(HERE, "the mean of the workers", fails=SUM, says="not their mean")
+@wrong(HERE, "the mean of the workers", fails=SUM, says="not the mean")
 def sum_on_server(x, delta, comm):
     m, n = x.shape[1], delta.shape[1]
     if comm.rank:

@@ -57,7 +57,7 @@ def replica(comm, servers, grad, w, n_fetch, n_push, steps):
     return w
 
 
-@wrong(HERE, "fetches into nothing", fails=ALL, says="goes on with its first weights")
+@wrong(HERE, "fetches into nothing", fails=ALL, says="keeps its first weights")
 def replica(comm, servers, grad, w, n_fetch, n_push, steps):
     w, total, k = w.clone(), torch.zeros_like(w), 0
     for op in plan(n_fetch, n_push, steps):
@@ -99,7 +99,7 @@ def shard_server(comm, servers, w, n_fetch, n_push, steps, lr):
     return mine
 
 
-@wrong(HERE, "divides before it adds the square", fails=ALL, says="Add the square of the push first")
+@wrong(HERE, "divides before it adds the square", fails=ALL, says="First add the square of the push")
 def shard_server(comm, servers, w, n_fetch, n_push, steps, lr):
     mine = w.tensor_split(servers)[comm.rank].clone()
     squares = torch.ones_like(mine)
@@ -152,7 +152,7 @@ def shard_server(comm, servers, w, n_fetch, n_push, steps, lr):
     return mine
 
 
-@wrong(HERE, "replicas in turn", fails=TIME, says="Nobody waits in Downpour")
+@wrong(HERE, "replicas in turn", fails=TIME, says="No replica waits in Downpour")
 def shard_server(comm, servers, w, n_fetch, n_push, steps, lr):
     mine = w.tensor_split(servers)[comm.rank].clone()
     squares = torch.ones_like(mine)

@@ -6,7 +6,7 @@ HERE = "hogwild.finish"
 FINISH = ("who_is_free_takes_the_next", "backup_tasks")
 
 
-@wrong(HERE, "tasks dealt out in turn", fails=FINISH, says="Tasks are dealt out in turn here")
+@wrong(HERE, "tasks dealt out in turn", fails=FINISH, says="You deal out tasks in turn")
 def finish(tasks, speeds, backups=False):
     p = len(speeds)
     return max(sum(work / speed for work in tasks[i::p]) for i, speed in enumerate(speeds))
@@ -25,7 +25,7 @@ def finish(tasks, speeds, backups=False):
     return max(ends)
 
 
-@wrong(HERE, "no backups", fails="backup_tasks", says="backups are left out")
+@wrong(HERE, "no backups", fails="backup_tasks", says="your answer ignores backups")
 def finish(tasks, speeds, backups=False):
     free = [0.0] * len(speeds)
     for work in tasks:
@@ -34,7 +34,7 @@ def finish(tasks, speeds, backups=False):
     return max(free)
 
 
-@wrong(HERE, "a task is done when both copies are", fails="backup_tasks", says="when the first of its copies is")
+@wrong(HERE, "a task is done when both copies are", fails="backup_tasks", says="when its first copy is done")
 def finish(tasks, speeds, backups=False):
     free, ends = [0.0] * len(speeds), []
     for work in tasks:

@@ -41,7 +41,7 @@ def overlap(edges, n):
     return omega, delta, delta
 
 
-@wrong(HERE, "the whole edge is written", fails=LOST, says="A store writes its own component and no other")
+@wrong(HERE, "the whole edge is written", fails=LOST, says="A store writes only its own component")
 def hogwild(w, edges, gradient, lr, schedule):
     w, seen, steps = w.clone(), {}, {}
     for op, k, v in schedule:
@@ -56,7 +56,7 @@ def hogwild(w, edges, gradient, lr, schedule):
     return w
 
 
-@wrong(HERE, "as if adding were one event", fails=LOST, says="An update was to get lost here")
+@wrong(HERE, "as if adding were one event", fails=LOST, says="An update must get lost here")
 def hogwild(w, edges, gradient, lr, schedule):
     w, seen, steps = w.clone(), {}, {}
     for op, k, v in schedule:
@@ -69,7 +69,7 @@ def hogwild(w, edges, gradient, lr, schedule):
     return w
 
 
-@wrong(HERE, "the step from what was read", fails=LOST, says="not from what `read` found")
+@wrong(HERE, "the step from what was read", fails=LOST, says="not from the value of `read`")
 def hogwild(w, edges, gradient, lr, schedule):
     w, seen, steps = w.clone(), {}, {}
     for op, k, v in schedule:
@@ -82,7 +82,12 @@ def hogwild(w, edges, gradient, lr, schedule):
     return w
 
 
-@wrong(HERE, "the gradient of what is there when it is stored", fails=ALL, says="The gradient is that of what was read")
+@wrong(
+    HERE,
+    "the gradient of what is there when it is stored",
+    fails=ALL,
+    says="Compute the gradient from the values that were read",
+)
 def hogwild(w, edges, gradient, lr, schedule):
     w, loaded = w.clone(), {}
     for op, k, v in schedule:

@@ -8,7 +8,7 @@ HERE = "hogwild.two_loop"
 LOOPS = ("two_loops", "only_numbers_travel")
 
 
-@wrong(HERE, "dot products of the own shards", fails=LOOPS, says="of this rank's shards alone")
+@wrong(HERE, "dot products of the own shards", fails=LOOPS, says="use only this rank's shards")
 def lbfgs_direction(comm, s, y, g):
     q, kept = g.clone(), []
     for s_i, y_i in zip(reversed(s), reversed(y), strict=True):
@@ -81,7 +81,7 @@ def lbfgs_direction(comm, s, y, g):
     return q
 
 
-@wrong(HERE, "whole vectors travel", fails="only_numbers_travel", says="of a dot product one number travels")
+@wrong(HERE, "whole vectors travel", fails="only_numbers_travel", says="each dot product needs one number")
 def lbfgs_direction(comm, s, y, g):
     sizes = torch.zeros(comm.size, dtype=torch.int64)
     sizes[comm.rank] = len(g)

@@ -7,12 +7,12 @@ ROWS = ("layers_without_products", "three_ways", "the_lectures_hours")
 WAYS = ROWS[1:]
 
 
-@wrong(HERE, "an activation that only reads", fails=ROWS, says="What goes out counts, too")
+@wrong(HERE, "an activation that only reads", fails=ROWS, says="Count the outputs, too")
 def activation(channels, size):
     return 0, 0, channels * size**2
 
 
-@wrong(HERE, "batch norm in one pass", fails=ROWS, says="It is read twice")
+@wrong(HERE, "batch norm in one pass", fails=ROWS, says="The input is read twice")
 def batch_norm(channels, size):
     return 2 * channels, 0, 2 * channels * size**2
 
@@ -22,7 +22,7 @@ def batch_norm(channels, size):
     return 0, 0, 3 * channels * size**2
 
 
-@wrong(HERE, "pooling that keeps its size", fails=ROWS, says="What goes out is smaller")
+@wrong(HERE, "pooling that keeps its size", fails=ROWS, says="The output is smaller")
 def pooling(channels, size, window):
     return 0, 0, 2 * channels * size**2
 
@@ -76,7 +76,7 @@ def hours(layers, batch, images, epochs, peak, bandwidth, rate, itemsize=2):
     return {kind: value / 3600 for kind, value in seconds.items()}
 
 
-@wrong(HERE, "one roof for the whole network", fails=WAYS, says="Each layer has a roof of its own")
+@wrong(HERE, "one roof for the whole network", fails=WAYS, says="Each layer has its own roof")
 def hours(layers, batch, images, epochs, peak, bandwidth, rate, itemsize=2):
     steps, arithmetic, memory = images * epochs / batch, 0.0, 0.0
     for i, (weights, macs, moved) in enumerate(layers):

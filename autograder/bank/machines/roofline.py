@@ -11,7 +11,7 @@ SECONDS = (*ROOF, "hours.three_ways", "hours.the_lectures_hours")  # hours call 
 BATCH = ROOF[2:]
 
 
-@wrong(HERE, "the sum of both", fails=SECONDS, says="the longer counts, not the sum")
+@wrong(HERE, "the sum of both", fails=SECONDS, says="take the longer, not the sum")
 def roof(flops, nbytes, peak, bandwidth):
     seconds = flops / peak + nbytes / bandwidth
     return seconds, "compute" if flops / peak >= nbytes / bandwidth else "memory"
@@ -58,7 +58,7 @@ def place(layers, batch, peak, bandwidth, itemsize):
     return rows
 
 
-@wrong(HERE, "numbers instead of bytes", fails=PLACE, says="each has `itemsize` bytes")
+@wrong(HERE, "numbers instead of bytes", fails=PLACE, says="each number has `itemsize` bytes")
 def place(layers, batch, peak, bandwidth, itemsize):
     rows = []
     for weights, macs, moved in layers:
@@ -95,7 +95,7 @@ def smallest_batch(layer, peak, bandwidth, itemsize):
     return max(1, math.floor(need / gain))
 
 
-@wrong(HERE, "only weights are read", fails=BATCH, says="grows with the batch")
+@wrong(HERE, "only weights are read", fails=BATCH, says="grow with the batch")
 def smallest_batch(layer, peak, bandwidth, itemsize):
     weights, macs, _ = layer
     return max(1, math.ceil(itemsize * weights / bandwidth / (2 * macs / peak))) if macs else math.inf

@@ -6,7 +6,7 @@ HERE = "machines.utilization"
 FLOPS, SHARES, SECONDS = "every_product", "printed_utilization", "seconds_to_the_end"
 
 
-@wrong(HERE, "the forward pass alone", fails=FLOPS, says="three times in all")
+@wrong(HERE, "only the forward pass", fails=FLOPS, says="three times in all")
 def transformer_flops(layers, hidden, sequence, vocabulary, batch):
     tokens = batch * sequence
     return layers * (24 * tokens * hidden**2 + 4 * tokens * sequence * hidden) + 2 * tokens * hidden * vocabulary
@@ -24,7 +24,7 @@ def transformer_flops(layers, hidden, sequence, vocabulary, batch):
     return 3 * (layers * (24 * tokens * hidden**2 + 2 * tokens * sequence * hidden) + 2 * tokens * hidden * vocabulary)
 
 
-@wrong(HERE, "the embedding counted as a product", fails=FLOPS, says="The embedding looks words up")
+@wrong(HERE, "the embedding counted as a product", fails=FLOPS, says="The embedding only looks words up")
 def transformer_flops(layers, hidden, sequence, vocabulary, batch):
     tokens = batch * sequence
     return 3 * (layers * (24 * tokens * hidden**2 + 4 * tokens * sequence * hidden) + 4 * tokens * hidden * vocabulary)
@@ -40,22 +40,22 @@ def utilization(flops, again, seconds, gpus, peak):
     return (flops + again) / (seconds * gpus * peak), (flops + again) / (seconds * gpus * peak)
 
 
-@wrong(HERE, "the hardware's without what is done twice", fails=SHARES, says="includes what is computed again")
+@wrong(HERE, "the hardware's without what is done twice", fails=SHARES, says="include what is recomputed")
 def utilization(flops, again, seconds, gpus, peak):
     return flops / (seconds * gpus * peak), flops / (seconds * gpus * peak)
 
 
-@wrong(HERE, "one GPU's peak", fails=SHARES, says="All GPUs' peaks count")
+@wrong(HERE, "one GPU's peak", fails=SHARES, says="Divide by the peak of all GPUs")
 def utilization(flops, again, seconds, gpus, peak):
     return flops / (seconds * peak), (flops + again) / (seconds * peak)
 
 
-@wrong(HERE, "percent", fails=SHARES, says="A share, not percent")
+@wrong(HERE, "percent", fails=SHARES, says="Return a share, not percent")
 def utilization(flops, again, seconds, gpus, peak):
     return 100 * flops / (seconds * gpus * peak), 100 * (flops + again) / (seconds * gpus * peak)
 
 
-@wrong(HERE, "two operations for each parameter and token", fails=SECONDS, says="the forward pass alone")
+@wrong(HERE, "two operations for each parameter and token", fails=SECONDS, says="only the forward pass")
 def train_seconds(parameters, tokens, gpus, peak, share, again=False):
     return 2 * parameters * tokens / (gpus * peak * share)
 

@@ -6,13 +6,13 @@ HERE = "machines.work"
 WORK = ("forward_and_backward", "once_more")
 
 
-@wrong(HERE, "groups forgotten", fails="convolutions", says="Each of the groups has channels / groups of the inputs")
+@wrong(HERE, "groups forgotten", fails="convolutions", says="Each group has channels / groups of the inputs")
 def conv(channels, filters, kernel, size, groups=1):
     weights = filters * channels * kernel**2
     return weights, weights * size**2, (channels + filters) * size**2
 
 
-@wrong(HERE, "filters divided by the groups as well", fails="convolutions", says="all filters are there")
+@wrong(HERE, "filters divided by the groups as well", fails="convolutions", says="keep all filters")
 def conv(channels, filters, kernel, size, groups=1):
     weights = (filters // groups) * (channels // groups) * kernel**2
     return weights, weights * size**2, (channels + filters) * size**2
@@ -30,7 +30,7 @@ def linear(tokens, inputs, outputs):
     return weights, weights, tokens * (inputs + outputs)
 
 
-@wrong(HERE, "the scores alone", fails="products", says="Two products: the scores")
+@wrong(HERE, "the scores alone", fails="products", says="Count two products: the scores")
 def attention(tokens, hidden):
     return 0, tokens**2 * hidden, 4 * tokens * hidden
 
@@ -76,7 +76,7 @@ def work(layers, batch, again=False):
     return rows
 
 
-@wrong(HERE, "nothing computed again", fails="once_more", says="What is computed again is one more forward pass")
+@wrong(HERE, "nothing computed again", fails="once_more", says="Recomputation is one more forward pass")
 def work(layers, batch, again=False):
     rows = []
     for i, (weights, macs, moved) in enumerate(layers):

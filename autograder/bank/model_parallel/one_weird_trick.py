@@ -7,7 +7,7 @@ VOLUMES = ("by_the_batch", "by_the_network")
 PLANS = ("least_of_all_plans", "alexnet_and_vgg")
 
 
-@wrong(TRICK, "gathers and forgets the way back", fails=("by_the_network", PLANS[0]), says="Half of it: backward")
+@wrong(TRICK, "gathers and forgets the way back", fails=("by_the_network", PLANS[0]), says="That is half: backward")
 def volume(weights, inputs, batch, p, how):
     n = 4 * (weights if how == "data" else batch * inputs)
     return (2 if how == "data" else 1) * (p - 1) / p * n
@@ -28,32 +28,32 @@ def volume(weights, inputs, batch, p, how):
     return 2 * (p - 1) * 4 * (weights if how == "data" else batch * inputs)
 
 
-@wrong(TRICK, "the inputs of one sample", fails=("by_the_network", *PLANS), says="The whole batch, not one sample")
+@wrong(TRICK, "the inputs of one sample", fails=("by_the_network", *PLANS), says="Count the whole batch")
 def volume(weights, inputs, batch, p, how):
     return 2 * (p - 1) / p * 4 * (weights if how == "data" else inputs)
 
 
-@wrong(TRICK, "the inputs of a rank's samples", fails=("by_the_network", *PLANS), says="not of their part of it")
+@wrong(TRICK, "the inputs of a rank's samples", fails=("by_the_network", *PLANS), says="not only of their part")
 def volume(weights, inputs, batch, p, how):
     return 2 * (p - 1) / p * 4 * (weights if how == "data" else batch / p * inputs)
 
 
-@wrong(TRICK, "data and model exchanged", fails=(*VOLUMES, *PLANS), says="That is the other way to cut")
+@wrong(TRICK, "data and model exchanged", fails=(*VOLUMES, *PLANS), says="That is the volume of the other cut")
 def volume(weights, inputs, batch, p, how):
     return 2 * (p - 1) / p * 4 * (weights if how == "model" else batch * inputs)
 
 
-@wrong(TRICK, "the whole network in one way", fails=PLANS, says="All layers are cut in one way here")
+@wrong(TRICK, "the whole network in one way", fails=PLANS, says="You cut all layers in")
 def one_weird_trick(layers, batch, p):
     data, model = (sum(volume(*layer, batch, p, how) for layer in layers) for how in ("data", "model"))
     return ["data" if data < model else "model"] * len(layers)
 
 
-@wrong(TRICK, "the dearer one", fails=PLANS, says="This sends the most")
+@wrong(TRICK, "the dearer one", fails=PLANS, says="This plan sends the most")
 def one_weird_trick(layers, batch, p):
     return [max(("data", "model"), key=lambda how: volume(*layer, batch, p, how)) for layer in layers]
 
 
-@wrong(TRICK, "batch on each rank", fails=PLANS, says="where each rank has `batch` samples")
+@wrong(TRICK, "batch on each rank", fails=PLANS, says="if each rank has `batch` samples")
 def one_weird_trick(layers, batch, p):
     return [min(("data", "model"), key=lambda how: volume(*layer, batch * p, p, how)) for layer in layers]

@@ -91,7 +91,7 @@ def run_stage(stage, order, rows, comm):
     return loss
 
 
-@wrong(RUN, "the loss is scaled on every stage", fails=ALL, says="The loss is scaled on every stage")
+@wrong(RUN, "the loss is scaled on every stage", fails=ALL, says="You scale the loss on every stage")
 def run_stage(stage, order, rows, comm):
     posted, sent, loss = post_receives(stage, order, comm), [], 0.0
     split = any(op == "W" for op, *_ in order)
@@ -115,7 +115,7 @@ def run_stage(stage, order, rows, comm):
     return loss
 
 
-@wrong(RUN, "gradients of the batch before", fails="the_next_batch", says="The batch before is still in it")
+@wrong(RUN, "gradients of the batch before", fails="the_next_batch", says="The previous batch is still included")
 def run_stage(stage, order, rows, comm):
     posted, sent, loss = post_receives(stage, order, comm), [], 0.0
     split = any(op == "W" for op, *_ in order)
@@ -179,7 +179,7 @@ def run_stage(stage, order, rows, comm):
     RUN,
     "W with each B, whatever the order says",
     fails=("b_and_w_apart", "as_fast_as_predicted"),
-    says="where its order has",
+    says="but its order has",
 )
 def run_stage(stage, order, rows, comm):
     posted, sent, loss = post_receives(stage, order, comm), [], 0.0

@@ -69,14 +69,14 @@ def one_f_one_b(p, m):
     return [[op for k in range(m) for op in (("F", k, 0), ("B", k, 0))] for _ in range(p)]
 
 
-@wrong(SCHEDULES, "backward through the chunks from the first", fails=INTERLEAVED, says="nobody can go on")
+@wrong(SCHEDULES, "backward through the chunks from the first", fails=INTERLEAVED, says="no stage can continue")
 def interleaved(p, m, v):
     turns = [(k, chunk) for first in range(0, m, p) for chunk in range(v) for k in range(first, first + p)]
     forwards, backwards = [("F", k, chunk) for k, chunk in turns], [("B", k, chunk) for k, chunk in turns]
     return [in_turn(forwards, backwards, (v - 1) * p + 2 * (p - i - 1) + 1) for i in range(p)]
 
 
-@wrong(SCHEDULES, "interleaved with 1F1B's warm-up", fails=INTERLEAVED, says="nobody can go on")
+@wrong(SCHEDULES, "interleaved with 1F1B's warm-up", fails=INTERLEAVED, says="no stage can continue")
 def interleaved(p, m, v):
     turns = [(k, chunk) for first in range(0, m, p) for chunk in range(v) for k in range(first, first + p)]
     forwards, backwards = [("F", k, chunk) for k, chunk in turns], [("B", k, v - 1 - chunk) for k, chunk in turns]
@@ -104,7 +104,7 @@ def interleaved(p, m, v):
     "model_parallel.schedules",
     "GPipe backward from the last microbatch on",
     fails="gpipe_forward_first",
-    says="Each op goes from microbatch 0 on",
+    says="Do each op in the order of the microbatches",
 )
 def gpipe(p, m):
     return [[("F", k, 0) for k in range(m)] + [("B", k, 0) for k in reversed(range(m))] for _ in range(p)]

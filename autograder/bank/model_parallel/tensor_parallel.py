@@ -10,7 +10,7 @@ AFTER_ROW = ("row", "one_all_reduce_each_way", "no_more_than_a_share")
 ALL = ("shares", "column", "row", "one_all_reduce_each_way", "no_more_than_a_share")
 
 
-@wrong(TENSOR, "the rest is lost", fails=ALL, says="The rest is lost where p does not divide")
+@wrong(TENSOR, "the rest is lost", fails=ALL, says="The rest is lost if p does not divide")
 def share(w, dim, comm):
     each = w.shape[dim] // comm.size
     return w.narrow(dim, comm.rank * each, each).clone()
@@ -21,7 +21,7 @@ def share(w, dim, comm):
     return w.tensor_split(comm.size, dim)[comm.rank]
 
 
-@wrong(TENSOR, "nothing is cut", fails=ALL, says="nothing is shared out")
+@wrong(TENSOR, "nothing is cut", fails=ALL, says="Every rank has the whole tensor")
 def share(w, dim, comm):
     return w.clone()
 
@@ -130,7 +130,7 @@ class RowLinear:
         return dy @ self.weight
 
 
-@wrong(TENSOR, "mean for sum", fails=AFTER_ROW, says="the parts of a product are summed")
+@wrong(TENSOR, "mean for sum", fails=AFTER_ROW, says="sum the parts of a product")
 class RowLinear:
     def __init__(self, weight, bias, comm):
         self.weight, self.bias, self.comm = share(weight, 1, comm), bias.clone(), comm
@@ -183,7 +183,7 @@ class RowLinear:
     "model_parallel.tensor_parallel",
     "gradients add up over passes",
     fails=("column", "one_all_reduce_each_way", "no_more_than_a_share"),
-    says="The gradients of both passes are added up",
+    says="You add the gradients of both passes",
 )
 class ColumnLinear:
     def __init__(self, weight, bias, comm):

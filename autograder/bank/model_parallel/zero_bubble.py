@@ -18,7 +18,7 @@ def zb_h1(p, m):
     return orders
 
 
-@wrong(ZERO, "all W at the end", fails=ALL_OF_H1[1:], says="What W needs is kept until W is done")
+@wrong(ZERO, "all W at the end", fails=ALL_OF_H1[1:], says="The data for W stay in memory until W is done")
 def zb_h1(p, m):
     return [order + [("W", k, 0) for k in range(m)] for order in one_f_one_b(p, m)]
 
@@ -69,9 +69,7 @@ def zb_h1(p, m):
     return one_f_one_b(p, m)
 
 
-@wrong(
-    ZERO, "all of the batch, not one stage", fails=("any_schedule", "as_printed"), says="take one stage, the one that"
-)
+@wrong(ZERO, "all of the batch, not one stage", fails=("any_schedule", "as_printed"), says="take the one stage that")
 def bubble(orders, f, b, w, message=0.0):
     p, split = len(orders), any(op == "W" for order in orders for op, *_ in order)
     seconds = {"F": f, "B": b if split else b + w, "W": w}
@@ -79,7 +77,7 @@ def bubble(orders, f, b, w, message=0.0):
     while any(queues):
         ready = [i for i in range(p) if queues[i] and source(*queues[i][0][:2], i, p) in ends]
         if not ready:
-            raise ValueError("no stage can go on")
+            raise ValueError("no stage can continue")
         i = ready[0]
         op, k, _ = queues[i].pop(0)
         needed = source(op, k, i, p)
@@ -89,7 +87,7 @@ def bubble(orders, f, b, w, message=0.0):
     return 1 - m * (f + b + w) / max(clock)
 
 
-@wrong(ZERO, "messages cost nothing", fails=("any_schedule", "as_printed"), says="Messages are free here")
+@wrong(ZERO, "messages cost nothing", fails=("any_schedule", "as_printed"), says="Your messages are free")
 def bubble(orders, f, b, w, message=0.0):
     p, split = len(orders), any(op == "W" for order in orders for op, *_ in order)
     seconds = {"F": f, "B": b if split else b + w, "W": w}
@@ -97,7 +95,7 @@ def bubble(orders, f, b, w, message=0.0):
     while any(queues):
         ready = [i for i in range(p) if queues[i] and source(*queues[i][0][:2], i, p) in ends]
         if not ready:
-            raise ValueError("no stage can go on")
+            raise ValueError("no stage can continue")
         i = ready[0]
         op, k, _ = queues[i].pop(0)
         start = max(clock[i], ends[source(op, k, i, p)])
@@ -114,7 +112,7 @@ def bubble(orders, f, b, w, message=0.0):
     while any(queues):
         ready = [i for i in range(p) if queues[i] and source(*queues[i][0][:2], i, p) in ends]
         if not ready:
-            raise ValueError("no stage can go on")
+            raise ValueError("no stage can continue")
         i = ready[0]
         op, k, _ = queues[i].pop(0)
         needed = source(op, k, i, p)
@@ -133,7 +131,7 @@ def bubble(orders, f, b, w, message=0.0):
     while any(queues):
         ready = [i for i in range(p) if queues[i] and source(*queues[i][0][:2], i, p) in ends]
         if not ready:
-            raise ValueError("no stage can go on")
+            raise ValueError("no stage can continue")
         i = ready[0]
         op, k, _ = queues[i].pop(0)
         start = max(clock[i], ends[source(op, k, i, p)])
@@ -144,7 +142,7 @@ def bubble(orders, f, b, w, message=0.0):
     return 1 - m * (f + b + w) / max(clock[i] - first[i] for i in range(p))
 
 
-@wrong(ZERO, "idle time beside the work", fails=ALL_OF_BUBBLE, says="divide by all of the time")
+@wrong(ZERO, "idle time over work", fails=ALL_OF_BUBBLE, says="divide by the total time")
 def bubble(orders, f, b, w, message=0.0):
     p, split = len(orders), any(op == "W" for order in orders for op, *_ in order)
     seconds = {"F": f, "B": b if split else b + w, "W": w}
@@ -152,7 +150,7 @@ def bubble(orders, f, b, w, message=0.0):
     while any(queues):
         ready = [i for i in range(p) if queues[i] and source(*queues[i][0][:2], i, p) in ends]
         if not ready:
-            raise ValueError("no stage can go on")
+            raise ValueError("no stage can continue")
         i = ready[0]
         op, k, _ = queues[i].pop(0)
         needed = source(op, k, i, p)
@@ -180,7 +178,9 @@ def bubble(orders, f, b, w, message=0.0):
     return 1 - m * (f + b + w) / max(clock[i] - first[i] for i in range(p))
 
 
-@wrong("model_parallel.zero_bubble", "the newest W first", fails="no_more_memory", says="waited longest comes first")
+@wrong(
+    "model_parallel.zero_bubble", "the newest W first", fails="no_more_memory", says="The longest waiting W comes first"
+)
 def zb_h1(p, m):
     orders = []
     for i, plain in enumerate(one_f_one_b(p, m)):

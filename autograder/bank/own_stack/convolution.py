@@ -44,7 +44,7 @@ def conv2d_input_grad(g, w):
     CONV,
     "the filter turned round",
     fails=("the_images_gradient", *AFTER_GRADS, *AFTER_THE_LOSS),
-    says="The filter is turned round here",
+    says="The filter is reversed here",
 )
 def conv2d_input_grad(g, w):
     (N, _, P, Q), (_, C, R, S) = g.shape, w.shape
@@ -85,7 +85,7 @@ def conv2d_weight_grad(g, x):
     CONV,
     "the window turned round",
     fails=("the_filters_gradient", *AFTER_GRADS, *AFTER_THE_LOSS),
-    says="The window is turned round",
+    says="The window is reversed",
 )
 def conv2d_weight_grad(g, x):
     (_, K, P, Q), (_, C, H, W) = g.shape, x.shape

@@ -64,7 +64,7 @@ def train_step(weights, velocities, x, y, lr, seed, comm, cap_bytes=8192):
     return loss.data.item()
 
 
-@wrong(STEP, "not rounded", fails=AFTER, says="numbers that bfloat16 has not")
+@wrong(STEP, "not rounded", fails=AFTER, says="numbers that bfloat16 does not have")
 def train_step(weights, velocities, x, y, lr, seed, comm, cap_bytes=8192):
     nodes = [Node(w) for w in weights]
     loss = network(Node(x), nodes).cross_entropy(y)
@@ -140,7 +140,7 @@ def train_step(weights, velocities, x, y, lr, seed, comm, cap_bytes=8192):
     return loss.data.item()
 
 
-@wrong(STEP, "velocities are forgotten", fails=AFTER, says="Nothing was written into it")
+@wrong(STEP, "velocities are forgotten", fails=AFTER, says="It did not change")
 def train_step(weights, velocities, x, y, lr, seed, comm, cap_bytes=8192):
     nodes = [Node(w) for w in weights]
     loss = network(Node(x), nodes).cross_entropy(y)
@@ -158,7 +158,7 @@ def train_step(weights, velocities, x, y, lr, seed, comm, cap_bytes=8192):
     return loss.data.item()
 
 
-@wrong(STEP, "weights are not written", fails=AFTER, says="Nothing was written into them")
+@wrong(STEP, "weights are not written", fails=AFTER, says="They did not change")
 def train_step(weights, velocities, x, y, lr, seed, comm, cap_bytes=8192):
     nodes = [Node(w) for w in weights]
     loss = network(Node(x), nodes).cross_entropy(y)
@@ -196,7 +196,7 @@ def train_step(weights, velocities, x, y, lr, seed, comm, cap_bytes=8192):
     return loss.data.item()
 
 
-@wrong(STEP, "cap_bytes is ignored", fails="one_message_a_bucket", says="All gradients travel together")
+@wrong(STEP, "cap_bytes is ignored", fails="one_message_a_bucket", says="You send all gradients together")
 def train_step(weights, velocities, x, y, lr, seed, comm, cap_bytes=8192):
     nodes = [Node(w) for w in weights]
     loss = network(Node(x), nodes).cross_entropy(y)

@@ -94,7 +94,7 @@ class Node(Node):
         return Node(-shares[rows, y].log().mean(), (self,), (lambda g: g * error / n,))
 
 
-@wrong(TAPE, "the last way wins", fails=SWEEPS, says="Only one way counts")
+@wrong(TAPE, "the last way wins", fails=SWEEPS, says="Only one path counts")
 class Node(Node):
     def backward(self):
         order, seen = [], set()
@@ -187,7 +187,7 @@ class Node(Node):
                     parent.grad += pull(node.grad)
 
 
-@wrong(TAPE, "every way anew", fails="each_node_once", says="each is visited once")
+@wrong(TAPE, "every way anew", fails="each_node_once", says="visit each node once")
 class Node(Node):
     def backward(self, g=None):
         if g is None:
@@ -201,7 +201,7 @@ class Node(Node):
             parent.backward(pull(g))
 
 
-@wrong(TAPE, "the loss ignores what comes in", fails=SWEEPS, says="The gradient that comes in does not count")
+@wrong(TAPE, "the loss ignores what comes in", fails=SWEEPS, says="You ignore the incoming gradient")
 class Node(Node):
     def cross_entropy(self, y):
         rows = torch.arange(len(y))

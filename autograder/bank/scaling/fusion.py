@@ -17,12 +17,12 @@ def wfbp(buckets, alpha, beta):
     return times
 
 
-@wrong(HERE, "a link for each message", fails=WFBP, says="there is one link")
+@wrong(HERE, "a link for each message", fails=WFBP, says="there is only one link")
 def wfbp(buckets, alpha, beta):
     return [(ready, ready + alpha + beta * nbytes) for ready, nbytes in buckets]
 
 
-@wrong(HERE, "after the backward pass", fails=WFBP, says="nobody waits for its end")
+@wrong(HERE, "after the backward pass", fails=WFBP, says="messages do not wait for its end")
 def wfbp(buckets, alpha, beta):
     times, free = [], buckets[-1][0]
     for _, nbytes in buckets:
@@ -51,7 +51,7 @@ def fuse(gradients, alpha, beta):
     return [(gradients[-1][0], sum(nbytes for _, nbytes in gradients))]
 
 
-@wrong(HERE, "by size alone", fails=FUSE, says="These are buckets of a size")
+@wrong(HERE, "by size alone", fails=FUSE, says="You cut buckets by size")
 def fuse(gradients, alpha, beta):
     buckets = []
     for ready, nbytes in gradients:

@@ -43,7 +43,7 @@ def lars_step(weights, gradients, velocities, lr, momentum=0.9, decay=1e-4, trus
     return moved, kept
 
 
-@wrong(HERE, "upside down", fails=LARS, says="The ratio stands upside down")
+@wrong(HERE, "inverted", fails=LARS, says="The ratio is inverted")
 def lars_step(weights, gradients, velocities, lr, momentum=0.9, decay=1e-4, trust=1e-3):
     moved, kept = [], []
     for w, g, v in zip(weights, gradients, velocities):
@@ -55,7 +55,7 @@ def lars_step(weights, gradients, velocities, lr, momentum=0.9, decay=1e-4, trus
     return moved, kept
 
 
-@wrong(HERE, "the rate outside the velocity", fails=LARS, says="The learning rate belongs into the velocity")
+@wrong(HERE, "the rate outside the velocity", fails=LARS, says="Put the learning rate into the velocity")
 def lars_step(weights, gradients, velocities, lr, momentum=0.9, decay=1e-4, trust=1e-3):
     moved, kept = [], []
     for w, g, v in zip(weights, gradients, velocities):
@@ -175,7 +175,7 @@ def lr_at(step, lr, k, warmup, drops=()):
     return lr * k * 0.1 ** sum(step >= drop for drop in drops)
 
 
-@wrong(HERE, "epsilon under the root", fails=LAMB, says="epsilon stands beside the root")
+@wrong(HERE, "epsilon under the root", fails=LAMB, says="Add epsilon to the root")
 def lamb_step(weights, gradients, momenta, variances, t, lr, decay=0.01):
     momenta = [0.9 * m + 0.1 * g for m, g in zip(momenta, gradients)]
     variances = [0.999 * v + 0.001 * g * g for v, g in zip(variances, gradients)]

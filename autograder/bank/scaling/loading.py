@@ -23,12 +23,12 @@ def input_rate(stages):
     return min(1 / seconds for _, seconds in stages)
 
 
-@wrong(HERE, "nobody loads ahead", fails=WAITING, says="Nobody loads ahead here")
+@wrong(HERE, "nobody loads ahead", fails=WAITING, says="No worker loads ahead here")
 def waiting(load, compute, workers, room):
     return sum(load)
 
 
-@wrong(HERE, "room without end", fails=WAITING, says="There is an end of room")
+@wrong(HERE, "room without end", fails=WAITING, says="Room is limited")
 def waiting(load, compute, workers, room):
     free, waited, done = [0.0] * workers, 0.0, 0.0
     for seconds in load:
@@ -52,7 +52,7 @@ def waiting(load, compute, workers, room):
     return waited
 
 
-@wrong(HERE, "room when it has been computed", fails=WAITING, says="Room is there when a batch is taken")
+@wrong(HERE, "room when it has been computed", fails=WAITING, says="There is room as soon as a batch is taken")
 def waiting(load, compute, workers, room):
     free, ends, waited = [0.0] * workers, [0.0], 0.0
     for i, seconds in enumerate(load):
@@ -75,7 +75,7 @@ def waiting(load, compute, workers, room):
     return waited
 
 
-@wrong(HERE, "the same order in each epoch", fails=SAMPLES, says="Each epoch has an order of its own")
+@wrong(HERE, "the same order in each epoch", fails=SAMPLES, says="Each epoch has its own order")
 def samples(step, rank, p, n, batch, seed):
     steps = -(-n // batch)
     i = step % steps

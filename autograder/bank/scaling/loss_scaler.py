@@ -10,7 +10,7 @@ FROM_LEFT_OUT = ("left_out", *AGREE)
 ALL = ("divided_and_grown", *FROM_LEFT_OUT)
 
 
-@wrong(HERE, "each rank for itself", fails=AGREE, says="all leave the step out, or their weights part for ever")
+@wrong(HERE, "each rank for itself", fails=AGREE, says="all must skip the step, or their weights differ from then on")
 class LossScaler:
     def __init__(self, comm, scale=2.0**15, growth=2.0, backoff=0.5, interval=2000):
         self.comm, self.scale, self.growth, self.backoff = comm, scale, growth, backoff
@@ -45,7 +45,7 @@ class LossScaler:
         return True
 
 
-@wrong(HERE, "the count goes on after growing", fails=ALL, says="After it has grown the count begins again")
+@wrong(HERE, "the count goes on after growing", fails=ALL, says="Reset the count after the scale has grown")
 class LossScaler:
     def __init__(self, comm, scale=2.0**15, growth=2.0, backoff=0.5, interval=2000):
         self.comm, self.scale, self.growth, self.backoff = comm, scale, growth, backoff
@@ -65,7 +65,7 @@ class LossScaler:
         return True
 
 
-@wrong(HERE, "good steps that are not in a row", fails=FROM_LEFT_OUT, says="ends the row")
+@wrong(HERE, "good steps that are not in a row", fails=FROM_LEFT_OUT, says="resets the count of good steps")
 class LossScaler:
     def __init__(self, comm, scale=2.0**15, growth=2.0, backoff=0.5, interval=2000):
         self.comm, self.scale, self.growth, self.backoff = comm, scale, growth, backoff
@@ -85,7 +85,7 @@ class LossScaler:
         return True
 
 
-@wrong(HERE, "updates all the same", fails=FROM_LEFT_OUT, says="such a step is left out")
+@wrong(HERE, "updates all the same", fails=FROM_LEFT_OUT, says="skip such a step")
 class LossScaler:
     def __init__(self, comm, scale=2.0**15, growth=2.0, backoff=0.5, interval=2000):
         self.comm, self.scale, self.growth, self.backoff = comm, scale, growth, backoff
@@ -105,7 +105,7 @@ class LossScaler:
         return True
 
 
-@wrong(HERE, "NaN not seen", fails=FROM_LEFT_OUT, says="such a step is left out")
+@wrong(HERE, "NaN not seen", fails=FROM_LEFT_OUT, says="skip such a step")
 class LossScaler:
     def __init__(self, comm, scale=2.0**15, growth=2.0, backoff=0.5, interval=2000):
         self.comm, self.scale, self.growth, self.backoff = comm, scale, growth, backoff
@@ -207,7 +207,7 @@ class LossScaler:
         return True
 
 
-@wrong(HERE, "the gradients travel", fails="one_number_travels", says="What all have to know is one number")
+@wrong(HERE, "the gradients travel", fails="one_number_travels", says="Send one number")
 class LossScaler:
     def __init__(self, comm, scale=2.0**15, growth=2.0, backoff=0.5, interval=2000):
         self.comm, self.scale, self.growth, self.backoff = comm, scale, growth, backoff

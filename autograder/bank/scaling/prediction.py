@@ -17,7 +17,10 @@ def predict(forward, gradients, p, alpha, beta, late=1.0, loading=0.0):
 
 
 @wrong(
-    HERE, "one way alone", fails=("parts_of_an_iteration", "one_rank_and_many", "published"), says="has to come back"
+    HERE,
+    "one way alone",
+    fails=("parts_of_an_iteration", "one_rank_and_many", "published"),
+    says="the all-gather sends as much again",
 )
 def predict(forward, gradients, p, alpha, beta, late=1.0, loading=0.0):
     ready = [(late * when, nbytes) for when, nbytes in gradients]
@@ -28,7 +31,7 @@ def predict(forward, gradients, p, alpha, beta, late=1.0, loading=0.0):
     return parts
 
 
-@wrong(HERE, "nothing overlaps", fails=ALL, says="All gradients are in one bucket here")
+@wrong(HERE, "nothing overlaps", fails=ALL, says="You use one bucket")
 def predict(forward, gradients, p, alpha, beta, late=1.0, loading=0.0):
     nbytes = sum(size for _, size in gradients)
     exposed = 2 * (p - 1) * alpha + 2 * (p - 1) / p * nbytes * beta
@@ -57,7 +60,7 @@ def predict(forward, gradients, p, alpha, beta, late=1.0, loading=0.0):
     return parts | {"input": loading}
 
 
-@wrong(HERE, "all the messages", fails=ALL, says="That is the whole time of messages")
+@wrong(HERE, "all the messages", fails=ALL, says="That is the whole time of the messages")
 def predict(forward, gradients, p, alpha, beta, late=1.0, loading=0.0):
     ready = [(late * when, nbytes) for when, nbytes in gradients]
     ringed = 2 * (p - 1) * alpha, 2 * (p - 1) / p * beta

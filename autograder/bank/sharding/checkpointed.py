@@ -13,7 +13,7 @@ ALL = ("as_if_it_were_kept", *AFTER)
     HERE,
     "right, and keeps everything",
     fails="keeps_its_inputs_alone",
-    says="What lies between input and output is kept",
+    says="What is between input and output is kept",
 )
 class Checkpointed(torch.autograd.Function):
     @staticmethod
@@ -46,7 +46,12 @@ class Checkpointed(torch.autograd.Function):
         return (None, *(x.grad for x in inputs))
 
 
-@wrong(HERE, "chance is set back and left there", fails="chance_goes_on", says="set back and left there")
+@wrong(
+    HERE,
+    "chance is set the generator back and left it there",
+    fails="chance_goes_on",
+    says="set the generator back and left it there",
+)
 class Checkpointed(torch.autograd.Function):
     @staticmethod
     def forward(ctx, f, *inputs):
@@ -104,7 +109,7 @@ class Checkpointed(torch.autograd.Function):
         return (None, *(next(found) if x.requires_grad else None for x in inputs))
 
 
-@wrong(HERE, "the inputs themselves, not detached", fails=ALL, says="It is in it twice")
+@wrong(HERE, "the inputs themselves, not detached", fails=ALL, says="The gradient is added twice")
 class Checkpointed(torch.autograd.Function):
     @staticmethod
     def forward(ctx, f, *inputs):
@@ -184,12 +189,12 @@ def plan(nbytes, seconds, budget):
     return set(range(n)) - min(fit, key=lambda again: sum(seconds[i] for i in again))
 
 
-@wrong(HERE, "recomputes everything", fails="cheapest_plan", says="Of all sets that fit, the cheapest")
+@wrong(HERE, "recomputes everything", fails="cheapest_plan", says="the cheapest of all sets that fit")
 def plan(nbytes, seconds, budget):
     return set(range(len(nbytes)))
 
 
-@wrong(HERE, "the fewest layers", fails="cheapest_plan", says="Of all sets that fit, the cheapest")
+@wrong(HERE, "the fewest layers", fails="cheapest_plan", says="the cheapest of all sets that fit")
 def plan(nbytes, seconds, budget):
     n = len(nbytes)
     sets = [set(some) for k in range(n + 1) for some in itertools.combinations(range(n), k)]

@@ -27,7 +27,7 @@ def clip(shares, comm, max_norm):
     return norm
 
 
-@wrong(HERE, "norms added up", fails=ALL, says="it is their squares that add up")
+@wrong(HERE, "You add the ranks' norms", fails=ALL, says="add their squares")
 def clip(shares, comm, max_norm):
     squares = torch.zeros(1, dtype=torch.float64)
     for mine in shares:
@@ -80,7 +80,7 @@ def clip(shares, comm, max_norm):
     return norm
 
 
-@wrong(HERE, "small gradients are scaled up", fails=SCALED, says="only ever scale down")
+@wrong(HERE, "small gradients are scaled up", fails=SCALED, says="only scale down")
 def clip(shares, comm, max_norm):
     squares = torch.zeros(1, dtype=torch.float64)
     for mine in shares:

@@ -7,13 +7,13 @@ STATES = ("states_gradients_weights", "the_largest_that_fits")
 KEPT = ("what_a_layer_keeps", "over_ranks")
 
 
-@wrong(MEMORY, "8 bytes of states", fails=STATES, says="the weight once more in float32")
+@wrong(MEMORY, "8 bytes of states", fails=STATES, says="the weight again in float32")
 def memory(parameters, p, stage):
     divided, whole = (8, 2, 2)[:stage], (8, 2, 2)[stage:]
     return parameters * (sum(whole) + sum(divided) / p)
 
 
-@wrong(MEMORY, "everything is divided", fails=STATES, says="Everything is divided here")
+@wrong(MEMORY, "everything is divided", fails=STATES, says="You divide everything at every stage")
 def memory(parameters, p, stage):
     return 16 * parameters / (p if stage else 1)
 
@@ -36,7 +36,7 @@ def memory(parameters, p, stage):
     return parameters * (p * sum(whole) + sum(divided))
 
 
-@wrong(MEMORY, "memory of all ranks for the largest", fails="the_largest_that_fits", says="only as far as the stage")
+@wrong(MEMORY, "memory of all ranks for the largest", fails="the_largest_that_fits", says="only what the stage divides")
 def largest(nbytes, p, stage):
     return p * nbytes / 16
 
@@ -58,7 +58,7 @@ def activations(sequence, batch, hidden, heads, recompute="nothing", t=1, cut=Fa
     return 10 * tokens / parts + (24 * tokens + scores) / t
 
 
-@wrong(MEMORY, "selective keeps the scores", fails=KEPT, says="dropped by selective recomputation")
+@wrong(MEMORY, "selective keeps the scores", fails=KEPT, says="Selective recomputation drops the scores")
 def activations(sequence, batch, hidden, heads, recompute="nothing", t=1, cut=False):
     tokens, parts = sequence * batch * hidden, t if cut else 1
     if recompute == "full":

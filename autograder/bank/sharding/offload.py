@@ -6,17 +6,17 @@ HERE = "sharding.offload"
 ALL = ("moment_by_moment", "hidden_or_not")
 
 
-@wrong(HERE, "one after another", fails=ALL, says="Everything one after another")
+@wrong(HERE, "one after another", fails=ALL, says="You do everything in sequence")
 def offload(compute, nbytes, link, room):
     return sum(compute) + sum(nbytes) / link
 
 
-@wrong(HERE, "the longer sum", fails=ALL, says="a bound that is not reached")
+@wrong(HERE, "the longer sum", fails=ALL, says="only a lower bound")
 def offload(compute, nbytes, link, room):
     return max(sum(compute), sum(nbytes) / link)
 
 
-@wrong(HERE, "room without end", fails=ALL, says="There is no end of room here")
+@wrong(HERE, "room without end", fails=ALL, says="You assume unlimited room")
 def offload(compute, nbytes, link, room):
     there, done = ([], [])
     for i, (seconds, size) in enumerate(zip(compute, nbytes, strict=True)):
@@ -26,7 +26,7 @@ def offload(compute, nbytes, link, room):
     return done[-1]
 
 
-@wrong(HERE, "room for one more", fails=ALL, says="one layer's room too much")
+@wrong(HERE, "room for one more", fails=ALL, says="room for one layer too many")
 def offload(compute, nbytes, link, room):
     there, done = ([], [])
     for i, (seconds, size) in enumerate(zip(compute, nbytes, strict=True)):
@@ -36,7 +36,7 @@ def offload(compute, nbytes, link, room):
     return done[-1]
 
 
-@wrong(HERE, "room for one less", fails=ALL, says="one layer's room too little")
+@wrong(HERE, "room for one less", fails=ALL, says="room for one layer too few")
 def offload(compute, nbytes, link, room):
     there, done = ([], [])
     for i, (seconds, size) in enumerate(zip(compute, nbytes, strict=True)):
@@ -46,7 +46,7 @@ def offload(compute, nbytes, link, room):
     return done[-1]
 
 
-@wrong(HERE, "all layers on the link at once", fails=ALL, says="The link brings one layer at a time")
+@wrong(HERE, "all layers on the link at once", fails=ALL, says="The link loads one layer at a time")
 def offload(compute, nbytes, link, room):
     there, done = ([], [])
     for i, (seconds, size) in enumerate(zip(compute, nbytes, strict=True)):

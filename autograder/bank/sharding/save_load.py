@@ -69,7 +69,7 @@ def save(disk, step, state, n, comm):
     HERE,
     "in the order of file names, where 10 comes before 2",
     fails="onto_other_numbers",
-    says="in which rank 10 comes before",
+    says="where rank 10 comes before",
 )
 def load(disk, comm):
     manifest, pieces = (disk.read("manifest"), {})

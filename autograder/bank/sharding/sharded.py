@@ -7,7 +7,7 @@ BYTES, MEMORY, TIME = "three_times_the_weights", "two_layers_at_a_time", "gather
 ALL = ("as_with_whole_layers", "the_next_pass", "tied_layers", BYTES, MEMORY, TIME)
 
 
-@wrong(HERE, "a DDP: right, and shards nothing", fails=(BYTES, MEMORY), says="go to every rank: each needs")
+@wrong(HERE, "a DDP: right, and shards nothing", fails=(BYTES, MEMORY), says="to every rank: each needs only")
 class Sharded:
     def __init__(self, layers, weights, comm):
         self.layers, self.weights, self.comm = layers, list(weights), comm
@@ -362,7 +362,9 @@ class Sharded:
         return dy
 
 
-@wrong(HERE, "a tied layer has one use's gradient", fails=("tied_layers", MEMORY), says="only one use is in it")
+@wrong(
+    HERE, "a tied layer has one use's gradient", fails=("tied_layers", MEMORY), says="this is the gradient of one use"
+)
 class Sharded:
     def __init__(self, layers, weights, comm):
         self.layers, self.comm, self.sizes = (layers, comm, [len(w) for w in weights])
@@ -399,7 +401,7 @@ class Sharded:
         return dy
 
 
-@wrong(HERE, "all-reduce for reduce-scatter", fails=BYTES, says="each needs the sum of its own share")
+@wrong(HERE, "all-reduce for reduce-scatter", fails=BYTES, says="each needs only the sum of its own share")
 class Sharded:
     def __init__(self, layers, weights, comm):
         self.layers, self.comm, self.sizes = (layers, comm, [len(w) for w in weights])
@@ -438,7 +440,10 @@ class Sharded:
 
 
 @wrong(
-    HERE, "gradients add up over passes", fails="the_next_pass", says="The gradients of the pass before are still in it"
+    HERE,
+    "gradients add up over passes",
+    fails="the_next_pass",
+    says="The gradients of the previous pass are still included",
 )
 class Sharded:
     def __init__(self, layers, weights, comm):
@@ -477,7 +482,7 @@ class Sharded:
         return dy
 
 
-@wrong(HERE, "the last layer stays whole", fails="two_layers_at_a_time", says="A layer is whole still")
+@wrong(HERE, "the last layer stays whole", fails="two_layers_at_a_time", says="A layer is still whole")
 class Sharded:
     def __init__(self, layers, weights, comm):
         self.layers, self.comm, self.sizes = layers, comm, [len(w) for w in weights]

@@ -52,7 +52,7 @@ class ShardedAdam:
         fill(self.params, w)
 
 
-@wrong(ADAM, "an all-reduce of reduce-scatter and gather", fails="no_more_bytes", says="and a gather on top of it")
+@wrong(ADAM, "an all-reduce of reduce-scatter and gather", fails="no_more_bytes", says="an all-reduce and a gather")
 class ShardedAdam:
     def __init__(self, params, comm, lr=1e-3):
         self.params, self.comm, self.lr, self.t = list(params), comm, lr, 0
@@ -185,7 +185,7 @@ class ShardedAdam:
         fill(self.params, w)
 
 
-@wrong(ADAM, "gradients stay", fails=(MEMORY, "gradients_are_gone"), says="Once they are summed nobody needs them")
+@wrong(ADAM, "gradients stay", fails=(MEMORY, "gradients_are_gone"), says="No rank needs them after the sum")
 class ShardedAdam:
     def __init__(self, params, comm, lr=1e-3):
         self.params, self.comm, self.lr, self.t = list(params), comm, lr, 0

@@ -57,10 +57,8 @@ def mistakes(q, k, v, causal: bool) -> dict[str, torch.Tensor]:
                 later, 0.0
             ).softmax(1)
             @ v,
-            "The mask comes after the softmax here, so the rest of a row no longer sums to 1: hide the scores.": (
-                weights @ v
-            ),
-            "The past is hidden here, and the future is seen.": scores.masked_fill(later.T, -math.inf).softmax(1) @ v,
+            "You mask after the softmax, so the rest of a row no longer sums to 1: hide the scores.": (weights @ v),
+            "You hide the past and show the future.": scores.masked_fill(later.T, -math.inf).softmax(1) @ v,
         }
     elif len(q) == len(k):
         known["With causal=False every token sees every other."] = row_by_row(q, k, v, True)
@@ -79,7 +77,7 @@ def is_attention(student, given: Triple, causal: bool, setting: str) -> None:
 
 @exercise.check(points=4)
 def weighted_mean(student, rng):
-    "Without a mask each row is the mean of all values, weighted by a softmax; q may have other rows than k and v."
+    "Without a mask each row is the mean of all values, weighted by a softmax; q may have more or fewer rows."
     for n, m, d, width in ((3, 3, 4, 4), (2, 5, 3, 6), (4, 4, 9, 2), (1, 1, 2, 3)):
         is_attention(student, drawn(rng, n, m, d, width), False, f"{n} queries, {m} keys of {d} numbers")
 
@@ -95,7 +93,7 @@ def causal_mask(student, rng):
 
 @exercise.check(points=2, needs="causal_mask")
 def large_scores(student, rng):
-    "Scores of ten thousand, of either sign, overflow nothing."
+    "Scores of ten thousand, of either sign, do not overflow."
     is_attention(student, drawn(rng, 4, 4, 3, 3, 1e4), True, "scores of 10^4")
     q, k, v = drawn(rng, 3, 3, 2, 2)
     is_attention(student, (-100 * q.abs(), 100 * k.abs(), v), True, "scores of -10^4")
@@ -103,7 +101,7 @@ def large_scores(student, rng):
 
 @exercise.check(points=2, needs="causal_mask")
 def batches(student, rng):
-    "Leading dimensions are batches, each with an attention of its own; float32 stays float32."
+    "Leading dimensions are batches, each with its own attention; float32 stays float32."
     for shape in ((3,), (2, 3)):
         q, k, v = (torch.randn(*shape, 4, 5, generator=rng).double() for _ in range(3))
         for causal in (True, False):

@@ -14,7 +14,7 @@ exercise = Exercise(
     points=10,
     minutes=10,
     forbid=("torch.utils.flop_counter", "torch.autograd.graph"),
-    instead="Count by thinking: how often is each weight used, and which factors does each product keep?",
+    instead="Count by hand: how often is each weight used, and which factors does each product keep?",
 )
 
 ITEMSIZE = 4
@@ -65,7 +65,7 @@ def is_counted(student, b: int, n: int, h: int, heads: int, which: int) -> None:
     pairs, tokens = b * n * n, b * n
     known = (
         {
-            "Queries, keys and values have a matrix each: 3 h² weights.": 10 * h * h,
+            "Queries, keys and values have one matrix each: 3 h² weights.": 10 * h * h,
             "`up` and `down` have 4 h² weights each.": 6 * h * h,
             "The weights serve every token: they do not grow with n.": tokens * 12 * h * h,
             "`out` is missing: h² weights.": 11 * h * h,
@@ -76,10 +76,9 @@ def is_counted(student, b: int, n: int, h: int, heads: int, which: int) -> None:
             "Two products have n² pairs: the scores, and the weights times the values.": right[1] - 2 * pairs * h,
             "Each head has d = h / a numbers, so the heads together do not multiply the work.": 24 * tokens * h * h
             + 4 * pairs * h * heads,
-            "A mask hides half of the scores, but the products compute all of them.": 24 * tokens * h * h
-            + 2 * pairs * h,
-            "That is forward and backward: asked is the forward pass.": 3 * right[1],
-            "That is one sequence: the batch has b.": right[1] // b,
+            "A mask hides half of the scores, but the products compute all.": 24 * tokens * h * h + 2 * pairs * h,
+            "That is forward and backward: count only the forward pass.": 3 * right[1],
+            "That is for one sequence: the batch has b of them.": right[1] // b,
         },
         {
             "Each head keeps n² numbers of its own.": right[2] - (heads - 1) * pairs,
@@ -91,8 +90,8 @@ def is_counted(student, b: int, n: int, h: int, heads: int, which: int) -> None:
             "q, k and v are kept, three numbers for each of h.": right[2] - 2 * tokens * h,
             "ReLU returns 4 h numbers for each token.": right[2] - 3 * tokens * h,
             "The merged heads enter a product: they are kept, too.": right[2] - tokens * h,
-            "Those are bytes: numbers are asked for.": ITEMSIZE * right[2],
-            "That is one sequence: the batch has b.": right[2] // b,
+            "Those are bytes: count numbers.": ITEMSIZE * right[2],
+            "That is for one sequence: the batch has b of them.": right[2] // b,
         },
     )[which]
     checks.that(
@@ -121,7 +120,7 @@ def weights(student, rng):
 
 @exercise.check(points=4)
 def operations(student, rng):
-    "The operations of a forward pass, as torch's FLOP counter has them."
+    "The operations of a forward pass, as torch's FLOP counter counts them."
     for size in sizes(rng):
         is_counted(student, *size, 1)
 

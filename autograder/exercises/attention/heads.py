@@ -92,7 +92,7 @@ def merge_heads(student, rng):
         cut = by_hand(x, heads)
         wrong = {
             "Exchange heads and tokens before the last two dimensions become one.": cut.reshape(n, h),
-            "The heads stand one after another; their numbers do not take turns.": cut.permute(1, 2, 0).reshape(n, h),
+            "Put the heads one after another; do not interleave their numbers.": cut.permute(1, 2, 0).reshape(n, h),
         }
         wrong = {say: value for say, value in wrong.items() if not torch.equal(value, x)}
         checks.close(student.merge(cut), x, name=f"merge of {heads} heads, {n} x {h}", mistakes=wrong)
@@ -107,20 +107,18 @@ def is_block(student, w: Weights, heads: int, x: torch.Tensor, setting: str) -> 
     attended = torchs(without(w, "down"), x, heads)  # after the first residual
     think = lambda y: torchs(without(w, "out"), y, 1) - y  # noqa: E731 (the second half, without its residual)
     known = {
-        "The attention of a block is causal: the future is not hidden here.": torchs(w, x, heads, causal=False),
+        "The attention of a block is causal: hide the future.": torchs(w, x, heads, causal=False),
         "The first residual is missing: add x to what `out` returns.": attended - x + think(attended - x),
         "The second residual is missing: add its input to what `down` returns.": think(attended),
-        "The norm comes before the attention and before `up`, and what is added to the residual has none.": torchs(
-            w, x, heads, norm_first=False
-        ),
+        "Norm the inputs of the attention and of `up`, but not the residual.": torchs(w, x, heads, norm_first=False),
         "The columns of qkv are all queries, then all keys, then all values, and each of them is split into heads.": (
             torchs(head_by_head(w, heads), x, heads)
         ),
         "Between `up` and `down` comes ReLU.": torchs(w, x, heads, activation="gelu"),
-        "Both layers get x here: the second one gets the sum of x and the first.": attended + think(x),
+        "Both layers get x here: the second one must get x plus the first one's output.": attended + think(x),
         "ReLU between `up` and `down` is missing.": attended
         + nn.functional.layer_norm(attended, attended.shape[-1:]) @ w["up"] @ w["down"],
-        "The heads are not used: that is one head with all numbers.": torchs(w, x, 1),
+        "You use one head with all numbers: split it into heads.": torchs(w, x, 1),
     }
     known = {say: v for say, v in known.items() if not torch.allclose(v, expected, rtol=1e-9)}
     mine, given = x.clone(), {name: matrix.clone() for name, matrix in w.items()}

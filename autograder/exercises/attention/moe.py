@@ -53,14 +53,12 @@ class Layer:
             )
             y, lost, _ = self.expected(rank)
             mistakes = {
-                "The expert's answer counts as much as the gate's probability of it: multiply.": self.expected(
-                    rank, False
-                )[0],
-                "A token that was dropped is 0 here: it passes through unchanged.": self.expected(rank, dropped=0.0)[0],
-                "Where an expert is full, the tokens that came first are kept: others are kept here.": self.expected(
-                    rank, last=True
-                )[0],
-                "Nothing is dropped: an expert takes no more than `capacity` tokens of a rank.": self.expected(
+                "Multiply the expert's answer by the gate's probability.": self.expected(rank, False)[0],
+                "A dropped token is 0 here: it must pass unchanged.": self.expected(rank, dropped=0.0)[0],
+                "A full expert keeps the tokens that came first; here it keeps others.": self.expected(rank, last=True)[
+                    0
+                ],
+                "Nothing is dropped: an expert takes at most `capacity` tokens of a rank.": self.expected(
                     rank, ignore=True
                 )[0],
             }
@@ -84,7 +82,7 @@ class Layer:
 
 @exercise.check(points=6, seconds=SECONDS)
 def every_token_to_its_expert(student, rng):
-    "Where nothing is full, each token comes back from its expert to its own place, for p = 1 to 4."
+    "If no expert is full, each token returns from its expert to its own place, for p = 1 to 4."
     for tokens in TOKENS:
         Layer(tokens, max(tokens), rng).agrees(student)
     carried(student, rng, lambda: Layer((3, 3), 3, rng).agrees(student), "p = 2")
@@ -107,7 +105,7 @@ def a_rank_without_tokens(student, rng):
 
 @exercise.check(points=3, needs="every_token_to_its_expert", seconds=SECONDS)
 def no_more_than_the_tokens(student, rng):
-    "Only tokens that an expert takes travel, each there and back; a few numbers beside them; x and w stay."
+    "Only accepted tokens and a few counts are sent, each token there and back; x and w do not change."
     for tokens, capacity in (((6, 6), 4), ((4, 8, 5), 2), ((6, 6, 6, 6), 6)):
         layer = Layer(tokens, capacity, rng, WIDE)
         run = layer.agrees(student)
@@ -127,10 +125,14 @@ def no_more_than_the_tokens(student, rng):
             sent = sum(event.nbytes for event in sends(run) if event.rank == rank)
             right, padded = 8 * WIDE * rows, 2 * 8 * WIDE * capacity * len(others)
             mistake = (
-                "Empty rows travel, too: send as many as there are, and say first how many." if sent >= padded else ""
+                "You send empty rows, too: send only the kept rows, and first their number." if sent >= padded else ""
             )
             everything = 8 * WIDE * sum(len(layer.x[rank]) + len(layer.x[other]) for other in others)
-            mistake = "All tokens go to every expert: send each one to its own." if sent >= everything else mistake
+            mistake = (
+                "You send all tokens to every expert: send each token only to its own."
+                if sent >= everything
+                else mistake
+            )
             if sent > right + 24 * len(others):
                 raise checks.CheckFailure(
                     f"{layer.setting}: rank {rank} sends {sent} bytes for {rows} rows of {8 * WIDE} bytes.",

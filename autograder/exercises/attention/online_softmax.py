@@ -70,19 +70,19 @@ class Blocks:
         here = (weights.sum(1, keepdim=True), weights @ values)
         known = {
             "top": {
-                "That is the block's own largest score: take the larger of it and the one before.": own,
-                "That is the largest score of before: the block has larger ones.": before[0],
+                "That is the block's own largest score: take the maximum of it and the previous one.": own,
+                "That is the previous largest score: the block has larger ones.": before[0],
             },
             "total": {
-                "What was there before is not scaled down: times exp(top before - top now).": before[1] + here[0],
-                "What was there before is lost: add the block to it.": here[0],
-                "Scale what was there before by exp(top before - top now), not by its inverse.": before[1] / shrink
+                "The earlier sums are not scaled down: multiply by exp(top before - top now).": before[1] + here[0],
+                "The earlier sums are lost: add the block to them.": here[0],
+                "Scale the earlier sums by exp(top before - top now), not by its inverse.": before[1] / shrink
                 + here[0],
             },
             "out": {
-                "What was there before is not scaled down: times exp(top before - top now).": before[2] + here[1],
-                "What was there before is lost: add the block to it.": here[1],
-                "out is not divided by the sum here: that comes after the last block.": out / total,
+                "The earlier sums are not scaled down: multiply by exp(top before - top now).": before[2] + here[1],
+                "The earlier sums are lost: add the block to them.": here[1],
+                "Do not divide out by the sum here, only after the last block.": out / total,
             },
         }
         for name, value, right in zip(("top", "total", "out"), got, (top, total, out), strict=True):
@@ -101,7 +101,7 @@ def first_block(student, rng):
 
 @exercise.check(points=4, needs="first_block")
 def later_blocks(student, rng):
-    "absorb: later blocks scale down what was there; a row that sees nothing in a block is unchanged."
+    "absorb: later blocks scale down the earlier sums; a row that sees nothing in a block is unchanged."
     for sizes in SIZES:
         Blocks(sizes, rng).agrees(student)
     Blocks((2, 3), rng, hidden=True).agrees(student)
@@ -109,7 +109,7 @@ def later_blocks(student, rng):
 
 @exercise.check(points=2, needs="later_blocks")
 def large_scores(student, rng):
-    "absorb: scores of ten thousand, of either sign, overflow nothing."
+    "absorb: scores of ten thousand, of either sign, do not overflow."
     Blocks((2, 3, 2), rng, scale=1e4).agrees(student)
     low = Blocks((2, 2), rng)
     low.scores = [score - 1e4 for score in low.scores]
@@ -118,20 +118,20 @@ def large_scores(student, rng):
 
 @exercise.check(points=4, needs="first_block")
 def by_blocks(student, rng):
-    "flash: causal attention, whatever the size of the blocks, and whether it divides n or not."
+    "flash: causal attention for any block size, whether it divides n or not."
     for n, d, block in ((4, 3, 4), (6, 3, 2), (7, 2, 3), (5, 4, 1), (3, 2, 8)):
         q, k, v = drawn(rng, n, n, d, d)
         mine = [x.clone() for x in (q, k, v)]
         name = f"flash of {n} tokens in blocks of {block}"
         known = mistakes(q, k, v, True)
         local = torch.arange(n)[:, None] < torch.arange(n) % block
-        known[
-            "The mask goes by the place in a block: key j of the block that begins at `start` is token start + j."
-        ] = (q @ k.T / math.sqrt(d)).masked_fill(local, -math.inf).softmax(1) @ v
+        known["You mask by the index in a block: key j of the block that begins at `start` is token start + j."] = (
+            q @ k.T / math.sqrt(d)
+        ).masked_fill(local, -math.inf).softmax(1) @ v
         cut = n - n % block
         if 0 < cut < n:
             left = (q @ k[:cut].T / math.sqrt(d)).masked_fill(torch.arange(n)[:, None] < torch.arange(cut), -math.inf)
-            known["The last block, which is shorter, is left out."] = left.softmax(1) @ v[:cut]
+            known["You skip the last block, which is shorter."] = left.softmax(1) @ v[:cut]
         expected = row_by_row(q, k, v, True)
         known = {say: wrong for say, wrong in known.items() if not torch.allclose(wrong, expected)}
         checks.close(student.flash(*mine, block), expected, name=name, mistakes=known)
@@ -144,7 +144,7 @@ N, D, BLOCK = 96, 2, 4
 
 @exercise.check(points=3, needs="by_blocks", seconds=SECONDS)
 def no_square(student, rng):
-    "flash: the scores of all tokens are never there at once."
+    "flash: never holds the scores of all tokens at once."
     q, k, v = (torch.randn(N, D, generator=rng) for _ in range(3))
     run = student.ranks("flash", 1, lambda _: (q.clone(), k.clone(), v.clone(), BLOCK), harness="peak")
     got, peak = run.results[0]
@@ -159,7 +159,7 @@ def no_square(student, rng):
     checks.that(
         peak <= most,
         f"{N} tokens in blocks of {BLOCK}: flash holds {peak:,} bytes at its peak. Hold the scores of one block at a "
-        "time, and let go of them.",
+        "time, and free them.",
         got=f"{peak:,} bytes",
         expected=f"at most {most:,} bytes; all scores have {4 * N * N:,}, those of a block {4 * N * BLOCK:,}",
     )

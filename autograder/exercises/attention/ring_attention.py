@@ -18,7 +18,7 @@ exercise = Exercise(
     functions=("ring_attention", "stripes"),
     forbid=(*MACHINES_COLLECTIVES, *RANKS, *ATTENTION, *LOADERS),
     uses=("online_softmax",),
-    instead="Write it with the messages of a ring, and keep the softmax as the blocks come.",
+    instead="Write it with messages round a ring, and update the softmax as the blocks arrive.",
 )
 
 D = 4  # numbers of a query, a key, a value
@@ -65,13 +65,13 @@ class Sequence:
 
             mistakes = {
                 "The later tokens are not masked.": self.dense(rank, lambda r, s: self.sees(r, s) | True),
-                "The mask goes by the place in a block. It goes by the place in the sequence: positions[rank] and "
+                "You mask by the index in a block. Mask by the position in the sequence: positions[rank] and "
                 "positions[source], of the block that is here in this step.": self.dense(rank, local),
-                "Each block has a softmax of its own here, and their mean is taken: the weights of all blocks together "
-                "sum to 1.": self.by_block(rank),
+                "You take the mean of one softmax per block: the weights of all blocks together must sum to "
+                "1.": self.by_block(rank),
                 "Divide the scores by the square root of d.": self.dense(rank, scale=1.0),
                 "Divide by the square root of d, not by d.": self.dense(rank, scale=float(D)),
-                "The rank sees its own block alone.": self.dense(rank, lambda r, s: self.sees(r, s) & (r == s)),
+                "The rank sees only its own block.": self.dense(rank, lambda r, s: self.sees(r, s) & (r == s)),
             }
             expected = self.dense(rank)
             mistakes = {s: v for s, v in mistakes.items() if (v - expected).abs().max() > 1e-6}
@@ -82,7 +82,7 @@ class Sequence:
 
 @exercise.check(points=4, seconds=SECONDS)
 def all_tokens(student, rng):
-    "Every token sees every other (all positions are 0): the softmax over all blocks, for p = 1 to 5."
+    "Every token sees every other one (all positions are 0): the softmax over all blocks, for p = 1 to 5."
     for blocks in BLOCKS:
         zeros = [torch.zeros(c, dtype=torch.int64) for c in blocks]
         Sequence(blocks, rng, zeros).agrees(student, "nothing masked")
@@ -99,7 +99,7 @@ def causal(student, rng):
 
 @exercise.check(points=1, needs="causal", seconds=SECONDS)
 def any_order_of_tokens(student, rng):
-    "The same where the tokens are dealt out in stripes, or in any order."
+    "A token also sees the right ones if tokens are dealt out in stripes, or in any order."
     Sequence((3, 3), rng, [torch.arange(rank, 6, 2) for rank in range(2)]).agrees(student, "in stripes")
     order = torch.randperm(7, generator=rng)
     Sequence((2, 3, 2), rng, list(order.split([2, 3, 2]))).agrees(student, "in any order")
@@ -107,7 +107,7 @@ def any_order_of_tokens(student, rng):
 
 @exercise.check(points=2, needs="all_tokens", seconds=SECONDS)
 def large_scores(student, rng):
-    "Scores of ten thousand, of either sign, overflow nothing."
+    "Scores of ten thousand, of either sign, do not overflow."
     Sequence((2, 3), rng, scale=1e4).agrees(student, "scores of 10^4")
     sequence = Sequence((2, 2), rng)
     sequence.q, sequence.k = [-100 * q.abs() for q in sequence.q], [100 * k.abs() for k in sequence.k]
@@ -116,7 +116,7 @@ def large_scores(student, rng):
 
 @exercise.check(points=3, needs="all_tokens", seconds=SECONDS)
 def two_blocks_a_step(student, rng):
-    "Each rank hands on two blocks in each of p - 1 steps, always to the same neighbour, and waits; nothing is changed."
+    "Each rank passes on two blocks in each of p - 1 steps, always to one neighbour, and waits; no argument changes."
     for p in (2, 4, 5):
         sequence = Sequence((2,) * p, rng)
         run, right = sequence.run(student), (p - 1) * 2 * 2 * D * 8
@@ -138,7 +138,7 @@ def two_blocks_a_step(student, rng):
                 sent == right,
                 f"p = {p}: rank {rank} sends {sent} bytes, expected (p - 1) · 2 blocks = {right}.",
                 got=f"{sent / (2 * D * 8):g} blocks",
-                expected=f"{2 * (p - 1)} blocks: in the last step nobody needs what would come",
+                expected=f"{2 * (p - 1)} blocks: in the last step no rank needs another block",
             )
 
 
@@ -169,7 +169,7 @@ def few_blocks_at_a_time(student, rng):
         checks.that(
             type(peak) is int and peak <= MOST * block,
             f"{MANY} ranks: rank {rank} holds {peak / block:.1f} blocks at a time. The keys and values of one "
-            "rank are here at a time, and those of the next on their way: let go of what you have handed on.",
+            "rank are here at a time, and those of the next arrive: free what you have passed on.",
             got=f"{peak / block:.1f} blocks of {block} bytes",
             expected=f"{MOST} at most; the keys and values of all ranks have {2 * MANY} alone",
         )
@@ -177,7 +177,7 @@ def few_blocks_at_a_time(student, rng):
 
 @exercise.check(points=2, needs="all_tokens", seconds=4 * SECONDS)
 def messages_are_hidden(student, rng):
-    "The next block travels while this one is worked on."
+    "The next block arrives while this one is worked on."
     step = 1.0  # second of the two products of a step: C x WIDE x C multiplications each
     run = measured(student, rng, 0.4, step / (2 * C * C * WIDE))
     work = [sum(e.end - e.start for e in run.trace if e.rank == r and e.op == "compute") for r in range(MANY)]
@@ -195,7 +195,7 @@ def messages_are_hidden(student, rng):
 
 @exercise.check(points=2)
 def stripes_share_the_work(student, rng):
-    "stripes: each token on one rank, and every rank sees about as much in each step."
+    "stripes: each token is on one rank, and all ranks see about equally much in each step."
     for n, p in ((8, 2), (12, 3), (10, 4), (5, 1)):
         got, call = student.stripes(n, p), f"stripes({n}, {p})"
         checks.that(

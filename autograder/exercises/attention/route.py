@@ -57,9 +57,9 @@ class Gate:
             "Nothing is dropped: an expert takes no more than `capacity` choices.": self.expected(k, k * self.n)[1],
             "First choices of all tokens come before second choices.": self.expected(k, capacity, by_token=True)[1],
             "Earlier tokens come before later ones.": self.expected(k, capacity, backwards=True)[1],
-            "An expert takes `capacity` choices, that one fewer.": self.expected(k, capacity - 1)[1],
-            "An expert takes `capacity` choices, that one more.": self.expected(k, capacity + 1)[1],
-            "A choice that is dropped leaves the other weights of its token as they are.": renormed(weights),
+            "An expert takes `capacity` choices; yours takes one fewer.": self.expected(k, capacity - 1)[1],
+            "An expert takes `capacity` choices; yours takes one more.": self.expected(k, capacity + 1)[1],
+            "A dropped choice does not change the other weights of its token.": renormed(weights),
         }
         mistakes = {say: value for say, value in mistakes.items() if not torch.allclose(value, weights)}
         checks.close(got[1], weights, name=f"{setting}: weights", mistakes=mistakes)
@@ -73,14 +73,14 @@ def renormed(weights: torch.Tensor) -> torch.Tensor:
 
 @exercise.check(points=4)
 def choices(student, rng):
-    "route: the k best experts of each token, and their odds over the sum of these, where there is room for all."
+    "route: the k best experts of each token, and their odds over the sum of these, if no expert is full."
     for n, e, k in ((4, 3, 1), (5, 4, 2), (3, 6, 3), (6, 2, 2)):
         Gate(n, e, rng).agrees(student, k, k * n)
 
 
 @exercise.check(points=4, needs="choices")
 def full_experts(student, rng):
-    "route: where an expert is full, the weight is 0; first choices come before second ones, and earlier tokens first."
+    "route: if an expert is full, the weight is 0; first choices come before second ones, and earlier tokens first."
     for n, e, k, capacity in ((6, 3, 1, 2), (8, 4, 2, 3), (7, 3, 2, 2), (9, 4, 3, 1)):
         Gate(n, e, rng, favourite=2.0).agrees(student, k, capacity)
 
@@ -94,11 +94,11 @@ def balance_of_a_gate(student, rng):
         mean = odds.mean(0)
         right = e * float(shares @ mean)
         known = {
-            "Times the number of experts: an even gate has 1.": right / e,
-            "f is the share of tokens whose first choice it is, not the mean odds once more.": e * float(mean @ mean),
-            "P is the mean of the odds, not the share of first choices once more.": e * float(shares @ shares),
-            "Shares and means, not sums: divide by the number of tokens.": right * n,
-            "Both are shares of all tokens: divide both by their number.": right * n * n,
+            "Multiply by the number of experts: an even gate has 1.": right / e,
+            "f is the share of first choices, not the mean odds again.": e * float(mean @ mean),
+            "P is the mean of the odds, not the share of first choices again.": e * float(shares @ shares),
+            "Take shares and means, not sums: divide by the number of tokens.": right * n,
+            "Both are per token: divide both by the number of tokens.": right * n * n,
         }
         known = {say: value for say, value in known.items() if abs(value - right) > 1e-6}
         checks.close(student.balance(odds), right, name=f"balance of {n} tokens and {e} experts", mistakes=known)

@@ -44,10 +44,10 @@ def uneven(rng: torch.Generator, workers: int, steps: int) -> list[list[float]]:
 def told(seconds: list[list[float]], staleness: float) -> dict[str, Spans]:
     """What the usual mistakes give, by the sentence that names each."""
     mistakes = {
-        "Nobody waits for others here, as in ASP. Is it the last of all workers that you wait for?": played(
+        "No worker waits for others here, as in ASP. Do you wait for the last of all workers?": played(
             seconds, math.inf
         ),
-        "That is what a staleness of one more allows: k may start when all others have finished k - s.": played(
+        "That is a staleness of one more: k may start when all others have finished k - s iterations.": played(
             seconds, staleness + 1
         ),
         "That is BSP, whatever the staleness: all wait for all in every iteration.": played(seconds, 0),
@@ -56,7 +56,7 @@ def told(seconds: list[list[float]], staleness: float) -> dict[str, Spans]:
         ),
     }
     if staleness >= 1:
-        one_less = "That is a staleness of one less: workers wait that may go on."
+        one_less = "That is a staleness of one less: some workers wait although they may continue."
         mistakes = {one_less: played(seconds, staleness - 1), **mistakes}
     return mistakes
 
@@ -109,9 +109,9 @@ def agree(got, value: Spans) -> bool:
 def because(spans: Spans, seconds: list[list[float]], w: int, k: int, staleness: float) -> str:
     """Who lets the iteration start."""
     if k == 0:
-        return "Nobody waits before the first iteration: it starts at 0."
+        return "No worker waits before the first iteration: it starts at 0."
     if math.isinf(staleness) or k <= staleness:
-        return f"It waits for nobody but itself: its own iteration {k - 1} ends at {spans[w][k - 1][1]:g} s."
+        return f"It waits only for itself: its own iteration {k - 1} ends at {spans[w][k - 1][1]:g} s."
     done = k - int(staleness)
     last = max(range(len(spans)), key=lambda v: spans[v][done - 1][1])
     return (

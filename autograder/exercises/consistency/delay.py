@@ -20,7 +20,7 @@ def path(w: torch.Tensor, matrix: torch.Tensor, lr: float, delay: int, steps: in
 
 
 def skips(w, matrix, lr: float, delay: int, steps: int) -> list[torch.Tensor]:
-    """As if nothing happened in the first `delay` steps."""
+    """Return the weights if no step is taken in the first `delay` steps."""
     found = [w] * (delay + 1)
     for _ in range(max(0, steps - delay)):
         found.append(found[-1] - lr * matrix @ found[-1 - delay])
@@ -48,10 +48,12 @@ def is_path(student, rng, delay: int, steps: int, lr: float = 0.1) -> None:
         "The gradient is not late: take it at w_{t - delay}.": path(w, matrix, lr, 0, steps),
         "The gradient comes one step too late.": path(w, matrix, lr, delay + 1, steps),
         "The gradient comes one step too early.": path(w, matrix, lr, max(0, delay - 1), steps),
-        f"Every step moves w: {FIRST}, and take the gradient there.": skips(w, matrix, lr, delay, steps),
-        "The step starts at the old weights: only the gradient is old.": stale_start(w, matrix, lr, delay, steps),
+        f"Every step moves w: {FIRST}; take the gradient there.": skips(w, matrix, lr, delay, steps),
+        "Your step starts at the old weights. Only the gradient is old: start at the last weights.": stale_start(
+            w, matrix, lr, delay, steps
+        ),
         "That goes uphill: w - lr * gradient.": path(w, matrix, -lr, delay, steps),
-        "All of these are the last weights: each needs a tensor of its own.": [right[-1]] * (steps + 1),
+        "All entries are the last weights: make a new tensor in each step.": [right[-1]] * (steps + 1),
     }
     for t, mine in enumerate(got):
         checks.tensor(mine, name=f"{name}[{t}]", shape=w.shape, dtype=w.dtype)
@@ -70,7 +72,7 @@ def stale_start(w, matrix, lr: float, delay: int, steps: int) -> list[torch.Tens
 
 @exercise.check(points=2)
 def without_delay(student, rng):
-    "delayed_sgd: with delay 0 it is SGD, and w stays what it was."
+    "delayed_sgd: with delay 0 it is SGD, and it does not change w."
     is_path(student, rng, 0, 4)
     is_path(student, rng, 0, 0)
 

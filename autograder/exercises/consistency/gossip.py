@@ -19,7 +19,7 @@ exercise = Exercise(
     minutes=25,
     functions=("weights", "rounds_needed", "gossip"),
     forbid=(*MACHINES_COLLECTIVES, *RANKS),
-    instead="Nobody knows the mean here: each rank exchanges x with its neighbours, by send, recv, isend and irecv.",
+    instead="No rank computes the mean here: ranks exchange x with their neighbours, by send, recv, isend and irecv.",
 )
 
 Edges = list[tuple[int, int]]
@@ -77,8 +77,8 @@ MISTAKES = {
     "own": "1 / (1 + the rank's own degree): then W is not symmetric, and the mean moves. Take the larger of both "
     "degrees.",
     "less": "Take the larger degree of the two, not the smaller one.",
-    "no one": "A rank counts itself, too: 1 / (1 + the larger degree).",
-    "p": "1 / p is everyone's share if all know all: here it is 1 / (1 + the larger degree).",
+    "no one": "Count the rank itself, too: 1 / (1 + the larger degree).",
+    "p": "1 / p is right only if all ranks are neighbours. Here it is 1 / (1 + the larger degree).",
     "diagonal": "The rest of each row stays on the diagonal: rows add up to 1.",
 }
 
@@ -123,13 +123,13 @@ def how_many_rounds(student, rng):
             if second > 1e-9 and min(abs(second**k / close - 1) for k in (right - 1, right)) < 1e-6:
                 continue  # rounding would decide
             told = {
-                "That is 1 - the gap for the gap: the distance shrinks by |second eigenvalue| in a round.": _by(
+                "You use the gap instead of 1 - gap: a round shrinks the distance by |second eigenvalue|.": _by(
                     1 - second, close
                 ),
-                "An eigenvalue below 0 counts, too: take absolute values.": _by(values[-2], close),
-                "Round up: after k rounds the distance has to be at most `close`.": right - 1,
-                "The largest eigenvalue is 1: that is the mean, which stays. Take the second largest.": math.inf,
-                "The square of the distance is not asked for.": _by(second**2, close),
+                "Negative eigenvalues count, too: take absolute values.": _by(values[-2], close),
+                "Round up: after k rounds the distance must be at most `close`.": right - 1,
+                "The largest eigenvalue is 1: the mean does not change. Take the second largest.": math.inf,
+                "Use the distance, not its square.": _by(second**2, close),
             }
             told = {said: k for said, k in told.items() if k is not None and k != right}
             got = student.rounds_needed(w.clone(), close)
@@ -167,14 +167,16 @@ def each_rank_has_its_row(student, rng):
             xs = [torch.randn(3, generator=rng).double() + rank for rank in range(p)]
             run, right = over(student, "gossip", xs, {"rounds": rounds}), mixed(xs, rounds)
             told = {said: mixed(xs, rounds, kind) for kind, said in MISTAKES.items()}
-            told["Edge after edge: all ranks average at the same time, with what they had before the round."] = mixed(
-                xs, rounds, "in turn"
-            )
+            told[
+                "You average edge by edge. All ranks average at the same time, with the values from before the round."
+            ] = mixed(xs, rounds, "in turn")
             for rank, expected in enumerate(right):
                 name = f"p = {p}, rounds = {show.show(rounds)}: x on rank {rank}"
                 got, result = run.arguments[rank][0], run.results[rank]
                 if _equal(result, expected) and not _equal(got, expected):
-                    checks.fail(f"{name} has not changed, the returned tensor has: leave it in x, e.g. x.copy_(...).")
+                    checks.fail(
+                        f"{name} has not changed, but the returned tensor has: change x in place, e.g. x.copy_(...)."
+                    )
                 named = {said: ys[rank] for said, ys in told.items() if not torch.allclose(ys[rank], expected)}
                 checks.close(got, expected, name=name, mistakes=named, rtol=1e-9)
 
@@ -196,12 +198,12 @@ def a_message_each_way(student, rng):
         if wrong:
             raise checks.CheckFailure(
                 f"{setting}: rank {wrong[0]} sends rank {wrong[1]} {got[wrong]} messages, expected {expected[wrong]}.",
-                why="Two ranks that share an edge in a round send each other x, once. Nobody else sends anything.",
+                why="Two ranks that share an edge in a round send each other x, once. No other messages are sent.",
             )
         longest = max(event.nbytes for event in sends(run))
         checks.that(
             longest == 4 * NUMBER,
-            f"{setting}: a message has {longest} bytes, expected {4 * NUMBER}: x travels, and nothing besides.",
+            f"{setting}: a message has {longest} bytes, expected {4 * NUMBER}: send x and nothing else.",
         )
 
 

@@ -75,8 +75,8 @@ def told(training: Training, rank: int, k: int) -> dict[str, torch.Tensor]:
         )[k],
         "That goes uphill: w - lr * gradient.": training.serial(-1.0)[k],
         "These are the weights before the step: apply the gradient first, then send w.": right[before],
-        "Each gradient is in it twice.": training.serial(2.0)[k],
-        "Only this worker's own gradients are in it: with s = 0 wait for the others'.": training.serial(
+        "Each gradient is applied twice.": training.serial(2.0)[k],
+        "Only this worker's own gradients are applied: with s = 0 wait for the others', too.": training.serial(
             1.0, [max(0, rank - 1)]
         )[k],
     }
@@ -169,7 +169,7 @@ def sees(training: Training, rank: int, k: int, counts: list[int]) -> None:
     checks.that(
         least >= k - training.staleness,
         f"{who} {least} gradients of rank {other}: it is {k - least} iterations ahead, and s = {training.staleness}. "
-        "Hold its w back until the slowest is near enough.",
+        "Hold its w back until the slowest worker has caught up.",
     )
 
 
@@ -181,7 +181,7 @@ def two_messages(student, rng):
         run = training.run(student)
         own = next((e.op for e in run.trace if e.op in ("barrier", "all_reduce", "broadcast")), None)
         checks.that(
-            own is None, f"{training.setting}: comm.{own} makes all ranks wait for each other. Messages alone will do."
+            own is None, f"{training.setting}: comm.{own} makes all ranks wait for each other. Use only messages."
         )
         for rank in range(1, 4):
             for source, dest, what in ((rank, 0, "its gradient"), (0, rank, "w")):
@@ -193,7 +193,7 @@ def two_messages(student, rng):
                 )
         waited_for(run, training.setting)
         elsewhere = [e for e in sends(run) if e.rank and e.peer]
-        checks.that(not elsewhere, f"{training.setting}: workers send to each other; they talk to rank 0 alone.")
+        checks.that(not elsewhere, f"{training.setting}: workers send to each other; they must send to rank 0 only.")
 
 
 def in_rank_order(seconds: list[list[float]]) -> Spans:
@@ -222,19 +222,23 @@ def nobody_waits_who_may_go_on(student, rng):
 def starts_are(training: Training, spans: Spans, right: Spans) -> None:
     s, seconds = training.staleness, training.seconds
     named = {
-        "That is a barrier: all wait for all in every iteration, whatever s is.": played(seconds, 0),
+        "That is a barrier: all wait for all in every iteration, for any s.": played(seconds, 0),
         "The server receives in the order of ranks, so that a slow one stops those behind it: wait_any.": in_rank_order(
             seconds
         ),
-        "Workers are held back one iteration too early: being s ahead is allowed.": played(seconds, max(0, s - 1)),
+        "You hold workers back one iteration too early: they may be s ahead.": played(seconds, max(0, s - 1)),
     }
     mistake = next((sentence for sentence, value in named.items() if value == spans and value != right), "")
     for w, mine in enumerate(right):
         for k, (start, _) in enumerate(mine):
             got = spans[w][k][0]
             if abs(got - start) > 1e-9:
-                early = "It goes on though it is too far ahead" if k > s else "It does not wait for the w of its answer"
-                direction = "It waits though it may go on" if got > start else early
+                early = (
+                    "It continues although it is too far ahead"
+                    if k > s
+                    else "It does not wait for the w that answers it"
+                )
+                direction = "It waits although it may continue" if got > start else early
                 raise checks.CheckFailure(
                     f"{training.setting}: rank {w + 1} starts its gradient {k} at {got:g} s, expected {start:g} s. "
                     f"{direction}.",

@@ -47,7 +47,7 @@ def read_strictly(config, known: dict = KNOWN, path: str = "config") -> None:
         checks.that(
             type(name) is str and name in known,
             f"{path} has {show.show(name)}, which DeepSpeed does not know. It knows {', '.join(known)}.",
-            why="A name that is misspelt is not looked at, and the training runs with a default.",
+            why="A misspelt name is ignored, and the training runs with a default.",
         )
         kind = known[name]
         if type(kind) is dict:
@@ -84,8 +84,8 @@ def sizes_agree(student, rng):
             "gradient_accumulation_steps": batch // (micro * world),
         }
         mistakes = {
-            "train_batch_size": {"The batch is that of all processes together.": batch // world},
-            "train_micro_batch_size_per_gpu": {"That is a process's share of the batch, not what it takes at a time.":
+            "train_batch_size": {"The batch is the batch of all processes together.": batch // world},
+            "train_micro_batch_size_per_gpu": {"That is a process's share of the batch, not its micro-batch.":
                 batch // world},
             "gradient_accumulation_steps": {
                 "The processes share the batch: divide by their number, too.": batch // micro,

@@ -29,7 +29,7 @@ exercise = Exercise(
     functions=("place", "train"),
     meanings={
         "is not a leaf": "Wrap the model once: DistributedDataParallel(model).",
-        "key 'LOCAL_WORLD_SIZE'": "All that place needs is in RANK, WORLD_SIZE and LOCAL_RANK.",
+        "key 'LOCAL_WORLD_SIZE'": "place needs only RANK, WORLD_SIZE and LOCAL_RANK.",
     },
 )
 
@@ -47,7 +47,7 @@ def env_of(rank: int, p: int, each: int) -> dict[str, str]:
 
 @exercise.check(points=4)
 def where_am_i(student, rng):
-    "place: the rank and the number of processes, of all machines; the GPU, of this one, on machines that have some."
+    "place: the rank and the number of processes on all machines, and the GPU of this machine."
     for p, each in ((8, 4), (4, 4), (6, 2), (1, 1)):
         for rank in range(p):
             env = env_of(rank, p, each)
@@ -58,11 +58,11 @@ def where_am_i(student, rng):
                 (rank, p, f"cuda:{rank % each}"),
                 name=f"place({env})",
                 mistakes={
-                    "LOCAL_RANK counts on one machine: two processes of the training would have the same share of the "
-                    "data. The rank is RANK.": (rank % each, p, f"cuda:{rank % each}"),
-                    "Machines have GPUs 0, 1, ... each: the device is that of LOCAL_RANK.": (rank, p, f"cuda:{rank}"),
+                    "LOCAL_RANK counts on one machine, so two processes would have the same share of the data. The "
+                    "rank is RANK.": (rank % each, p, f"cuda:{rank % each}"),
+                    "Each machine has GPUs 0, 1, ...: choose the device by LOCAL_RANK.": (rank, p, f"cuda:{rank}"),
                     "The world is all machines' processes: WORLD_SIZE.": (rank, each, f"cuda:{rank % each}"),
-                    "What env has are strings: int(env[...]).": (str(rank), str(p), f"cuda:{rank % each}"),
+                    "The values of env are strings: int(env[...]).": (str(rank), str(p), f"cuda:{rank % each}"),
                 }
                 if p > each > 1
                 else None,
@@ -131,17 +131,18 @@ class Training:
         run = self.run(student)
         losses, weights = self.serial()
         variants: dict[str, Callable[[], Any]] = {
-            "The order of the samples is that of epoch 0 in every epoch: what DistributedSampler does where set_epoch "
-            "is forgotten.": partial(self.serial, same_order=True),
-            "A mean of means: DDP takes the mean over the ranks, and a rank with few samples counts as much as one "
-            "with many. Divide sums by the number of samples in the whole batch, and multiply by p.": partial(
+            "You use the order of epoch 0 in every epoch, as DistributedSampler does without set_epoch.": partial(
+                self.serial, same_order=True
+            ),
+            "A mean of means: DDP takes the mean over the ranks, and a rank with few samples has the same weight as "
+            "one with many. Divide sums by the number of samples in the whole batch, and multiply by p.": partial(
                 self.serial, means=True
             ),
             "Gradients are p times too small: DDP divides by p, and you divided by the whole batch.": partial(
                 self.serial, factor=1 / self.p
             ),
             "Gradients are p times too large: DDP takes the mean.": partial(self.serial, factor=float(self.p)),
-            "The last batch is left out.": partial(self.serial, whole=True),
+            "You skip the last batch.": partial(self.serial, whole=True),
         }
         if any(x is not self.x for x in self.xs):
             sentence = "Every process trains on all samples of a batch: rank r takes chosen[r::p], and no others."
@@ -186,7 +187,7 @@ def an_uneven_tail(student, rng):
 
 @exercise.check(points=4, seconds=SECONDS, needs="as_one_process")
 def one_bucket(student, rng):
-    "The gradients travel once in each step, as DDP sends them, and nothing beside them but the loss."
+    "Gradients are sent once in each step, as DDP sends them, and otherwise only the loss."
     for p in (2, 3):
         training = Training(p, 6 * p, 2 * p, 2, rng)
         run = training.agrees(student)

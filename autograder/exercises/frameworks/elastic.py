@@ -17,7 +17,7 @@ exercise = Exercise(
     minutes=25,
     functions=("train_elastic",),
     forbid=RANKS,
-    instead="Here ranks speak by `comm`: add gradients up with ring_all_reduce.",
+    instead="Here ranks communicate by `comm`: sum gradients with ring_all_reduce.",
 )
 
 SAVE_EVERY = 5
@@ -173,9 +173,9 @@ def one_fewer(student, rng):
                 f"{start}, so {len(job.batches) - start} are left.",
             )
             mistakes = {
-                "The momentum is not restored: the optimizer's state belongs to the checkpoint.": "momentum",
-                "The learning rate begins again: it is that of the step, lr_at(step), which goes on.": "rate",
-                "The weights begin again: they are in the checkpoint.": "weights",
+                "The momentum is not restored: save the optimizer's state, too.": "momentum",
+                "The learning rate starts again: use lr_at(step) with the restored step.": "rate",
+                "The weights start again: load them from the checkpoint.": "weights",
             }
             weights_agree(
                 got,
@@ -189,7 +189,7 @@ def one_fewer(student, rng):
 
 @exercise.check(points=2, seconds=SECONDS, needs="as_one_process")
 def one_writer(student, rng):
-    "One rank writes each state, and not more often than every five steps."
+    "Only one rank writes each state, only every five steps."
     for p in (3, 2):
         job = Job(rng, steps=12)
         run = job.run(student, p, {})
@@ -197,7 +197,7 @@ def one_writer(student, rng):
         writes = [len(log) for _, _, log, *_ in run.results]
         checks.that(
             sorted(writes)[:-1] == [0] * (p - 1),
-            f"p = {p}: the ranks write {writes} files. All have the same state: one writes it, and the others wait.",
+            f"p = {p}: the ranks write {writes} files. All have the same state: one rank writes it, the others wait.",
         )
         most = 12 // SAVE_EVERY
         checks.that(max(writes) <= 2 * most, f"p = {p}: {max(writes)} files in 12 steps: save after steps 5 and 10.")
@@ -212,6 +212,6 @@ def a_barrier_before_going_on(student, rng):
     met = {event.rank for event in run.trace if event.op == "barrier" and event.end >= written}
     checks.that(
         met == {0, 1, 2},
-        "The others go on while rank 0 still writes: a step later the state of step 5 may not be on the disk. "
+        "The others continue while rank 0 still writes: a step later the state of step 5 may not be on the disk. "
         "comm.barrier() after the write, on all ranks.",
     )

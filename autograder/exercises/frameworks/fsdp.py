@@ -26,7 +26,7 @@ exercise = Exercise(
     meanings={
         "got mixed torch.Tensor and DTensor": "Plain tensors meet shares. In `shard`: a layer is in no group; shard "
         "the root, too. In `restore`: set_model_state_dict with full_state_dict=True cuts a whole state.",
-        "'NoneType' object has no attribute": "`shard` returns nothing: return the model.",
+        "'NoneType' object has no attribute": "`shard` returns None: return the model.",
         "value was None when it should not be": "The root was sharded before its blocks, and had taken all of them. "
         "Blocks first, then the root.",
     },
@@ -104,7 +104,7 @@ def a_share_of_each(student, rng):
 
 @exercise.check(points=4, seconds=SECONDS, needs="as_one_process")
 def a_block_at_a_time(student, rng):
-    "The blocks are gathered one after another, forward and backward, none together: that is what saves memory."
+    "The blocks are gathered one after another, forward and backward, which saves memory."
     model = Decoder(12, 8, 2, BLOCKS)
     block = sum(param.numel() for param in model.blocks[0].parameters()) * NUMBER
     rest = sum(param.numel() for param in model.parameters()) * NUMBER - BLOCKS * block
@@ -145,7 +145,7 @@ def _all_is_gathered(training: Training, run, rank: int, gathered: list[int], le
     checks.that(
         sum(gathered) >= least,
         f"{training.setting}: rank {rank} gathers {sum(gathered)} bytes in a step; two passes through the blocks and "
-        f"one through the rest need {least}. What is not sharded is not gathered: every rank holds it whole.",
+        f"one through the rest need {least}. You did not shard everything: every rank holds the rest whole.",
     )
     p, sent = training.p, [event.nbytes for event in sends(run) if event.rank == rank]
     # A ring sends a p-th of what is gathered in each message. Gradients are scattered; the check gathers the weights.
@@ -184,9 +184,9 @@ def and_back(student, rng):
         state = {name: x.clone() for name, x in decoder(weights).state_dict().items()}
         run = student.ranks("restore", p, lambda rank, o=other, s=state: deepcopy((o, s, False)), harness="state_in")
         for rank, (found, shares) in enumerate(run.results):
-            before = {"The weights are those before: nothing was loaded.": lambda o=other: o}
+            before = {"The weights have not changed: nothing was loaded.": lambda o=other: o}
             weights_agree(found, weights, f"p = {p}, rank {rank}, after restore", before)
             checks.that(
                 any(mine < n for mine, n in shares),
-                f"p = {p}: after restore rank {rank} holds every parameter whole. It is to have its share.",
+                f"p = {p}: after restore rank {rank} holds every parameter whole. It should hold its share.",
             )

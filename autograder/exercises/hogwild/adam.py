@@ -1,4 +1,4 @@
-"""A gradient, or what it is made of. Oracles: autograd, the bytes of the tensors themselves, the trace."""
+"""A gradient, or its factors. Oracles: autograd, the bytes of the tensors themselves, the trace."""
 
 import torch
 
@@ -22,7 +22,7 @@ VGG = {"fc6": (25088, 4096, 3521), "fc7": (4096, 4096, 2048), "fc8": (4096, 1000
 
 @exercise.check(points=3)
 def the_gradient_from_its_factors(student, rng):
-    "from_factors: it is the gradient that backpropagation has, summed over the batch."
+    "from_factors: the gradient that backpropagation computes, summed over the batch."
     for batch, m, n in ((4, 3, 5), (1, 6, 2), (7, 4, 4)):
         x = torch.randn(batch, m, generator=rng).double()
         weight = torch.randn(m, n, generator=rng).double().requires_grad_()
@@ -31,7 +31,7 @@ def the_gradient_from_its_factors(student, rng):
         name = f"from_factors(x, delta) of shapes {batch} x {m} and {batch} x {n}"
         got = student.from_factors(x.clone(), delta.clone())
         mistakes = {
-            "The sum over the batch, not its mean: whose loss is a mean has the 1/B in delta.": right / batch,
+            "Sum over the batch, do not average: if the loss is a mean, delta already has the 1/B.": right / batch,
             "W is m x n here: x.T @ delta.": right.T.contiguous(),
         }
         mistakes = {s: v for s, v in mistakes.items() if v.shape != right.shape or not torch.allclose(v, right)}
@@ -53,14 +53,14 @@ def bytes_of_both(student, rng):
             got, call = student.fc_bytes(batch, m, n, how), f'fc_bytes({batch}, {m}, {n}, "{how}")'
             right = counted(batch, m, n, how)
             mistakes = {
-                "That is how many numbers there are: each has 4 bytes.": right // 4,
+                "That is the number of numbers: each has 4 bytes.": right // 4,
                 "The gradient is summed over the batch: its size does not depend on it.": batch * counted(1, m, n, how),
-                "Errors have n numbers for each sample, and have to travel, too.": 4 * batch * m,
-                "That is the other one: factors are x and delta.": counted(
+                "Count the errors, too: n numbers for each sample.": 4 * batch * m,
+                "You confuse the two: factors are x and delta.": counted(
                     batch, m, n, "factors" if how == "gradient" else "gradient"
                 ),
-                "x and delta are sent, not their product for each sample.": 4 * batch * m * n,
-                "x and delta for one sample: there are B of them.": 4 * (m + n),
+                "Count x and delta, not their product for each sample.": 4 * batch * m * n,
+                "You count x and delta for one sample: there are B samples.": 4 * (m + n),
             }
             mistakes = {s: v for s, v in mistakes.items() if v != right}
             checks.equal(got, right, name=call, mistakes=mistakes)
@@ -78,7 +78,7 @@ def which_is_less(student, rng):
                 raise checks.CheckFailure(
                     f"cheaper({b}, {m}, {n}), VGG-16's {name}, is {show.show(got)}, expected {show.show(right)}: the "
                     f"gradient has {sizes['gradient']:,} bytes, the factors {sizes['factors']:,}.",
-                    mistake="Where both are equal it is the gradient, which the server need not compute."
+                    mistake="If both are equal, choose the gradient: the server need not compute it."
                     if sizes["factors"] == sizes["gradient"]
                     else "",
                 )
@@ -114,13 +114,13 @@ SETTINGS = (([2], 3, 4), ([1, 5], 3, 4), ([2, 1, 9], 4, 3), ([3, 2], 6, 2))  # o
 
 @exercise.check(points=6, seconds=SECONDS)
 def the_server_has_the_sum(student, rng):
-    "sum_on_server: rank 0 returns the sum of the workers' gradients, whatever their batches."
+    "sum_on_server: rank 0 returns the sum of the workers' gradients, for any batches."
     for setting in SETTINGS:
         layer = Layer(*setting, rng)
         run, workers = layer.run(student), range(1, len(layer.batches))
         right = torch.stack([layer.gradient(rank) for rank in workers]).sum(0)
         told = {f"That is worker {rank}'s gradient alone.": layer.gradient(rank) for rank in workers}
-        told["The sum over the workers, not their mean."] = right / len(workers)
+        told["Return the sum over the workers, not the mean."] = right / len(workers)
         told = {said: g for said, g in told.items() if not torch.allclose(g, right)}
         checks.close(run.results[0], right, name=f"{layer.setting}: what rank 0 returns", mistakes=told)
         for rank in workers:
@@ -138,7 +138,10 @@ def control_and_data(student, rng):
         run = layer.run(student)
         waited_for(run, layer.setting)
         answered = [event for event in sends(run) if event.rank == 0 or event.peer != 0]
-        checks.that(not answered, f"{layer.setting}: only workers send, and only to rank 0; here others do, too.")
+        checks.that(
+            not answered,
+            f"{layer.setting}: only workers may send, and only to rank 0; here other ranks send or receive, too.",
+        )
         for rank, batch in enumerate(layer.batches[1:], start=1):
             mine = [event for event in sends(run) if event.rank == rank]
             control = [event.nbytes for event in mine if event.tag == CONTROL]

@@ -16,7 +16,7 @@ exercise = Exercise(
     minutes=25,
     functions=("downpour", "replica", "shard_server"),
     forbid=(*MACHINES_COLLECTIVES, *RANKS, *UPDATES, "torch.optim.adagrad"),
-    instead="Servers and replicas are what you write here: send, recv, irecv and wait_any, and Adagrad in two lines.",
+    instead="Write servers and replicas yourself: send, recv, irecv and wait_any, and Adagrad in two lines.",
 )
 
 NUMBER = 8  # bytes
@@ -27,12 +27,12 @@ SENTENCES = {
     "last": "A push is the sum of all gradients since the last push, not the last one alone.",
     "mean": "A push is the sum of the gradients, not their mean.",
     "never zero": "After a push the sum starts at 0 again.",
-    "rest lost": "What is left after the last step has to be pushed, too.",
-    "never fetches": "The replica goes on with its first weights: fetch before steps 0, n_fetch, 2 n_fetch, ...",
+    "rest lost": "Push the rest after the last step, too.",
+    "never fetches": "The replica keeps its first weights: fetch before steps 0, n_fetch, 2 n_fetch, ...",
     "zero": "The sum of squares starts at 1 here, not at 0.",
     "sgd": "That is SGD: Adagrad divides by the root of the sum of squares.",
     "forgets": "The server keeps its sum of squares from one push to the next.",
-    "after": "Add the square of the push first, then divide by the root.",
+    "after": "First add the square of the push, then divide by the root.",
 }
 
 
@@ -144,14 +144,14 @@ def one_replica_is_adagrad(student, rng):
 
 @exercise.check(points=6, needs="one_replica_is_adagrad", seconds=SECONDS)
 def sums_between(student, rng):
-    "With n_fetch and n_push: old weights in between, sums since the last push, and the rest at the end."
+    "With n_fetch and n_push: old weights between fetches, sums since the last push, and the rest at the end."
     for servers, n_fetch, n_push, steps in ((2, 1, 3, 6), (2, 3, 1, 5), (3, 2, 3, 7), (1, 4, 4, 9)):
         Training(servers, 1, rng, n_fetch, n_push, steps).agrees_with_serial(student)
 
 
 @exercise.check(points=5, needs="sums_between", seconds=SECONDS)
 def as_the_messages_came(student, rng):
-    "Several replicas: each server has applied the pushes in the order in which they came."
+    "Several replicas: each server applies the pushes in order of arrival."
     for servers, replicas, n_fetch, n_push in ((2, 2, 1, 1), (2, 3, 2, 2)):
         training = Training(servers, replicas, rng, n_fetch, n_push, 6)
         run = training.run(student, alpha=1e-3)
@@ -166,7 +166,7 @@ def as_the_messages_came(student, rng):
 
 @exercise.check(points=4, needs="sums_between", seconds=SECONDS)
 def bytes_by_n_fetch_and_n_push(student, rng):
-    "A replica sends w's bytes once for each push, and receives them once for each fetch; each is waited for; w stays."
+    "A replica sends w's bytes once per push, and receives them once per fetch; it waits for each; w does not change."
     for servers, n_fetch, n_push in ((1, 1, 1), (2, 2, 3), (3, 3, 2)):
         training = Training(servers, 2, rng, n_fetch, n_push, 6, n=12)
         run, whole = training.run(student), 12 * NUMBER
@@ -176,9 +176,7 @@ def bytes_by_n_fetch_and_n_push(student, rng):
         for rank in range(servers, servers + 2):
             returned, seen = run.results[rank]
             name = f"{training.setting}: what replica {rank} returns"
-            checks.close(
-                returned, seen[-1], name=name, why="Its last copy of w, with which its last gradient was made."
-            )
+            checks.close(returned, seen[-1], name=name, why="Return the last copy of w, which gave the last gradient.")
         for rank in range(servers, servers + 2):
             sent = sum(e.nbytes for e in sends(run) if e.rank == rank)
             came = sum(e.nbytes for e in sends(run) if e.peer == rank)
@@ -187,7 +185,7 @@ def bytes_by_n_fetch_and_n_push(student, rng):
                 checks.that(
                     got == count * whole,
                     f"{training.setting}: replica {rank} {what} {got} bytes; expected {count * whole}, {whole} for "
-                    f"each {op}. Each server has its shard alone.",
+                    f"each {op}. Each server has only its shard.",
                 )
 
 
@@ -204,5 +202,5 @@ def a_slow_replica_stops_nobody(student, rng):
             checks.that(
                 last <= expected + 1e-6,
                 f"{training.setting}, replica {2 + slow} is slow: replica {2 + j} computes for {expected:.2f} s, and "
-                f"is done at {last:.2f} s. Nobody waits in Downpour: a server deals with who comes first (wait_any).",
+                f"is done at {last:.2f} s. No replica waits in Downpour: answer in order of arrival (wait_any).",
             )

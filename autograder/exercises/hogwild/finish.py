@@ -10,7 +10,7 @@ exercise = Exercise(
     points=15,
     minutes=12,
     forbid=("scipy.optimize",),
-    instead="Give each task to the node that is free first: no solver is needed.",
+    instead="Give each task to the node that is free first: you need no solver.",
 )
 
 
@@ -40,16 +40,16 @@ def finishes(student, tasks, speeds, backups: bool) -> float:
     right, p = on_a_clock(tasks, speeds, backups), len(speeds)
     by_turns = max(sum(work / speed for work in tasks[i::p]) for i, speed in enumerate(speeds))
     mistakes = {
-        "Nobody does a task again here: backups are left out.": on_a_clock(tasks, speeds, False),
-        "Tasks are dealt out in turn here: the node that is free first takes the next one.": by_turns,
+        "No node repeats a task here: your answer ignores backups.": on_a_clock(tasks, speeds, False),
+        "You deal out tasks in turn: the node that is free first must take the next one.": by_turns,
         "work / speed: a fast node takes fewer seconds.": on_a_clock(tasks, [1 / s for s in speeds], backups),
         "Idle nodes look in the order in which they become free, not in the order of the list.": in_list_order(
             tasks, speeds
         )
         if backups
         else -1.0,
-        "That is as if the work could be cut anywhere: tasks are whole.": sum(tasks) / sum(speeds),
-        "A task is done when the first of its copies is, not when both are.": slowest_copy(tasks, speeds)
+        "That is right only if work can be cut anywhere: tasks are indivisible.": sum(tasks) / sum(speeds),
+        "A task is done when its first copy is done, not when both are.": slowest_copy(tasks, speeds)
         if backups
         else -1.0,
     }
@@ -96,7 +96,7 @@ def who_is_free_takes_the_next(student, rng):
 
 @exercise.check(points=8, needs="who_is_free_takes_the_next")
 def backup_tasks(student, rng):
-    "With backups: idle nodes do again what would be done last, and the first copy counts."
+    "With backups: idle nodes repeat the task that would finish last, and the first copy counts."
     finishes(student, [4.0, 4.0, 4.0], [4.0, 4.0, 1.0], True)
     finishes(student, [8.0, 6.0, 6.0, 5.0, 1.0, 4.0, 7.0], [1.0, 1.0, 4.0, 3.0, 2.0], True)
     for nodes, count in ((3, 8), (1, 4), (4, 6), (5, 11), (3, 2)):
@@ -104,4 +104,4 @@ def backup_tasks(student, rng):
         speeds = (torch.randint(2, 9, (nodes,), generator=rng) / 2).tolist()
         speeds[-1] = 0.25
         got, without = finishes(student, tasks, speeds, True), on_a_clock(tasks, speeds, False)
-        checks.that(got <= without, f"With backups it takes {got:g} s and without {without:g}: a copy delays nobody.")
+        checks.that(got <= without, f"With backups it takes {got:g} s and without {without:g}: a copy delays no task.")

@@ -43,15 +43,15 @@ def how_much_edges_overlap(student, rng):
         count = len(edges)
         checks.equal(float(got[0]), float(omega), name=f"omega in {call}", why="The largest number of components.")
         named = {
-            "A component's share is of the edges, not of the components.": delta * count / n,
-            "That is a number of edges: divide by how many there are.": delta * count,
-            "That is the mean over the components: Delta is the largest.": sum(len(edge) for edge in edges) / n / count,
+            "Divide by the number of edges, not of components.": delta * count / n,
+            "That is a number of edges: divide by the number of all edges.": delta * count,
+            "That is the mean over the components: Delta is the maximum.": sum(len(edge) for edge in edges) / n / count,
         }
         named = {s: v for s, v in named.items() if abs(v - delta) > 1e-9}
         checks.close(got[1], delta, name=f"delta in {call}", mistakes=named, why="Edges with it / all edges.")
         named = {
             "rho is a share of the edges: divide by |E|, not by n.": rho * count / n,
-            "An edge meets itself, too: Niu counts it.": rho - 1 / count,
+            "An edge meets itself, too: count it, as Niu does.": rho - 1 / count,
             "That is a number of edges: divide by |E|.": rho * count,
             "Delta counts the edges at one component; rho counts those that share any component.": delta,
         }
@@ -124,10 +124,10 @@ class Problem:
         checks.unchanged(self.w, before, name="w")
         right = self.replay(schedule, lr)
         names = {
-            "atomic": "An update was to get lost here: store what was loaded minus the step, whatever is there now.",
-            "from what was read": "The step is taken from what `load` found, not from what `read` found.",
-            "whole": "A store writes its own component and no other: else it undoes what others have written.",
-            "late": "The gradient is that of what was read: not of what is there when it is stored.",
+            "atomic": "An update must get lost here: store the loaded value minus the step, whatever is in memory now.",
+            "from what was read": "Subtract the step from the value of `load`, not from the value of `read`.",
+            "whole": "A store writes only its own component: otherwise it undoes what others have written.",
+            "late": "Compute the gradient from the values that were read, not from those at the time of the store.",
         }
         named = {sentence: self.replay(schedule, lr, kind) for kind, sentence in names.items()}
         named["Downhill: minus lr times the gradient."] = self.replay(schedule, -lr)
@@ -149,23 +149,25 @@ def alone(student, rng):
     problem = Problem([(2,), (0, 2)], 6, rng)
     got = problem.run(student, one_after_the_other(problem.edges), 0.25, "edges (2,) and (0, 2)")
     for v in (1, 3, 4, 5):
-        checks.that(bool(got[v] == problem.w[v]), f"w[{v}] has changed, and no edge has it.")
+        checks.that(bool(got[v] == problem.w[v]), f"w[{v}] has changed, but no edge contains it.")
     problem.run(student, [], 0.25, "no event")
 
 
 @exercise.check(points=4, needs="alone")
 def disjoint_edges_in_any_order(student, rng):
-    "hogwild: edges that share nothing give the same bits in every order."
+    "hogwild: disjoint edges give the same bits in every order."
     problem = Problem([(0, 3), (1,), (2, 4), (5, 6, 7)], 8, rng)
     serial = problem.run(student, one_after_the_other(problem.edges), 0.25, "one after the other")
     for _ in range(3):
         got = problem.run(student, mixed(rng, problem.edges, 4), 0.25, "mixed")
-        checks.that(bool((got == serial).all()), "Edges share nothing, and w differs from that of one thread.")
+        checks.that(
+            bool((got == serial).all()), "The edges share nothing, but w differs from the result of one thread."
+        )
 
 
 @exercise.check(points=8, needs="alone")
 def updates_get_lost(student, rng):
-    "hogwild: an update is lost where another's store falls between its load and its store, and only there."
+    "hogwild: an update is lost only if another's store falls between its load and its store."
     undone = [("read", 0, 0), ("read", 0, 1), ("load", 0, 1), ("store", 0, 1), *events_of(1, (1,))]
     undone += [("load", 0, 0), ("store", 0, 0)]
     Problem([(0, 1), (1,)], 2, rng).run(student, undone, 0.25, "update 1 between the two stores of update 0")

@@ -13,7 +13,7 @@ exercise = Exercise(
     minutes=15,
     functions=("lbfgs_direction",),
     forbid=(*RANKS, *OPTIMIZERS, "scipy.optimize"),
-    instead="The two loops are what you write here: dot products whose one number travels, and sums of shards.",
+    instead="Write the two loops yourself: dot products that send one number, and sums of shards.",
 )
 
 
@@ -69,7 +69,7 @@ class History:
         for rank, expected in enumerate(right.tensor_split(self.p)):
             named = {s: v.tensor_split(self.p)[rank] for s, v in whole.items()}
             if self.p > 1:
-                named["These dot products are of this rank's shards alone: sum them over the ranks."] = self.alone(rank)
+                named["These dot products use only this rank's shards: sum them over the ranks."] = self.alone(rank)
             named = {s: v for s, v in named.items() if not torch.allclose(v, expected)}
             name = f"{self.setting}: the direction on rank {rank}"
             checks.close(run.results[rank], expected, name=name, mistakes=named, rtol=1e-8)
@@ -78,7 +78,7 @@ class History:
 
 @exercise.check(points=10, seconds=SECONDS)
 def two_loops(student, rng):
-    "Every rank has its shard of what the dense formula gives, for p = 1 to 4."
+    "Every rank returns its shard of the dense formula's direction, for p = 1 to 4."
     for p, m in ((1, 2), (2, 3), (3, 1), (4, 4)):
         History(9, m, p, rng).agrees(student)
     History(5, 0, 2, rng).agrees(student)
@@ -87,7 +87,7 @@ def two_loops(student, rng):
 
 @exercise.check(points=5, needs="two_loops", seconds=SECONDS)
 def only_numbers_travel(student, rng):
-    "What travels does not grow with n; what comes in is not changed."
+    "Messages do not grow with n; arguments are not changed."
     sent = []
     for n in (12, 96):
         history = History(n, 3, 4, rng)
@@ -98,6 +98,6 @@ def only_numbers_travel(student, rng):
         sent.append(sum(moved))
     checks.that(
         sent[0] == sent[1],
-        f"Rank 1's messages have {sent[0]} bytes with n = 12 and {sent[1]} with n = 96. Vectors stay where they "
-        "are; of a dot product one number travels.",
+        f"Rank 1's messages have {sent[0]} bytes with n = 12 and {sent[1]} with n = 96. Send no vectors: "
+        "each dot product needs one number from each rank.",
     )

@@ -40,20 +40,24 @@ def layers_without_products(student, rng):
             "activation",
             (channels, size),
             (0, 0, 2 * numbers),
-            {"What goes out counts, too.": (0, 0, numbers)},
+            {"Count the outputs, too.": (0, 0, numbers)},
         )
         told = {
-            "It is read twice: for mean and variance, and again to be normalized.": (2 * channels, 0, 2 * numbers),
+            "The input is read twice: for mean and variance, and again to normalize it.": (
+                2 * channels,
+                0,
+                2 * numbers,
+            ),
             "A scale and a shift for each channel are learned.": (0, 0, 3 * numbers),
-            "What goes out is written, too.": (2 * channels, 0, 2 * numbers),
+            "The outputs are written, too.": (2 * channels, 0, 2 * numbers),
         }
         row_is(student, "batch_norm", (channels, size), (2 * channels, 0, 3 * numbers), told)
         window = int(torch.randint(2, 5, (), generator=rng))
         sizes, inside = (channels, window * size, window), channels * (window * size) ** 2
         told = {
-            "What goes out is smaller than what comes in.": (0, 0, 2 * inside),
-            "What comes in counts, too.": (0, 0, numbers),
-            "What goes out counts, too.": (0, 0, inside),
+            "The output is smaller than the input.": (0, 0, 2 * inside),
+            "Count the inputs, too.": (0, 0, numbers),
+            "Count the outputs, too.": (0, 0, inside),
             "Rows and columns are both divided by the window.": (0, 0, inside + inside // window),
         }
         row_is(student, "pooling", sizes, (0, 0, inside + numbers), told)
@@ -93,8 +97,8 @@ TOLD = {
     "no batch": "A step takes a whole batch: there are images * epochs / batch steps.",
     "weights": "The weights are read once for each step, not for each image.",
     "float32": "Each number has `itemsize` bytes.",
-    "sum": "Arithmetic and memory work at the same time: take the longer one, layer by layer.",
-    "whole": "Each layer has a roof of its own: take the longer of both for each layer, then add up.",
+    "sum": "Arithmetic and memory work at the same time: take the longer, layer by layer.",
+    "whole": "Each layer has its own roof: take the longer for each layer, then add.",
     "seconds": "Those are seconds.",
 }
 

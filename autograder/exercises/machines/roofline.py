@@ -18,7 +18,7 @@ def number(got, name: str) -> None:
 
 @exercise.check(points=8)
 def the_roof(student, rng):
-    "roof: the longer of arithmetic and memory, and which of the two it is."
+    "roof: the longer of arithmetic and memory, and which one it is."
     cases = [(4e9, 1e6, 4e9, 2e6), (1e6, 4e8, 1e9, 1e9), (8.0, 2.0, 4.0, 1.0)]
     for _ in range(4):
         cases.append(tuple((1e6 * torch.randint(1, 1000, (4,), generator=rng)).tolist()))
@@ -32,10 +32,10 @@ def the_roof(student, rng):
         number(got[0], f"{call}: the seconds")
         arithmetic, memory = flops / peak, nbytes / bandwidth
         mistakes = {
-            "Arithmetic and memory work at the same time: the longer counts, not the sum.": arithmetic + memory,
+            "Arithmetic and memory work at the same time: take the longer, not the sum.": arithmetic + memory,
             "Memory may be the limit, too: bytes by bytes per second.": arithmetic,
             "Arithmetic may be the limit, too.": memory,
-            "That is operations per second; the seconds are asked for.": min(peak, flops / nbytes * bandwidth),
+            "That is operations per second: return the seconds.": min(peak, flops / nbytes * bandwidth),
         }
         right = max(arithmetic, memory)
         mistakes = {s: v for s, v in mistakes.items() if abs(v - right) > 1e-9 * right}
@@ -98,8 +98,8 @@ def each_layer(student, rng):
                 * layer[1]
                 / (itemsize * batch * (layer[2] + layer[0])),
                 "Weights are read, too.": 2 * layer[1] / (itemsize * layer[2]),
-                "That is per number: each has `itemsize` bytes.": float(intensity) * itemsize,
-                "That is bytes for each operation: turn it round.": nbytes / (2 * batch * layer[1]),
+                "That is per number: each number has `itemsize` bytes.": float(intensity) * itemsize,
+                "That is bytes per operation: invert it.": nbytes / (2 * batch * layer[1]),
             }
             told = {s: v for s, v in told.items() if abs(v / float(intensity) - 1) > 1e-9}
             name = f"{call}: layer {layer}"
@@ -108,7 +108,7 @@ def each_layer(student, rng):
             told = {
                 "No layer is faster than the peak.": float(intensity) * bandwidth,
                 "Memory limits this one: operations per byte times bytes per second.": peak,
-                "That is the time; operations per second are asked for.": 2 * batch * layer[1] / float(rate),
+                "That is the time: return operations per second.": 2 * batch * layer[1] / float(rate),
             }
             told = {s: v for s, v in told.items() if abs(v / float(rate) - 1) > 1e-9}
             number(row[1], f"{name}: operations per second")
@@ -154,9 +154,9 @@ def the_batch_that_fills_it(student, rng):
         checks.that(type(got) is int, f"{call} is {show.show(got)}, expected an int.")
         told = {
             "One sample fewer is limited by memory: round up.": right - 1,
-            "That batch is enough, but so is one less.": right + 1,
+            "That batch is enough, but a smaller one is, too.": right + 1,
             "A MAC is two operations.": searched((layer[0], layer[1] // 2, layer[2]), peak, bandwidth, itemsize),
-            "What comes in and goes out grows with the batch: it counts, too.": searched(
+            "Inputs and outputs grow with the batch: count them, too.": searched(
                 (layer[0], layer[1], 0), peak, bandwidth, itemsize
             ),
         }
@@ -165,7 +165,7 @@ def the_batch_that_fills_it(student, rng):
 
 @exercise.check(points=5, needs="each_layer")
 def no_batch_helps(student, rng):
-    "smallest_batch: math.inf for a layer that memory limits at every batch, 1 for one that it never limits."
+    "smallest_batch: math.inf if memory limits the layer at every batch, 1 if it never does."
     depthwise = (9 * 256, 9 * 256 * 196, 2 * 256 * 196)
     cases: list[tuple[Layer, float, float, int, float]]
     cases = [(depthwise, 112e12, 900e9, 2, INFINITY), ((0, 0, 100), 4.0, 2.0, 4, INFINITY)]

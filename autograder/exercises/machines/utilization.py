@@ -52,11 +52,10 @@ def flops_are(student, sizes: tuple[int, int, int, int, int]) -> float:
         "Attention is missing: two products of all pairs of tokens, 4 b s^2 h forward in each layer.": 3
         * (linear + output),
         "Attention has two products: the scores, and the scores times v.": 3 * (linear + attention / 2 + output),
-        "A causal mask hides half of the scores; what is counted is what the products do.": 3
+        "A causal mask hides half of the scores, but the products compute all of them.": 3
         * (linear + attention / 2 + output),
         "The output is missing: every token is compared with all V words, 2 b s h V forward.": 3 * (linear + attention),
-        "The embedding looks words up and multiplies nothing: V is in it once, for the output.": 3
-        * (linear + attention + 2 * output),
+        "The embedding only looks words up: count V once, for the output.": 3 * (linear + attention + 2 * output),
         "The output comes once, not in each layer.": 3 * (linear + attention + layers * output),
         "The batch is missing.": expected / batch,
     }
@@ -77,7 +76,7 @@ def every_product(student, rng):
 
 @exercise.check(points=6)
 def printed_utilization(student, rng):
-    "utilization: of the model's operations and of the hardware's; 51.4 % with 175 B parameters, 56.3 % with 1 T."
+    "utilization: the model's and the hardware's; 51.4 % with 175 B parameters, 56.3 % with 1 T."
     for name, (sizes, seconds, gpus, printed) in PRINTED.items():
         _, attention, _ = parts = forward(*sizes)
         flops, again = 3.0 * sum(parts), float(attention)
@@ -90,12 +89,12 @@ def printed_utilization(student, rng):
         available = seconds * gpus * PEAK
         model, hardware = flops / available, (flops + again) / available
         shared = {
-            "A share, not percent: divide by the peak, and no more.": 100.0,
-            "All GPUs' peaks count, not one's.": float(gpus),
+            "Return a share, not percent: divide by the peak, and no more.": 100.0,
+            "Divide by the peak of all GPUs, not of one.": float(gpus),
         }
         others = (
-            {"The model needs no operation twice: what is computed again is the hardware's alone.": hardware},
-            {"What the hardware does includes what is computed again.": model},
+            {"The model needs no operation twice: count what is recomputed only for the hardware.": hardware},
+            {"The hardware's operations include what is recomputed.": model},
         )
         whats = ("the model's share", "the hardware's share")
         for value, right, what, other in zip(got, (model, hardware), whats, others, strict=True):
@@ -108,7 +107,7 @@ def printed_utilization(student, rng):
 
 @exercise.check(points=6)
 def seconds_to_the_end(student, rng):
-    "train_seconds: six operations per parameter and token, eight where all is computed again."
+    "train_seconds: six operations per parameter and token, eight if the forward pass is recomputed."
     cases = [(37e9, 14.8e12, 2048, 989.4e12, 0.35, False), (175e9, 300e9, 1024, 312e12, 0.45, True)]
     for _ in range(3):
         draw = torch.rand(5, generator=rng).tolist()
@@ -121,12 +120,12 @@ def seconds_to_the_end(student, rng):
         one = parameters * tokens / (gpus * peak * share)
         expected = (8 if again else 6) * one
         mistakes = {
-            "Two operations per parameter and token are the forward pass alone.": 2 * one,
+            "Two operations per parameter and token are only the forward pass.": 2 * one,
             "A MAC is two operations: 6, not 3.": expected / 2,
-            "Where everything is computed again it is one more forward pass: 8.": 6 * one,
-            "Six if nothing is computed again: the forward pass counts once.": 8 * one,
+            "Recomputing everything is one more forward pass: 8.": 6 * one,
+            "Without recomputation it is 6: the forward pass counts once.": 8 * one,
             "The GPUs do not reach their peak: divide by the share of it, too.": expected * share,
             "A smaller share takes longer: divide by it.": expected * share**2,
-            "These are the seconds of one GPU.": expected * gpus,
+            "These are the seconds on one GPU.": expected * gpus,
         }
         checks.close(got, expected, name=call, mistakes=distinct(mistakes, expected), rtol=1e-9, atol=0.0)

@@ -15,7 +15,7 @@ exercise = Exercise(
     minutes=15,
     functions=("conv", "linear", "attention", "work"),
     forbid=("torch.utils.flop_counter",),
-    instead="Count by thinking: how often is each weight used?",
+    instead="Count by hand: how often is each weight used?",
 )
 
 ITEMSIZE = 4
@@ -89,7 +89,7 @@ def size(rng, low: int, high: int) -> int:
 def conv_is(student, channels: int, filters: int, kernel: int, side: int, groups: int) -> None:
     weights, macs, moved = expected = conv_layer(channels, filters, kernel, side, groups)
     double = "A multiply-accumulate is one MAC here; work makes two operations of it."
-    apart = "Each of the groups has channels / groups of the inputs: a filter sees no others."
+    apart = "Each group has channels / groups of the inputs: a filter sees no others."
     counts_are(
         student.conv(channels, filters, kernel, side, groups),
         expected,
@@ -97,20 +97,20 @@ def conv_is(student, channels: int, filters: int, kernel: int, side: int, groups
         [
             {
                 apart: weights * groups,
-                "Both channels and filters are divided by the groups: all filters are there.": weights // groups,
+                "You divide both channels and filters by the groups: keep all filters.": weights // groups,
                 "A filter has kernel x kernel weights for each of its channels.": weights // kernel,
             },
             {
                 double: 2 * macs,
                 apart: macs * groups,
-                "Both channels and filters are divided by the groups: all filters are there.": macs // groups,
+                "You divide both channels and filters by the groups: keep all filters.": macs // groups,
                 "Every filter is used at every place of the image: size x size times.": weights,
                 "An image has size x size places.": weights * side,
             },
             {
-                "What comes out is missing: filters x size x size numbers.": channels * side**2,
-                "What comes in is missing: channels x size x size numbers.": filters * side**2,
-                "Weights are counted apart: they do not grow with the batch.": moved + weights,
+                "The outputs are missing: filters x size x size numbers.": channels * side**2,
+                "The inputs are missing: channels x size x size numbers.": filters * side**2,
+                "Weights are counted separately: they do not grow with the batch.": moved + weights,
             },
         ],
     )
@@ -143,9 +143,9 @@ def products(student, rng):
                     "Every token is multiplied by all weights.": weights,
                 },
                 {
-                    "What comes in and what goes out, for every token.": inputs + outputs,
-                    "What comes out is missing: tokens x outputs numbers.": tokens * inputs,
-                    "Weights are counted apart: they do not grow with the batch.": moved + weights,
+                    "Count inputs and outputs for every token.": inputs + outputs,
+                    "The outputs are missing: tokens x outputs numbers.": tokens * inputs,
+                    "Weights are counted separately: they do not grow with the batch.": moved + weights,
                 },
             ],
         )
@@ -159,15 +159,15 @@ def products(student, rng):
             [
                 {"Attention has no weights of its own: those of q, k and v are linear layers.": 4 * hidden**2},
                 {
-                    "Two products: the scores q kᵀ, and the scores times v.": macs // 2,
+                    "Count two products: the scores q kᵀ, and the scores times v.": macs // 2,
                     "A multiply-accumulate is one MAC here; work makes two operations of it.": 2 * macs,
-                    "A causal mask hides half of the scores; what is counted is what the products do.": macs // 4,
+                    "A causal mask hides half of the scores, but the products compute all of them.": macs // 4,
                     "All pairs of tokens: s^2.": macs // tokens,
                 },
                 {
-                    "q, k and v come in, and one thing of their size goes out.": 2 * tokens * hidden,
-                    "What comes out is missing: s h numbers.": 3 * tokens * hidden,
-                    "The scores stay inside: they neither come in nor go out.": moved + tokens**2,
+                    "Count q, k and v as inputs, and one output of the same size.": 2 * tokens * hidden,
+                    "The outputs are missing: s h numbers.": 3 * tokens * hidden,
+                    "The scores stay inside: they are neither input nor output.": moved + tokens**2,
                 },
             ],
         )
@@ -190,22 +190,22 @@ def work_is(student, layers: list[tuple[int, int, int]], batch: int, again: bool
         known = [
             {
                 "A multiply-accumulate is two operations.": forward // 2,
-                "That is one sample's: the batch has more.": forward // batch,
+                "That is for one sample: the batch has more.": forward // batch,
                 "That is forward and backward together.": forward + right[1],
             },
             {
-                "The first layer's inputs are data: nobody needs their gradient, so it is one product.": 2 * forward
+                "The first layer's inputs are data and need no gradient: count one product.": 2 * forward
                 + again * forward,
                 "Backward is two products, for the inputs' gradient and for the weights'.": forward + again * forward,
-                "What is computed again is one more forward pass.": backward,
-                "What is computed again is in it twice.": backward + 2 * again * forward,
+                "Recomputation is one more forward pass.": backward,
+                "Recomputation is counted twice.": backward + 2 * again * forward,
                 "A multiply-accumulate is two operations.": right[1] // 2,
             },
             {
                 "The weights are read once for the whole batch.": ITEMSIZE * batch * (moved + weights),
-                "The weights have to be read, too.": ITEMSIZE * batch * moved,
-                "These are numbers: in float32 each has 4 bytes.": batch * moved + weights,
-                "That is one sample's: the batch has more.": ITEMSIZE * (moved + weights),
+                "The weights must be read, too.": ITEMSIZE * batch * moved,
+                "These are numbers: each has 4 bytes in float32.": batch * moved + weights,
+                "That is for one sample: the batch has more.": ITEMSIZE * (moved + weights),
                 "Numbers in float32 have 4 bytes.": 2 * (batch * moved + weights),
             },
         ]
@@ -229,7 +229,7 @@ def forward_and_backward(student, rng):
 
 @exercise.check(points=5, needs="forward_and_backward")
 def once_more(student, rng):
-    "work: what is computed again costs each layer one more forward pass, and no more bytes of the first one."
+    "work: recomputation costs each layer one more forward pass, but no more bytes forward."
     for batch in (1, 4):
         layers = [linear_layer(size(rng, 2, 9), size(rng, 3, 30), size(rng, 3, 30)) for _ in range(3)]
         work_is(student, layers, batch, True)

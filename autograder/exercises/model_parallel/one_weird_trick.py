@@ -45,16 +45,17 @@ def volume_is(student, weights: int, inputs: int, batch: int, p: int, how: str) 
     expected = counted(n, p, how)
     mistakes = {
         "A number has 4 bytes.": expected / 4,
-        "Half of it: the sums have to come back to all ranks, too."
+        "That is half: the sums must return to all ranks, too."
         if how == "data"
-        else "Half of it: backward the gradients of the inputs are summed and shared out, as much again.": expected / 2,
-        "Each rank keeps its own part: (p - 1)/p of it travels.": 8 * n,
-        "That is the other way to cut.": counted(batch * inputs if how == "data" else weights, p, how),
-        "That is what all ranks send together: one of them sends a p-th.": p * expected,
-        "The ranks need the inputs of the whole batch, not of their part of it.": expected / p,
-        "The whole batch, not one sample.": expected / batch,
+        else "That is half: backward, the gradients of the inputs are summed and scattered, as much again.": expected
+        / 2,
+        "Each rank keeps its own part: it sends (p - 1)/p of the tensor.": 8 * n,
+        "That is the volume of the other cut.": counted(batch * inputs if how == "data" else weights, p, how),
+        "That is what all ranks send together: divide by p.": p * expected,
+        "The ranks need the inputs of the whole batch, not only of their part.": expected / p,
+        "Count the whole batch, not one sample.": expected / batch,
     }
-    why = f"So many bytes leave each of {p} ranks of the simulated machine for {n:,} numbers."
+    why = f"This is what each of {p} ranks sends of the simulated machine for {n:,} numbers."
     mistakes = {sentence: value for sentence, value in mistakes.items() if value != expected}
     checks.close(got, float(expected), name=call, why=why, mistakes=mistakes, rtol=1e-9)
 
@@ -90,13 +91,13 @@ def plan_is(student, layers: list, batch: int, p: int, call: str) -> None:
         return
     other = {"data": "model", "model": "data"}
     mistakes = {
-        "This sends the most: take the cheaper one of each layer.": [other[how] for how in expected],
-        "All layers are cut in one way here: decide for each by itself.": [expected[0]] * len(layers),
-        "All layers are cut in one way here: decide for each of them.": [expected[-1]] * len(layers),
+        "This plan sends the most: take the cheaper way for each layer.": [other[how] for how in expected],
+        "You cut all layers in the same way: decide for each layer.": [expected[0]] * len(layers),
+        "You cut all layers in one way: decide for each layer.": [expected[-1]] * len(layers),
         "This plan is the cheapest for a batch of one sample: the inputs of the whole batch are gathered.": cheapest(
             layers, 1, p
         ),
-        "This plan is the cheapest where each rank has `batch` samples: there are `batch` in all.": cheapest(
+        "This plan is the cheapest if each rank has `batch` samples, but `batch` is the total.": cheapest(
             layers, batch * p, p
         ),
         "This plan is the cheapest for a p-th of the batch: a rank needs the inputs of the whole batch.": cheapest(
@@ -104,13 +105,13 @@ def plan_is(student, layers: list, batch: int, p: int, call: str) -> None:
         ),
     }
     mistakes = {sentence: plan for sentence, plan in mistakes.items() if plan != expected}
-    why = "Of all plans, data or model for each layer, this one sends least."
+    why = "Of all plans with data or model for each layer, this one sends the least."
     checks.equal(got, expected, name=call, why=why, mistakes=mistakes)
 
 
 @exercise.check(points=2)
 def least_of_all_plans(student, rng):
-    "one_weird_trick: of all plans for a network the one that sends least."
+    "one_weird_trick: of all plans for a network, choose the one that sends the least."
     for p, batch in ((2, 10), (4, 30), (8, 100)):
         inputs = (UNIT * torch.randint(1, 1000, (len(RATIOS),), generator=rng)).tolist()
         layers = [(int(ratio * batch * n), n) for ratio, n in zip(RATIOS, inputs, strict=True)]

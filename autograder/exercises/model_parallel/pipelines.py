@@ -133,11 +133,11 @@ def can_be_followed(orders: Orders, call: str) -> Played:
     own = _needs_own(played, i, (op, k, chunk), p, v)
     needed = ("B" if op == "W" else "F", i, chunk) if own else (op, *divmod(part + (1 if op == "B" else -1), p)[::-1])
     raise checks.CheckFailure(
-        f"{call}: nobody can go on. Stage {i} stands before {(op, k, chunk)}, which needs {needed[0]} of microbatch "
-        f"{k} "
+        f"{call}: no stage can continue. Stage {i} waits before {(op, k, chunk)}, which needs {needed[0]} of "
+        f"microbatch {k} "
         + ("on the same stage first." if own else f"from stage {needed[1]}, chunk {needed[2]}; that stage waits, too."),
         got=f"stage {i}: " + " ".join(f"{op}{k}" + (f".{chunk}" if v > 1 else "") for op, k, chunk in orders[i][:12]),
-        why="F needs the F of the part before, B the B of the part after and its own F, W its own B.",
+        why="F needs the F of the previous part; B needs the B of the next part and its own F; W needs its own B.",
     )
 
 

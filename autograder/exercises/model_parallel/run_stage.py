@@ -69,35 +69,37 @@ def agrees(training: Training, run, setting: str) -> None:
 
     for i in range(p):
         factors = {
-            "This is the mean of the microbatches' means: one with more rows counts for more, rows[k] / sum(rows). "
+            "This is the mean of the microbatches' means: a larger one has more weight, rows[k] / sum(rows). "
             "(The bug of transformers #34191.)": [1 / m] * m,
             "This is the sum of the microbatches' gradients: the loss is a mean over all rows, so the last stage "
             "begins "
             "the backward pass of microbatch k with rows[k] / sum(rows).": [1.0] * m,
-            "Only the last microbatch is in it: gradients are set to 0 once, before the first op. (The bug of "
+            "Only the last microbatch counts here: set gradients to 0 once, before the first op. (The bug of "
             "NeMo-Automodel PR #3530.)": [0.0] * (m - 1) + right[-1:],
-            "The loss is scaled on every stage: once is enough, on the last one.": [c ** (p - i) for c in right],
+            "You scale the loss on every stage: scale it once, on the last stage.": [c ** (p - i) for c in right],
         }
         for j, got in enumerate(run.results[i][1]):
             mistakes = {s: combined(c, i, j) for s, c in factors.items() if s and c != right}
             if len(training.batches) > 1:
                 first = sum(c * training.of_microbatch(k, 0)[1][i][j] for k, c in enumerate(right))
-                mistakes["The batch before is still in it: begin with stage.zero_grad()."] = first + combined(
+                mistakes["The previous batch is still included: begin with stage.zero_grad()."] = first + combined(
                     right, i, j
                 )
             expected = combined(right, i, j)
             nothing = (
-                "No gradient at all: where the order has no W, do it with the B. (DeepSpeed #7270 reports none under a "
+                "There is no gradient: if the order has no W, do W with the B. (DeepSpeed #7270 reports none under a "
                 "pipeline, too.)"
             )
             mistakes[nothing] = torch.zeros_like(expected)
             name = f"{setting}: gradient of weight {j} on stage {i}"
             checks.that(
                 not (isinstance(got, torch.Tensor) and got.is_floating_point() and got.isnan().any()),
-                f"{name} is no number: memory that no message has filled yet was computed with. Wait for a request "
-                "before its tensor is used, and for every request. (In pytorch #132644 one of several was waited for.)",
+                f"{name} is NaN: a tensor was used before its message arrived. Wait for each request before you use "
+                "its tensor. (In pytorch #132644 one of several was waited for.)",
             )
-            checks.close(got, expected, name=name, why="One machine has this for the whole batch.", mistakes=mistakes)
+            checks.close(
+                got, expected, name=name, why="One machine computes this for the whole batch.", mistakes=mistakes
+            )
     loss = sum(c * value for c, (value, _) in zip(right, each, strict=True))
     mistakes = {
         "This is the mean of the microbatches' means.": sum(value for value, _ in each) / m,
@@ -120,7 +122,7 @@ def as_one_machine(student, rng):
 
 @exercise.check(points=5, needs="as_one_machine", seconds=SECONDS)
 def unequal_microbatches(student, rng):
-    "Microbatches of unequal size: each row counts the same."
+    "Microbatches of unequal size: each row has the same weight."
     for p, rows in ((2, (3, 1, 2)), (3, (1, 4, 1, 2))):
         training = Training(rows, p, rng)
         run = training.run(student, one_f_one_b(p, len(rows)))
@@ -146,7 +148,7 @@ def follows(done: list, order: list, setting: str) -> None:
     n = min(len(done), len(order)) if wrong is None else wrong
     shown = ["".join(map(str, ops[n])) if n < len(ops) else "nothing" for ops in (done, order)]
     raise checks.CheckFailure(
-        f"{setting} does {shown[0]} as its op number {n}, where its order has {shown[1]}.",
+        f"{setting} does {shown[0]} as its op number {n}, but its order has {shown[1]}.",
         got=" ".join(f"{op}{k}" for op, k in done),
         expected=" ".join(f"{op}{k}" for op, k in order),
     )
@@ -161,7 +163,7 @@ def the_next_batch(student, rng):
 
 @exercise.check(points=5, needs="as_one_machine", seconds=SECONDS)
 def as_fast_as_predicted(student, rng):
-    "It takes what the event simulation says: messages travel while stages compute, gradients before weights(k)."
+    "It is as fast as the event simulation: messages overlap with computing, gradients go before weights(k)."
     for name, schedule, p, m in (("GPipe", gpipe, 3, 8), ("1F1B", one_f_one_b, 4, 9), ("ZB-H1", zb_h1, 4, 9)):
         f, b, w = (2 + torch.randint(0, 5, (3,), generator=rng) / 4).tolist()
         training, orders, message = Training((1,) * m, p, rng), schedule(p, m), 0.5
@@ -191,7 +193,7 @@ def w_at_once(order: list) -> list:
 
 @exercise.check(points=3, needs="as_one_machine", seconds=SECONDS)
 def no_more_messages_and_memory(student, rng):
-    "A stage holds what its order needs, sends each output and gradient once, to its neighbour, and waits for all."
+    "A stage holds only what its order needs, sends each output and gradient once to its neighbour, and waits for all."
     p, m, width = 4, 8, 8
     training, orders = Training((2,) * m, p, rng), one_f_one_b(p, m)
     run = training.run(student, orders)

@@ -46,7 +46,7 @@ ONE_AT_A_TIME = "Only one stage works at a time: nothing overlaps. Let more forw
 
 @exercise.check(points=2)
 def gpipe_is_a_schedule(student, rng):
-    "gpipe: every op once on each stage, in an order that all stages together can follow."
+    "gpipe: each stage does every op once, in an order that all stages can follow together."
     for p, m in SIZES:
         followed(student, "gpipe", p, m)
 
@@ -75,14 +75,14 @@ def in_turn(orders, call: str) -> None:
             ks = [k for name, k, _ in order if name == op]
             checks.that(
                 ks == sorted(ks),
-                f"{call}[{i}] does {op} of microbatches {', '.join(map(str, ks))}, in this order. Each op goes from "
-                "microbatch 0 on: what was begun first is done first.",
+                f"{call}[{i}] does {op} of microbatches {', '.join(map(str, ks))}, in this order. Do each op in the "
+                "order of the microbatches, from 0 on.",
             )
 
 
 @exercise.check(points=2)
 def one_f_one_b_is_a_schedule(student, rng):
-    "one_f_one_b: every op once on each stage, in an order that all stages together can follow."
+    "one_f_one_b: each stage does every op once, in an order that all stages can follow together."
     for p, m in SIZES:
         followed(student, "one_f_one_b", p, m)
 
@@ -115,14 +115,14 @@ def one_f_one_b_holds_little(student, rng):
 
 @exercise.check(points=3)
 def interleaved_is_a_schedule(student, rng):
-    "interleaved: every op of every chunk once, in an order that all stages together can follow."
+    "interleaved: each stage does every op of every chunk once, in an order that all stages can follow together."
     for p, m, v in LOOPED:
         followed(student, "interleaved", p, m, v)
 
 
 @exercise.check(points=1, needs="interleaved_is_a_schedule")
 def interleaved_divides_the_bubble(student, rng):
-    "interleaved: the bubble is a v-th of 1F1B's, (p - 1)(F + B) / v."
+    "interleaved: the bubble is 1F1B's divided by v, (p - 1)(F + B) / v."
     for p, m, v in LOOPED:
         orders, call = followed(student, "interleaved", p, m, v)
         f, b = seconds_of(rng)

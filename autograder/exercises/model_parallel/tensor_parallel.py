@@ -57,15 +57,15 @@ def setting(dense: Dense, name: str, what: str, rank: int) -> str:
 
 @exercise.check(points=4, seconds=SECONDS)
 def shares(student, rng):
-    "share: each rank's part along a dimension, as even as can be, nothing lost: for p = 1 to 5."
+    "share: each rank's part along a dimension, as even as possible, with nothing lost, for p = 1 to 5."
     for p, shape, dim in ((2, (4, 3), 0), (3, (2, 7), 1), (5, (3, 2), 0), (4, (6, 2, 3, 3), 0), (1, (3,), 0)):
         w = torch.randn(shape, generator=rng, dtype=torch.float64)
         run = student.ranks("share", p, lambda rank, w=w, dim=dim: (w.clone(), dim))
         for rank in range(p):
             each = shape[dim] // p
             mistakes = {
-                "The whole tensor on every rank: nothing is shared out.": w,
-                "The rest is lost where p does not divide: use tensor_split.": w.narrow(dim, rank * each, each),
+                "Every rank has the whole tensor: cut it.": w,
+                "The rest is lost if p does not divide the length: use tensor_split.": w.narrow(dim, rank * each, each),
             }
             name = f"p = {p}: share of a {shape} along dim {dim}, on rank {rank}"
             if type(got := run.results[rank]) is torch.Tensor:
@@ -79,7 +79,7 @@ def shares(student, rng):
 
 @exercise.check(points=6, seconds=SECONDS)
 def column(student, rng):
-    "ColumnLinear: its part of the outputs, the whole gradient of x, its own weights' gradients, in each pass again."
+    "ColumnLinear: its part of the outputs, the whole gradient of x, its own weights' gradients, in every pass."
     for sizes in SIZES:
         column_is_right(student, Dense(*sizes, rng))
     carried(student, rng, lambda: column_is_right(student, Dense(2, 4, 4, rng)), "p = 2, ColumnLinear")
@@ -98,11 +98,11 @@ def column_is_right(student, dense: Dense) -> None:
         }
         expected |= second_pass(expected)
         own = part(dense.dy, 1, rank, dense.p) @ part(dense.weight, 0, rank, dense.p)
-        sums = "Summed over the ranks: each rank's rows of the weights have a gradient of their own."
+        sums = "Do not sum over the ranks: each rank's rows of the weights have their own gradient."
         mistakes = {
             "backward(dy)": {
-                "Each rank's outputs add their part to the gradient of x: sum it over the ranks.": own,
-                "This is the mean over the ranks: it is a sum.": dense.dx / dense.p,
+                "Each rank's outputs contribute to the gradient of x: sum it over the ranks.": own,
+                "This is the mean over the ranks: take the sum.": dense.dx / dense.p,
             },
             "weight_grad": {sums: lambda d=dense: sum(part(d.weight_grad, 0, r, d.p) for r in range(d.p))},
         }
@@ -111,7 +111,7 @@ def column_is_right(student, dense: Dense) -> None:
 
 @exercise.check(points=6, seconds=SECONDS)
 def row(student, rng):
-    "RowLinear: the whole output, the bias in it once, its part of the gradient of x, its own weights' gradients."
+    "RowLinear: the whole output with the bias added once, its part of the gradient of x, its own weights' gradients."
     for sizes in SIZES:
         row_is_right(student, Dense(*sizes, rng))
     carried(student, rng, lambda: row_is_right(student, Dense(2, 4, 4, rng)), "p = 2, RowLinear")
@@ -132,15 +132,15 @@ def row_is_right(student, dense: Dense) -> None:
         expected |= second_pass(expected)
         mistakes = {
             "forward(x)": {
-                "The bias is in it once for each rank: add it after the sum over the ranks.": dense.y
+                "The bias is added once for each rank: add it after the sum over the ranks.": dense.y
                 + (dense.p - 1) * dense.bias,
                 "This is the rank's own part: sum it over the ranks.": x @ weight.T + dense.bias,
-                "This is the mean over the ranks: the parts of a product are summed.": (dense.y - dense.bias) / dense.p
+                "This is the mean over the ranks: sum the parts of a product.": (dense.y - dense.bias) / dense.p
                 + dense.bias,
                 "The bias is missing.": dense.y - dense.bias,
             },
-            "bias_grad": {"Summed over the ranks, though dy is the same on all of them.": dense.p * dense.bias_grad},
-            "backward(dy)": {"Summed over the ranks: each rank's inputs have a gradient of their own.": lambda: None},
+            "bias_grad": {"Do not sum over the ranks: dy is the same on all of them.": dense.p * dense.bias_grad},
+            "backward(dy)": {"Do not sum over the ranks: each rank's inputs have their own gradient.": lambda: None},
         }
         compare(run.results[rank], expected, mistakes, dense, "RowLinear", rank)
 
@@ -150,7 +150,7 @@ def second_pass(expected: dict) -> dict:
     return {f"{what} after a second pass": expected[what] for what in ("weight_grad", "bias_grad")}
 
 
-ADDS_UP = "The gradients of both passes are added up: those of this pass are asked for, `self.weight_grad = ...`."
+ADDS_UP = "You add the gradients of both passes: store only those of this pass, `self.weight_grad = ...`."
 
 
 def compare(found, expected: dict, mistakes: dict, dense: Dense, name: str, rank: int) -> None:
@@ -159,7 +159,7 @@ def compare(found, expected: dict, mistakes: dict, dense: Dense, name: str, rank
         known = {ADDS_UP: 2 * value} if what.endswith("second pass") else known
         known = {sentence: wrong for sentence, wrong in known.items() if isinstance(wrong, torch.Tensor)}
         checks.close(
-            got, value, name=setting(dense, name, what, rank), mistakes=known, why="The undivided layer has this."
+            got, value, name=setting(dense, name, what, rank), mistakes=known, why="The undivided layer computes this."
         )
 
 
@@ -187,8 +187,7 @@ def one_all_reduce_each_way(student, rng):
                         f"{' and '.join(f'comm.{event.op}' for event in mine)}.",
                         got=f"{found} operations over the ranks",
                         expected="one comm.all_reduce" if expected else "no message",
-                        why="All the ranks of a column layer have x, and those of a row layer have dy: only sums "
-                        "travel.",
+                        why="All ranks of a column layer have x, and all ranks of a row layer have dy: send only sums.",
                     )
                 nbytes = 8 * N * sizes[2 if name == "RowLinear" else 1]
                 checks.that(
@@ -200,7 +199,7 @@ def one_all_reduce_each_way(student, rng):
 
 @exercise.check(points=4, needs=("column", "row"), seconds=SECONDS)
 def no_more_than_a_share(student, rng):
-    "A rank keeps its share of the weights in memory of its own, and room for its gradients; the rest is free again."
+    "A rank keeps only its share of the weights, in separate memory, and room for its gradients."
     for name in TALKS:
         for p, inputs, outputs in ((2, 8, 8), (4, 10, 12), (3, 7, 5)):
             dense = Dense(p, inputs, outputs, rng)

@@ -29,7 +29,7 @@ def seconds_of(rng) -> tuple[float, float, float]:
 
 @exercise.check(points=2)
 def a_schedule(student, rng):
-    "zb_h1: F, B and W of each microbatch once, in an order that all stages together can follow."
+    "zb_h1: F, B and W of each microbatch once, in an order that all stages can follow together."
     for p, m in (*SIZES, (4, 2)):
         followed(student, p, m)
 
@@ -43,17 +43,16 @@ def no_more_memory(student, rng):
             most = held(order)
             checks.that(
                 most <= p,
-                f"{call}: stage {i} holds {most} microbatches at a time, expected {p} at most. What W needs is kept "
-                "until "
-                "W is done: let no more than i of them wait on stage i.",
+                f"{call}: stage {i} holds {most} microbatches at a time, expected {p} at most. The data for W stay "
+                "in memory until W is done: let no more than i W wait on stage i.",
                 got=f"{most} microbatches between F and W",
                 expected=f"p = {p}",
             )
             ks = [k for op, k, _ in order if op == "W"]
             checks.that(
                 ks == sorted(ks),
-                f"{call}[{i}] does W of microbatches {', '.join(map(str, ks))}, in this order. The W that has waited "
-                "longest comes first: waiting.pop(0).",
+                f"{call}[{i}] does W of microbatches {', '.join(map(str, ks))}, in this order. The longest waiting W "
+                "comes first: waiting.pop(0).",
             )
 
 
@@ -67,7 +66,7 @@ def smaller_bubble(student, rng):
         if took > expected:
             plain = m * (f + b + w) + (p - 1) * (f + b + w)
             at_once = (
-                "Each W comes right after its B: the stage before waits for its own B meanwhile. Let i of them wait."
+                "Each W comes right after its B, while the previous stage waits for its own B. Let i of the W wait."
             )
             raise checks.CheckFailure(
                 f"{call} takes {took:g} s where F, B and W take {f:g}, {b:g} and {w:g} s, expected {expected:g} s.",
@@ -104,14 +103,14 @@ def bubble_mistakes(orders, f, b, w, message, played, work) -> dict[str, float]:
     spans = [stop - start for start, stop in zip(played.starts, played.stops, strict=True)]
     free = play(orders, f, b, w).seconds
     return {
-        "t runs from the batch's first op to its last, on whatever stages: take one stage, the one that takes longest "
-        "from its own first op to its own last.": 1 - work / played.makespan,
-        "This is the idle time beside the work: divide by all of the time.": (played.seconds - work) / work,
-        "Messages are free here: a result comes `message` seconds after it is made.": 1 - work / free,
+        "t runs from the batch's first op to its last, on different stages: take the one stage that takes longest from "
+        "its own first op to its last.": 1 - work / played.makespan,
+        "This is idle time over work: divide by the total time.": (played.seconds - work) / work,
+        "Your messages are free: a result arrives `message` seconds after it is computed.": 1 - work / free,
         "This is the mean over the stages: take the one that takes longest.": 1 - len(spans) * work / sum(spans),
-        "Without W of its own a B does both: it takes b + w.": 1
+        "In a schedule without W, a B does both: it takes b + w.": 1
         - work / max(play(orders, f, b, 0.0, message).seconds, 1e-9),
-        "That is the share of time in which it works: the bubble is the rest.": work / played.seconds,
+        "That is the share of working time: the bubble is the rest.": work / played.seconds,
     }
 
 
@@ -125,7 +124,7 @@ def by_hand(student, rng):
 
 @exercise.check(points=3, needs="by_hand")
 def any_schedule(student, rng):
-    "bubble: of 1F1B, ZB-H1 and ZB-H2, with messages, and where B and W are one."
+    "bubble: of 1F1B, ZB-H1 and ZB-H2, with messages, and with B and W as one op."
     for p, m in ((2, 3), (3, 6), (4, 5)):
         seconds, message = seconds_of(rng), 0.25 * int(torch.randint(1, 4, (), generator=rng))
         for name, schedule in (("1F1B", one_f_one_b), ("ZB-H1", zb_h1), ("ZB-H2", zb_h2)):
@@ -135,7 +134,7 @@ def any_schedule(student, rng):
 
 @exercise.check(points=4, needs="any_schedule", seconds=15)
 def as_printed(student, rng):
-    "Your bubbles are those of table 5 of Zero Bubble, to four decimals; also with your zb_h1."
+    "Your bubbles equal those of table 5 of Zero Bubble, to four decimals, also with your zb_h1."
     for p, m, (*seconds, message), printed in TABLE_5:
         for name, schedule, figure in zip(
             ("1F1B", "your zb_h1", "ZB-H2"), (one_f_one_b, student.zb_h1, zb_h2), printed, strict=True
@@ -153,7 +152,7 @@ def as_printed(student, rng):
 
 @exercise.check(points=2, needs="by_hand")
 def who_waits_for_ever(student, rng):
-    "bubble: raises ValueError where the stages wait for one another forever, and does not run forever itself."
+    "bubble: raises ValueError if the stages wait for each other forever, instead of running forever."
     orders = [[("F", 0, 0), ("B", 0, 0)], [("B", 0, 0), ("F", 0, 0)]]
     try:
         got = student.bubble(orders, 1.0, 1.0, 1.0, 0.0)
@@ -162,7 +161,6 @@ def who_waits_for_ever(student, rng):
             return
         raise
     checks.fail(
-        f"Stage 1 is to do B0 before F0, which nobody can, and bubble returns {show.show(got)}. When no stage can go "
-        "on, "
-        "raise ValueError with a sentence that says so."
+        f"Stage 1 is to do B0 before F0, which is impossible, but bubble returns {show.show(got)}. If no stage can "
+        "continue, raise ValueError with a sentence that says so."
     )

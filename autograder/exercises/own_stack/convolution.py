@@ -15,7 +15,7 @@ exercise = Exercise(
     minutes=25,
     functions=("conv2d", "conv2d_input_grad", "conv2d_weight_grad"),
     forbid=(*OWN["forbid"], "torch.autograd", "torch.nn.grad"),
-    instead="Here you write what that function does: the formula, as a loop over the places of the window.",
+    instead="Write yourself what this function does: the formula, as a loop over the places of the window.",
 )
 
 SIZES = (
@@ -51,8 +51,8 @@ def wrong_weight_grads(x, w, g) -> dict:
     """Known mistakes in the filters' gradient, by what to say of them."""
     _, dw = gradients(x, w, g)
     found = {
-        "This is the mean over the images: the loss has its mean already, add up.": dw / len(x),
-        "The window is turned round: place (i, j) sees x[:, :, i : i + P, j : j + Q].": dw.flip(2, 3),
+        "This is the mean over the images: the loss is already a mean, so sum.": dw / len(x),
+        "The window is reversed: place (i, j) sees x[:, :, i : i + P, j : j + Q].": dw.flip(2, 3),
     }
     if len(x) > 1:
         found["Only the last image counts: sum over all n."] = gradients(x[-1:], w, g[-1:])[1]
@@ -66,8 +66,8 @@ def wrong_input_grads(x, w, g) -> dict:
     dx, _ = gradients(x, w, g)
     flipped, _ = gradients(x, w.flip(2, 3), g)
     found = {
-        "The filter is turned round here: x[p + i, q + j] takes w[i, j] g[p, q], with the same i and j.": flipped,
-        "This is averaged over the filters: every filter adds its part.": dx / len(w),
+        "The filter is reversed here: x[p + i, q + j] takes w[i, j] g[p, q], with the same i and j.": flipped,
+        "You average over the filters: sum their parts.": dx / len(w),
     }
     last = torch.zeros_like(dx)
     (p, q), (i, j) = g.shape[2:], (w.shape[2] - 1, w.shape[3] - 1)
@@ -76,7 +76,7 @@ def wrong_input_grads(x, w, g) -> dict:
     for i in range(w.shape[2]):
         for j in range(w.shape[3]):
             overwritten[:, :, i : i + p, j : j + q] = torch.einsum("kc,nkpq->ncpq", w[:, :, i, j], g)
-    found["Each place overwrites what the others left: windows overlap, so add, dx[...] += ...."] = overwritten
+    found["Each place overwrites the others: windows overlap, so add, dx[...] += ...."] = overwritten
     return found
 
 
@@ -104,7 +104,7 @@ def the_filters_gradient(student, rng):
 
 @exercise.check(points=6)
 def the_images_gradient(student, rng):
-    "Every pixel takes g of all windows that saw it, each times the weight it was seen with."
+    "Every pixel adds g of all windows that saw it, each times its weight there."
     for size in SIZES:
         x, w, g = drawn(rng, *size)
         got = student.conv2d_input_grad(g.clone(), w.clone())
@@ -125,7 +125,7 @@ def in_float32(student, rng):
 
 @exercise.check(points=1, needs=("the_convolution", "the_filters_gradient", "the_images_gradient"))
 def leaves_all_alone(student, rng):
-    "x, w and g are the same after the calls."
+    "x, w and g do not change."
     x, w, g = drawn(rng, 2, 2, 4, 4, 2, 2, 2)
     before = [t.clone() for t in (x, w, g)]
     student.conv2d(x, w)

@@ -12,7 +12,7 @@ exercise = Exercise(
     minutes=4,
     functions=("momentum_step",),
     forbid=OPTIMIZERS,
-    instead="One step is what you write here; torch.optim is for comparison.",
+    instead="Write one step yourself; torch.optim is for comparison.",
 )
 
 LR, BETA = 0.1, 0.9
@@ -48,7 +48,7 @@ def a_path_of_steps(student, rng):
 
 @exercise.check(points=2, needs="one_step")
 def nothing_is_changed(student, rng):
-    "w, g and v are the same after the call, and the new w and v come as a tuple."
+    "w, g and v do not change, and the new w and v are returned as a tuple."
     given = {name: normal(rng, 3) for name in ("w", "g", "v")}
     before = {name: x.clone() for name, x in given.items()}
     got = student.momentum_step(*given.values(), LR, BETA)

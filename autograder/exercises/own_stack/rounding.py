@@ -77,7 +77,7 @@ def the_same_every_time(student, rng):
     again = student.random16(11, 10)
     checks.that(
         checks.same(short, again) and checks.same(short, long[:10]),
-        "The same seed and i gave another number: nothing may be kept from call to call, and n may not matter.",
+        "The same seed and i gave another number: keep no state between calls, and do not use n.",
     )
     (left_alone,) = student.ranks("random16", 1, lambda _: (11, 10), harness="leaves_chance_alone").results
     checks.that(left_alone, "This draws from torch's global generator, or seeds it: only seed and i count here.")

@@ -70,18 +70,18 @@ def wrong_velocities(weights, velocities, parts, rank: int) -> dict[str, list]:
     """The velocities of known mistakes, by what to say of them."""
     right, p = gradients(weights, parts), len(parts)
     found = {
-        "Nothing was written into it: velocities change in place, v.copy_(...).": velocities,
-        "The velocity of the step before is missing: v ← 0.9 v + g.": right,
+        "It did not change: change velocities in place, v.copy_(...).": velocities,
+        "The previous velocity is missing: v ← 0.9 v + g.": right,
     }
     if p > 1:
         own = gradients(weights, parts[rank : rank + 1])
         found |= {
             "This is this rank's own gradient: sum over the ranks first.": mixed(velocities, own),
             "This is the sum over the ranks: divide by the number of samples.": mixed(velocities, right, p),
-            "This is divided once too often: the weighted sum over N is the mean.": mixed(velocities, right, 1 / p),
+            "You divide once too often: the weighted sum over N is the mean.": mixed(velocities, right, 1 / p),
         }
     if len({len(y) for _, y in parts}) > 1:
-        found["This is the mean of the ranks' means: a rank with more images counts for more, n_r / N."] = mixed(
+        found["This is the mean of the ranks' means: a rank with more images has more weight, n_r / N."] = mixed(
             velocities, gradients(weights, parts, mean=False)
         )
     return found
@@ -96,7 +96,7 @@ def wrong_weights(weights, velocities, seed: int) -> dict[str, list]:
     exact = [w.double() - LR * v for w, v in zip(weights, velocities, strict=True)]
     up = [w.double() + LR * v for w, v in zip(weights, velocities, strict=True)]
     return {
-        "Nothing was written into them: weights change in place, w.copy_(...).": weights,
+        "They did not change: change weights in place, w.copy_(...).": weights,
         "They are rounded to nearest: use bf16_round_bits with the noise of seed + i.": [w.bfloat16() for w in exact],
         "Every tensor has the noise of `seed`: tensor i takes that of seed + i.": [rounded(w, seed) for w in exact],
         "The step goes uphill: subtract lr v.": [rounded(w, seed + i) for i, w in enumerate(up)],
@@ -108,7 +108,7 @@ def have(got, expected, before, velocities, seed: int, where: str) -> None:
     for i, name in enumerate(NAMES):
         checks.tensor(got[i], name=f"{where}: {name}", shape=expected[i].shape, dtype=torch.float32)
         is_bf16 = checks.same(got[i].bfloat16().float(), got[i])
-        checks.that(is_bf16, f"{where}: {name} holds numbers that bfloat16 has not. Round them: bf16_round_bits.")
+        checks.that(is_bf16, f"{where}: {name} holds numbers that bfloat16 does not have. Round them: bf16_round_bits.")
         off = int((got[i] != expected[i]).sum())
         if off > FEW:
             named = wrong_weights(before[0], velocities, seed)
@@ -124,7 +124,7 @@ def same_bits(got, first, where: str, rank: int) -> None:
     for name, own, other in zip(NAMES, got, first, strict=True):
         checks.that(
             torch.equal(own, other),
-            f"{where}: {name} on rank {rank} has other bits than on rank 0. Noise and sums must be alike everywhere.",
+            f"{where}: {name} on rank {rank} has other bits than on rank 0. Noise and sums must be equal on all ranks.",
         )
 
 
@@ -135,7 +135,7 @@ def the_loss(student, rng):
         _, weights, images, (losses,) = steps(student, sizes, rng)
         for rank, loss in enumerate(losses):
             (x, y), name = images[rank][0], f"train_step(...) on rank {rank} of {len(sizes)}"
-            mistakes = {"This is the sum over the images: their mean.": loss_of(weights, x, y, "sum").item()}
+            mistakes = {"This is the sum over the images: return the mean.": loss_of(weights, x, y, "sum").item()}
             checks.close(loss, loss_of(weights, x, y).item(), name=name, rtol=1e-4, mistakes=mistakes)
 
 
@@ -162,12 +162,12 @@ def unequal_parts(student, rng):
 
 @exercise.check(points=2, seconds=SECONDS, needs="as_one_machine")
 def one_message_a_bucket(student, rng):
-    "The gradients of a bucket travel in one all-reduce."
+    "The gradients of a bucket are sent in one all-reduce."
     for cap in (PLENTY, 5000, 1):
         run, weights, _, _ = steps(student, (2, 2, 2), rng, cap=cap)
         messages, buckets = per_all_reduce(student, 3, rng), len(grouped([w.nbytes for w in weights], cap))
         each = "There is one message per tensor: put the gradients of a bucket into one flat tensor."
-        whole = "All gradients travel together: make_buckets(grads, cap_bytes) says which do."
+        whole = "You send all gradients together: use make_buckets(grads, cap_bytes)."
         for rank in range(3):
             found = all_reduces(run, rank, messages[rank])
             if not buckets <= found <= buckets + 1:

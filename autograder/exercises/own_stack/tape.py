@@ -20,7 +20,7 @@ exercise = Exercise(
     minutes=30,
     functions=("Node",),
     forbid=(*DERIVATIVES, *SOFTMAX),
-    instead="The tape is what you write here: no autograd, and the softmax from exp and log.",
+    instead="Write the tape yourself: no autograd, and the softmax from exp and log.",
 )
 
 SHARED = "Two nodes share one tensor: parent.grad += ... changes it for both. Write parent.grad = parent.grad + ...."
@@ -116,7 +116,7 @@ def pulls_of_sums_and_products(student, rng):
 
 @exercise.check(points=3, needs="forward")
 def pulls_of_relu_and_flat(student, rng):
-    "ReLU lets the gradient through where its input was positive; flat gives it back its shape."
+    "ReLU passes the gradient where its input was positive; flat restores its shape."
     a, b = normal(rng, 3, 4), normal(rng, 4, 2)
     a[0, 0], a[1, 2] = 0.0, 0.0
     through = "ReLU lets everything through: its slope is 0 where the input was not positive."
@@ -142,7 +142,7 @@ def pull_of_the_loss(student, rng):
     named = {
         "The gradient is of the sum: divide by n, as the loss is.": probabilities - one_hot,
         "The one-hot part is missing: subtract 1 at the right class.": probabilities / 5,
-        "The sign is turned round: softmax − one-hot.": (one_hot - probabilities) / 5,
+        "The sign is reversed: softmax − one-hot.": (one_hot - probabilities) / 5,
     }
     formula = "L = z.cross_entropy(y)"
     agrees(student, formula, lambda z: z.cross_entropy(y), "z", [z], lambda z: {"z": named})
@@ -165,9 +165,9 @@ def large_logits(student, rng):
 
 @exercise.check(points=3, needs="pulls_of_sums_and_products")
 def a_node_used_twice(student, rng):
-    "A node that is used twice has the sum of what comes back on both ways."
+    "A node that is used twice gets the sum of both gradients."
     a, b = normal(rng, 3, 3), normal(rng, 3, 3)
-    kept = "Only one way counts: parent.grad = parent.grad + pull(node.grad)."
+    kept = "Only one path counts: parent.grad = parent.grad + pull(node.grad)."
     ones = torch.ones(3, 3, dtype=F64)
     shared = lambda a, b: {"a": {kept: ones}, "b": {SHARED: 2 * ones}}  # noqa: E731
     agrees(student, "y = a + b + a", lambda a, b: a + b + a, "a b", [a, b], shared)
@@ -177,14 +177,14 @@ def a_node_used_twice(student, rng):
     agrees(student, "y = a @ a", lambda a: a @ a, "a", [a])
     y = torch.tensor([0, 2, 1])
     error = (a.softmax(1) - functional.one_hot(y, 3)) / 3
-    ignored = "The gradient that comes in does not count: the pull is g times (softmax − one-hot) / n."
+    ignored = "You ignore the incoming gradient: the pull is g times (softmax − one-hot) / n."
     doubled = lambda a: (lambda loss: loss + loss)(a.cross_entropy(y))  # noqa: E731
     agrees(student, "L = a.cross_entropy(y), L + L", doubled, "a", [a], lambda a: {"a": {ignored: error}})
 
 
 @exercise.check(points=2, needs="a_node_used_twice")
 def children_come_first(student, rng):
-    "A node passes its gradient on only when all its children have added theirs, however long their ways are."
+    "A node passes on its gradient only when all its children have added theirs, for paths of any length."
     a, b = normal(rng, 3, 3), normal(rng, 3, 3)
     early = "A node passed on before all its children were done: go through the list parents-first, backwards."
     for formula, f in (
@@ -200,7 +200,7 @@ def children_come_first(student, rng):
 
 @exercise.check(points=1, needs="a_node_used_twice", seconds=5)
 def each_node_once(student, rng):
-    "Forty doublings have 2⁴⁰ ways and 41 nodes: each is visited once."
+    "Forty doublings have 2⁴⁰ paths and 41 nodes: visit each node once."
     x = y = student.Node(torch.ones(2, dtype=F64))
     for _ in range(40):
         y = y + y
@@ -210,7 +210,7 @@ def each_node_once(student, rng):
 
 @exercise.check(points=1, needs="a_node_used_twice")
 def a_second_sweep(student, rng):
-    "Called again, it gives the same, and no gradient is shared between nodes."
+    "A second call gives the same, and no two nodes share a gradient."
     a, b = student.Node(normal(rng, 2, 2)), student.Node(normal(rng, 2, 2))
     y = a + b
     y = y + a

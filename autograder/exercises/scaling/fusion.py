@@ -82,21 +82,25 @@ def one_message_at_a_time(student, rng):
             name, takes = f"{call}: message {i}", alpha + beta * nbytes
             checks.that(
                 begin >= ready - 1e-9,
-                f"{name} begins at {begin:g}, before its bucket is ready at {ready:g}: what the backward pass has not "
-                "computed cannot be sent.",
+                f"{name} begins at {begin:g}, before its bucket is ready at {ready:g}: you cannot send what the "
+                "backward pass has not computed.",
             )
             checks.that(
                 begin >= free - 1e-9,
-                f"{name} begins at {begin:g}, while the one before is under way until {free:g}: there is one link.",
+                f"{name} begins at {begin:g}, while the last message lasts until {free:g}: there is only one link.",
             )
-            late = " The backward pass goes on meanwhile: nobody waits for its end." if begin >= buckets[-1][0] else ""
+            late = (
+                " The backward pass continues in the meantime: messages do not wait for its end."
+                if begin >= buckets[-1][0]
+                else ""
+            )
             checks.that(
                 begin <= max(ready, free) + 1e-9,
                 f"{name} begins at {begin:g}: its bucket was ready at {ready:g} and the link free at {free:g}.{late}",
             )
             mistakes = {
                 "Each message pays its alpha.": begin + beta * nbytes,
-                "That is when it begins and ends; how long it takes comes on top of the begin.": takes,
+                "The end is the begin plus the duration.": takes,
                 "Its bytes take beta each.": begin + alpha,
             }
             wrong = {s: v for s, v in mistakes.items() if abs(v - begin - takes) > 1e-9}
@@ -139,7 +143,7 @@ def finishes(student, gradients: list[Pair], alpha: float, beta: float, best: fl
     elif len(got) == 1:
         mistake = "All gradients are in one bucket: its message begins when the backward pass is over."
     elif any(got == by_size(gradients, cap) for cap in range(1, sum(size for _, size in gradients))):
-        mistake = "These are buckets of a size. When a gradient is ready and what a message costs count, too."
+        mistake = "You cut buckets by size. Use the times of the gradients and the cost of a message, too."
     raise checks.CheckFailure(
         f"{call}: with these {len(got)} buckets the last message ends at {took:g}. Others end at {best:g}.",
         got=show.show(got),
@@ -170,7 +174,7 @@ def the_best_of_all(student, rng):
 
 @exercise.check(points=7, needs="the_best_of_all", seconds=5.0)
 def two_hundred_layers(student, rng):
-    "fuse: two hundred layers, for which trying all ways would take longer than the universe has been there."
+    "fuse: two hundred layers, for which trying all ways would take longer than the age of the universe."
     for n, alpha, beta in ((60, 3.0, 0.0625), (200, 2.0, 0.03125)):
         gradients = backward_pass(rng, n)
         ready = [Gradient(*gradient) for gradient in gradients]

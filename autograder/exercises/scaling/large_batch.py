@@ -16,7 +16,7 @@ exercise = Exercise(
     minutes=20,
     functions=("lars_step", "lamb_step", "lr_at"),
     forbid=OPTIMIZERS,
-    instead="The rule is what you write here, with norms and sums.",
+    instead="Write the rule yourself, with norms and sums.",
 )
 
 SHAPES = ((4, 3), (4,), (2, 3, 2), (3,))  # weights of two layers, and their biases
@@ -110,7 +110,7 @@ def lars_is(student, w, g, v, lr: float, **options) -> None:
     got = left_alone(student.lars_step, {"weights": w, "gradients": g, "velocities": v}, lr, **options)
     shown = "".join(f", {name}={value}" for name, value in options.items())
     variants = {
-        "Where one of the ratio's two numbers is 0, the ratio is 1: else such weights never move.": lars(
+        "If either norm is 0, the ratio is 1: otherwise such weights never move.": lars(
             w, g, v, lr, **options, where_zero=0.0
         ),
         "The ratio is each tensor's own: this one has the norms of all tensors together.": lars(
@@ -123,20 +123,18 @@ def lars_is(student, w, g, v, lr: float, **options) -> None:
         "A bias is not decayed.": lars(w, g, v, lr, **options, decayed_biases=True),
         "Weight decay is missing in the step: g + decay w.": lars(w, g, v, lr, **options, decayed=False),
         "Weight decay is missing in the ratio: |g| + decay |w|.": lars(w, g, v, lr, **options, in_ratio=False),
-        "The ratio stands upside down: large weights may take large steps.": lars(
-            w, g, v, lr, **options, inverted=True
-        ),
-        "The learning rate belongs into the velocity: else a rate that changes changes old steps, too.": lars(
+        "The ratio is inverted: large weights may take large steps.": lars(w, g, v, lr, **options, inverted=True),
+        "Put the learning rate into the velocity: otherwise a new rate changes old steps, too.": lars(
             w, g, v, lr, **options, kept_lr=False
         ),
-        "The norm below the line is |g| + decay |w|, a sum of two norms, not the norm of g + decay w.": lars(
+        "The denominator is |g| + decay |w|, a sum of two norms, not the norm of g + decay w.": lars(
             w, g, v, lr, **options, plain_below="norm of the sum"
         ),
-        "Below the line |w| counts `decay` times: |g| + decay |w|.": lars(
+        "Multiply |w| by `decay` in the denominator: |g| + decay |w|.": lars(
             w, g, v, lr, **options, plain_below="undecayed"
         ),
         "`trust` is missing in the ratio.": lars(w, g, v, lr, **options, trusted=False),
-        "The learning rate is in it twice: in the velocity, once.": lars(w, g, v, lr, **options, rates=2),
+        "The learning rate is applied twice: apply it once, in the velocity.": lars(w, g, v, lr, **options, rates=2),
         "There is no ratio here: this is SGD with momentum.": lars(w, g, v, lr, **options, ratio=False),
         "The sign: the weights go against the velocity.": (
             [2 * a - b for a, b in zip(w, lars(w, g, v, lr, **options)[0], strict=True)],
@@ -178,7 +176,7 @@ def scale_of_the_gradient(student, rng):
             checks.that(
                 type(x) is torch.Tensor and bool(x.isfinite().all()),
                 f"weights[{i}] are {show.show(x, 60)} where {'w' if weights is nothing else 'g'} is 0 everywhere: "
-                "where one of the ratio's two numbers is 0, the ratio is 1.",
+                "if either norm is 0, the ratio is 1.",
             )
         lars_is(student, weights, gradients, v, 1.0, **options)
 
@@ -205,14 +203,14 @@ def lamb_by_layers(student, rng):
             "The ratio is |w| by the norm of the update, not of the gradient.": lamb(
                 w, g, m, v, t, lr, **options, of_gradient=True
             ),
-            "epsilon stands beside the root, not under it: v.sqrt() + 1e-6.": lamb(
+            "Add epsilon to the root, not under it: v.sqrt() + 1e-6.": lamb(
                 w, g, m, v, t, lr, **options, eps_inside=True
             ),
             "A bias is not decayed.": lamb(w, g, m, v, t, lr, **options, decayed_biases=True),
             "Weight decay is added before the norm is taken, and scaled with the rest.": lamb(
                 w, g, m, v, t, lr, **options, late_decay=True
             ),
-            "The step uses the momenta and variances of before: update them first.": lamb(
+            "The step uses the old momenta and variances: update them first.": lamb(
                 w, g, m, v, t, lr, **options, old_momenta=True
             ),
             "The variance is a mean of squares: 0.999 v + 0.001 g * g.": lamb(
@@ -233,8 +231,8 @@ def lamb_by_layers(student, rng):
     for i, x in enumerate(got[0]):
         checks.that(
             type(x) is torch.Tensor and bool(x.isfinite().all()) and bool(x.any()),
-            f"weights[{i}] are {show.show(x, 60)} after a step from 0: where a norm is 0 the ratio is 1, else such "
-            "weights never move.",
+            f"weights[{i}] are {show.show(x, 60)} after a step from 0: if a norm is 0, the ratio is 1; otherwise "
+            "such weights never move.",
         )
 
 
@@ -273,8 +271,8 @@ def the_learning_rate(student, rng):
                 "There is a warm-up: at step 0 the rate is lr.": k * lr * fallen,
                 "The warm-up begins at lr, not at 0.": k * lr * fallen * min(1.0, step / warmup if warmup else 1.0),
                 "The warm-up ends: from then on the rate is k lr.": (lr + (k - 1) * lr * step / (warmup or 1)) * fallen,
-                "The drops are missing: from each on it is a tenth.": rate(step, lr, k, warmup),
-                "Each drop counts: after two it is a hundredth.": rate(step, lr, k, warmup, drops[:1]),
+                "The drops are missing: each divides the rate by 10.": rate(step, lr, k, warmup),
+                "Each drop counts: after two drops it is a hundredth.": rate(step, lr, k, warmup, drops[:1]),
                 "A drop begins with its step.": rate(step, lr, k, warmup, [d + 1 for d in drops]),
                 "The last step of the warm-up is step warmup - 1 here: at step `warmup` the rate is k lr.": rate(
                     step + 1, lr, k, warmup

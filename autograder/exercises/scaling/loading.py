@@ -14,7 +14,7 @@ def number(got, call: str) -> None:
 
 @exercise.check(points=2)
 def the_slowest_stage(student, rng):
-    "input_rate: as many as the slowest stage lets through."
+    "input_rate: the rate of the slowest stage."
     for n in (1, 2, 3, 3):
         workers = torch.randint(1, 9, (n,), generator=rng).tolist()
         seconds = (torch.randint(1, 40, (n,), generator=rng) / 64).tolist()
@@ -23,14 +23,14 @@ def the_slowest_stage(student, rng):
         number(got, call)
         rates = [count / each for count, each in stages]
         mistakes = {
-            "The stages work at the same time: it is the slowest that counts, not one after the other.": 1
+            "The stages work at the same time: only the slowest counts, not the sum.": 1
             / sum(each / count for count, each in stages),
             "That is the fastest stage; the others do not keep up with it.": max(rates),
-            "A stage has several workers, each with a sample of its own.": min(1 / each for _, each in stages),
+            "A stage has several workers, each with its own sample.": min(1 / each for _, each in stages),
             "That is the rate of the stage that takes longest for one sample; its workers count, too.": next(
                 count / each for count, each in stages if each == max(seconds)
             ),
-            "These are seconds for a sample; samples per second are asked for.": 1 / min(rates),
+            "These are seconds for a sample: return samples per second.": 1 / min(rates),
             "The rates do not add up: every sample goes through all stages.": sum(rates),
         }
         mistakes = {s: v for s, v in mistakes.items() if abs(v - min(rates)) > 1e-9}
@@ -84,18 +84,18 @@ def waiting_is(student, load: list[int], compute: int, workers: int, room: int) 
     number(got, call)
     expected = UNIT * ticks(load, compute, workers, room)
     mistakes = {
-        "Nobody loads ahead here: batches are loaded while the training computes.": UNIT * sum(load),
+        "No worker loads ahead here: load batches while the training computes.": UNIT * sum(load),
         "The training waits for the first batch, too.": expected - UNIT * load[0],
-        "There is an end of room: a batch begins to be loaded when the one `room` before it has been taken.": UNIT
+        "Room is limited: batch i begins to load when batch i - room has been taken.": UNIT
         * all_room(load, compute, workers, room),
         "One batch too many is loaded ahead.": UNIT * ticks(load, compute, workers, room + 1),
         "One batch too few is loaded ahead.": UNIT * ticks(load, compute, workers, max(1, room - 1)),
-        "All workers load, each a batch of its own.": UNIT * ticks(load, compute, 1, room),
-        "There are as many workers as there are, and no more.": UNIT * ticks(load, compute, len(load), room),
+        "All workers load, each its own batch.": UNIT * ticks(load, compute, 1, room),
+        "You use more workers than there are.": UNIT * ticks(load, compute, len(load), room),
         "The worker that is free first takes the next batch, not the one whose turn it is.": UNIT
         * in_turn(load, compute, workers, room),
-        "That is how long it all takes; how much of it does the training wait?": expected + UNIT * compute * len(load),
-        "Room is there when a batch is taken, not only when it has been computed.": UNIT
+        "That is the total time: return only the waiting.": expected + UNIT * compute * len(load),
+        "There is room as soon as a batch is taken, not only when it has been computed.": UNIT
         * given_back_late(load, compute, workers, room),
     }
     mistakes = {s: v for s, v in mistakes.items() if abs(v - expected) > 1e-9}
@@ -126,7 +126,7 @@ def moment_by_moment(student, rng):
 
 @exercise.check(points=2, needs="moment_by_moment")
 def room_hides_jitter(student, rng):
-    "waiting: room hides that batches take unequally long; too slow workers it does not hide."
+    "waiting: room hides uneven loading times, but not workers that are too slow."
     for room in (1, 2, 4, 8):
         waiting_is(student, [4, 1, 7, 2, 6, 4, 1, 7, 2, 6], 4, 1, room)
         waiting_is(student, [6] * 10, 4, 1, room)
@@ -162,7 +162,7 @@ def samples_of(student, step: int, rank: int, p: int, n: int, batch: int, seed: 
         "Every rank has the whole batch: rank r takes its share, `.tensor_split(p)[rank]`.": order[
             i * batch : (i + 1) * batch
         ],
-        "Each epoch has an order of its own: shuffled(n, seed, epoch).": shuffled(n, seed, 0)[
+        "Each epoch has its own order: shuffled(n, seed, epoch).": shuffled(n, seed, 0)[
             i * batch : (i + 1) * batch
         ].tensor_split(p)[rank],
         "The last batch of an epoch is smaller, but it is there: an epoch has ceil(n / batch) steps.": shuffled(
@@ -170,13 +170,13 @@ def samples_of(student, step: int, rank: int, p: int, n: int, batch: int, seed: 
         )[step % max(1, kept) * batch :][:batch].tensor_split(p)[rank],
         "The order is cut into ranks first: with another p, other samples would be in a step. Take the step's "
         "batch, then cut it.": share[i * (batch // p) : (i + 1) * (batch // p)],
-        "Each rank shuffles samples of its own: nobody else ever sees them.": mine[
+        "Each rank shuffles only its own samples: no other rank ever sees them.": mine[
             shuffled(len(mine), seed, epoch)[i * (batch // p) : (i + 1) * (batch // p)]
         ],
         "All ranks need the same seed: one order for all, and each takes its share.": shuffled(n, seed + rank, epoch)[
             i * batch : (i + 1) * batch
         ].tensor_split(p)[rank],
-        "`batch` is that of all ranks together.": order[i * batch * p : (i + 1) * batch * p].tensor_split(p)[rank],
+        "`batch` is the batch of all ranks together.": order[i * batch * p : (i + 1) * batch * p].tensor_split(p)[rank],
         "The ranks' shares follow one another, as tensor_split has it.": order[i * batch : (i + 1) * batch][rank::p],
     }
     if not torch.equal(got, right):

@@ -16,7 +16,7 @@ exercise = Exercise(
     minutes=20,
     functions=("LossScaler",),
     forbid=("torch.amp", "torch.cuda.amp"),
-    instead="The scaler is what you write here: divide, look, ask all ranks, and adapt.",
+    instead="Write the scaler yourself: divide, look, ask all ranks, and adapt.",
 )
 
 Step = list[Tensor]  # a rank's scaled gradients, float16
@@ -79,14 +79,14 @@ class Script:
             for step in range(len(self.bad))
         ]
         return {
-            "Each rank looks at its own gradients alone: one that overflows anywhere has to be known everywhere.": (
+            "Each rank looks only at its own gradients: all ranks must know if one overflows anywhere.": (
                 self.scales(own)
             ),
-            "NaN is no finite number either: torch.isfinite sees both.": self.scales(infinite),
+            "NaN is not finite, either: torch.isfinite sees both.": self.scales(infinite),
             "The scale grows after each good step: count `interval` of them first.": self.scales(every=True),
-            "After it has grown the count begins again.": self.scales(never_reset=True),
-            "A step that is left out ends the row: the count of good steps begins again.": self.scales(since_ever=True),
-            "After a step that is left out the scale is multiplied by backoff.": self.scales(down=False),
+            "Reset the count after the scale has grown.": self.scales(never_reset=True),
+            "A skipped step resets the count of good steps.": self.scales(since_ever=True),
+            "After a skipped step the scale is multiplied by backoff.": self.scales(down=False),
             "After `interval` good steps in a row the scale is multiplied by growth.": self.scales(up=False),
         }
 
@@ -106,10 +106,12 @@ class Script:
         own = any(not bool(x.isfinite().all()) for x in self.gradients[rank][step])
         checks.that(type(done) is bool, f"{name}: step returns {show.show(done, 40)}, expected True or False.")
         if bad and (done or given):
-            elsewhere = "" if own else " It is on another rank: all leave the step out, or their weights part for ever."
+            elsewhere = (
+                "" if own else " It is on another rank: all must skip the step, or their weights differ from then on."
+            )
             checks.fail(
-                f"{name}: a gradient is not finite, and {'update is called' if given else 'step returns True'}: such a "
-                f"step is left out.{elsewhere}",
+                f"{name}: a gradient is not finite, and {'update is called' if given else 'step returns True'}: skip "
+                f"such a step.{elsewhere}",
                 got=f"update called {len(given)} times, step returns {done}",
                 expected="update not called, step returns False",
             )
@@ -132,7 +134,7 @@ class Script:
                     "there again: x.float() first, then divide."
                 )
             variants = {
-                "That is the gradient as it was: update needs it divided by the scale.": x.float(),
+                "That is the scaled gradient: update needs it divided by the scale.": x.float(),
                 "It is multiplied by the scale: the loss was already, so divide.": x.float() * scale,
                 "It was divided in FP16, where small numbers vanish: x.float() first, then divide.": (
                     x / scale
@@ -163,7 +165,7 @@ def divided_and_grown(student, rng):
 
 @exercise.check(points=4, needs="divided_and_grown", seconds=SECONDS)
 def left_out(student, rng):
-    "A step with an infinite number or NaN is left out, the scale halved, the row of good steps begins again; no other."
+    "Only a step with infinity or NaN is skipped; the scale is halved, and the count of good steps begins again."
     Script(1, rng, {2: {0: math.inf}}, 7).agrees(student)
     Script(1, rng, {0: {0: math.nan}, 3: {0: -math.inf}}, 8, backoff=0.25).agrees(student)
     Script(1, rng, {}, 2, large=True).agrees(student)
@@ -171,7 +173,7 @@ def left_out(student, rng):
 
 @exercise.check(points=5, needs="left_out", seconds=SECONDS)
 def all_ranks_agree(student, rng):
-    "What overflows on one rank is left out on all, and all have the same scale afterwards."
+    "If one rank overflows, all skip the step, and all have the same scale afterwards."
     for p, bad in (
         (2, {1: {1: math.inf}}),
         (3, {0: {2: math.nan}, 4: {0: math.inf}}),
@@ -182,21 +184,21 @@ def all_ranks_agree(student, rng):
 
 @exercise.check(points=3, needs="all_ranks_agree", seconds=SECONDS)
 def one_number_travels(student, rng):
-    "One number travels in a step, not the gradient."
+    "Ranks send one number in a step, not the gradient."
     script = Script(4, rng, {1: {2: math.inf}}, 3)
     run = script.agrees(student)
     for rank in range(script.p):
         sent = sum(e.nbytes for e in run.trace if e.rank == rank and e.op not in ("recv", "compute"))
         checks.that(
             sent <= 3 * 16,
-            f"{script.setting}: rank {rank}'s messages have {sent} bytes in 3 steps. What all have to know is one "
-            "number: is there a rank whose gradients are not finite?",
+            f"{script.setting}: rank {rank}'s messages have {sent} bytes in 3 steps. Send one number: does any "
+            "rank have a gradient that is not finite?",
         )
 
 
 @exercise.check(points=3, needs="all_ranks_agree", seconds=SECONDS)
 def one_round(student, rng):
-    "A step waits for one all-reduce, however many tensors there are."
+    "A step waits for one all-reduce, for any number of tensors."
 
     def once(comm):
         comm.all_reduce(torch.zeros(1))

@@ -55,32 +55,32 @@ def predict_is(student, forward, ready, p, alpha, beta, late=1.0, loading=0.0) -
     known = {
         "compute": {
             "The backward pass is over when the last gradient is ready: forward + ready.": forward,
-            "The stragglers are a part of their own.": late * (forward + backward),
+            "The stragglers are a separate part.": late * (forward + backward),
         },
         "stragglers": {
             "All ranks wait for the slowest: (late - 1) times forward and backward.": 0.0,
-            "Who is late in the backward pass was late in the forward pass, too.": (late - 1) * backward,
+            "A late rank is late in the forward pass, too.": (late - 1) * backward,
             "Only what is above 1 is lost.": late * (forward + backward),
         },
         "exposed": {
             "A ring has 2 (p - 1) messages one after the other: 2 (p - 1) alpha.": soonest(stretched, alpha, ringed[1])
             - late * backward,
             "A ring sends 2 (p - 1)/p of the bytes.": soonest(stretched, ringed[0], beta) - late * backward,
-            "That is a reduce-scatter alone; the sum has to come back, too: twice.": soonest(
+            "That is only the reduce-scatter; the all-gather sends as much again.": soonest(
                 stretched, ringed[0] / 2, ringed[1] / 2
             )
             - late * backward,
             "A late rank's gradients are late as well: late * ready.": soonest(ready, *ringed) - late * backward,
-            "That is the whole time of messages; what is exposed begins with the end of the backward pass.": soonest(
+            "That is the whole time of the messages: count only the time after the backward pass.": soonest(
                 stretched, *ringed
             ),
-            "All gradients are in one bucket here: fuse finds better ones.": one - late * backward,
-            "Each gradient goes alone here: fuse finds better buckets.": each - late * backward,
+            "You use one bucket: fuse finds better ones.": one - late * backward,
+            "You send each gradient alone: fuse finds better buckets.": each - late * backward,
         },
         "input": {
-            "The next batch is loaded while this one is computed: only what is left over is waited for.": loading,
-            "It is loaded while messages are under way and others are late, too.": max(0.0, loading - right["compute"]),
-            "It cannot be less than nothing.": loading - used,
+            "The next batch is loaded while this one is computed: only the rest is waited for.": loading,
+            "It is also loaded during messages and while others are late.": max(0.0, loading - right["compute"]),
+            "It cannot be negative.": loading - used,
         },
     }
     for part in PARTS:
@@ -91,7 +91,7 @@ def predict_is(student, forward, ready, p, alpha, beta, late=1.0, loading=0.0) -
 
 @exercise.check(points=11)
 def parts_of_an_iteration(student, rng):
-    "predict: computing, stragglers, what messages do not hide, and what the input does not."
+    "predict: computing, stragglers, exposed messages, and input."
     for p in (2, 4, 8, 64):
         ready = backward_pass(rng, 6)
         predict_is(student, 3.0, ready, p, 0.125, 0.0625)

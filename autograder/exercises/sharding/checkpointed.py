@@ -15,7 +15,7 @@ exercise = Exercise(
     minutes=20,
     functions=("Checkpointed", "plan"),
     forbid=RECOMPUTATION,
-    instead="The second forward pass is what you write here.",
+    instead="Write the second forward pass yourself.",
 )
 
 ROWS, WIDE, HIDDEN = 4, 5, 64  # what lies between is much larger than inputs and outputs
@@ -40,9 +40,9 @@ class Pass:
                 raise
             raise checks.CheckFailure(
                 f"In the backward pass: {error.text}",
-                why="torch.autograd.backward(y, dy) goes back through what was recorded on the way to y.",
-                mistake="The second forward pass is not recorded. Inside backward nothing is, until you say so: with "
-                "torch.enable_grad(), and with inputs that require a gradient.",
+                why="torch.autograd.backward(y, dy) needs the recording of the pass that computes y.",
+                mistake="The second forward pass is not recorded. Inside backward, record with torch.enable_grad(), "
+                "and with inputs that require a gradient.",
             ) from None
 
     def whole(self, second: bool = False):
@@ -63,7 +63,7 @@ class Pass:
         y, right, draws = self.whole()
         again = self.whole(second=True)[1]
         setting = f"dropout {self.dropout:g}"
-        checks.close(got_y, y, name=f"{setting}: the output", why="f itself gives this.")
+        checks.close(got_y, y, name=f"{setting}: the output", why="Calling f itself gives this.")
         for name, got, expected, other in zip(
             ("x", "z", "the first weights", "the second weights"), grads, right, again, strict=True
         ):
@@ -81,8 +81,8 @@ class Pass:
             )
             mistakes = {
                 "The second pass draws other random numbers: its dropout mask is not the first one's. Set the "
-                "generator back to where it was.": other,
-                "It is in it twice.": 2 * expected,
+                "generator back.": other,
+                "The gradient is added twice.": 2 * expected,
             }
             if not self.dropout:
                 mistakes.pop(next(iter(mistakes)))
@@ -92,22 +92,22 @@ class Pass:
 
 @exercise.check(points=5, seconds=SECONDS)
 def as_if_it_were_kept(student, rng):
-    "Output and gradients, of the inputs and of the weights that f uses, as if all were kept."
+    "Output and gradients of the inputs and of f's weights, as if everything were kept."
     for _ in range(3):
         Pass(rng, 0.0).agrees(student)
 
 
 @exercise.check(points=3, needs="as_if_it_were_kept", seconds=SECONDS)
 def keeps_its_inputs_alone(student, rng):
-    "Between the passes only the inputs are kept, and a change of them is noticed; f is called once in each pass."
+    "Between the passes only the inputs are kept, and changing them is an error; f is called once in each pass."
     calls, kept, *_ = Pass(rng, 0.0).agrees(student)
     inner = ROWS * HIDDEN * 8
     if type(kept) is not int or not 0 <= kept <= inner // 2:
         raise checks.CheckFailure(
             f"Between the passes {kept} bytes are kept beside inputs and output.",
             got=f"{kept} bytes",
-            expected="0: the inputs are there anyway",
-            mistake="What lies between input and output is kept: forward is to return f(*inputs) without recording it."
+            expected="0: the inputs exist anyway",
+            mistake="What is between input and output is kept: forward must return f(*inputs) without recording it."
             if type(kept) is int and kept > 0
             else "",
         )
@@ -136,12 +136,12 @@ def the_same_dropout(student, rng):
 
 @exercise.check(points=2, needs="the_same_dropout", seconds=SECONDS)
 def chance_goes_on(student, rng):
-    "After both passes the generator stands where it would without a second one."
+    "After both passes the generator is in the state that it would have without a second pass."
     *_, drawn, draws = Pass(rng, 0.5).agrees(student)
     for when, got, expected in zip(("forward", "backward"), drawn, draws, strict=True):
         mistakes = {
-            "The same numbers as after the forward pass: chance was set back and left there. The next layers would "
-            "have the masks of earlier ones.": draws[0]
+            "These are the numbers after the forward pass: you set the generator back and left it there. The next "
+            "layers would repeat earlier masks.": draws[0]
         }
         mistakes = mistakes if when == "backward" else {}
         checks.close(got, expected, name=f"what torch.rand gives after {when}", mistakes=mistakes)
@@ -178,7 +178,7 @@ TRAP = ([60, 50, 50], [3.0, 2.6, 2.6], 100)  # one layer is cheaper than the two
 
 @exercise.check(points=3)
 def cheapest_plan(student, rng):
-    "plan: of all sets of layers that bring what is kept below the budget, the one that costs the fewest seconds."
+    "plan: of all sets of layers that meet the budget, the one that costs the fewest seconds."
     cases = [([10, 60], [5.0, 1.0], 12), TRAP, SEVERAL, ([5, 5], [1.0, 1.0], 10), ([5, 5], [1.0, 2.0], 0)]
     for n in (3, 5, 7, 8):
         nbytes = torch.randint(1, 60, (n,), generator=rng).tolist()
@@ -197,7 +197,7 @@ def cheapest_plan(student, rng):
             kept <= budget,
             f"{call} recomputes {got or 'nothing'}, and the others keep {kept} bytes."
             + (
-                " These are the layers to keep: the others are to be returned."
+                " These are the layers to keep: return the others."
                 if sum(nbytes[i] for i in got) <= budget and abs(cost(inverse, seconds) - best) < 1e-9
                 else ""
             ),
@@ -209,9 +209,9 @@ def cheapest_plan(student, rng):
                 f"{call} recomputes {got} in {cost(got, seconds):g} s.",
                 got=f"{cost(got, seconds):g} s",
                 expected=f"{best:g} s",
-                why="Of all sets that fit, the cheapest.",
-                mistake="Neither the best layer first nor the fewest layers need be the cheapest set: compare the "
-                "seconds of all sets that fit."
+                why="This is the cheapest of all sets that fit.",
+                mistake="Neither taking the best layer first nor taking the fewest layers always gives the "
+                "cheapest set: compare the seconds of all sets that fit."
                 if is_greedy or len(got) == fewest_layers(nbytes, budget)
                 else "",
             )

@@ -15,7 +15,7 @@ exercise = Exercise(
     points=10,
     minutes=10,
     forbid=(*CLIPPING, *SHARDING),
-    instead="The norm over all ranks is what you write here: squares, and one all_reduce.",
+    instead="Write the norm over all ranks yourself: squares, and one all_reduce.",
 )
 
 WHY = "Every element times max_norm / norm, where the norm is larger."
@@ -50,7 +50,7 @@ class Gradient:
             mistakes = {
                 "This is the norm of the rank's own shares, as of torch's clip_grad_norm_ when FSDP was young (pytorch "
                 "#72548): sum the squares over the ranks.": own,
-                "These are the ranks' norms added up: it is their squares that add up.": sum(norms),
+                "You add the ranks' norms: add their squares.": sum(norms),
                 "The root is missing.": self.norm**2,
                 "The norm is a root of a sum, not of a mean over the ranks.": self.norm / math.sqrt(self.p),
                 "This is the norm after clipping: return the one before.": min(self.norm, max_norm),
@@ -76,7 +76,7 @@ def the_norm_of_all(student, rng):
 
 @exercise.check(points=3, needs="the_norm_of_all", seconds=SECONDS)
 def scaled_by_the_same(student, rng):
-    "A norm above the limit is scaled down to it, in place, on every rank; one below it is left alone."
+    "A norm above the limit is scaled down to it, in place, on every rank; a smaller one does not change."
     for pieces, scale in ((PIECES[:2], 1.0), (PIECES, 1.0), (PIECES[:3], 1e-5)):
         gradient = Gradient(pieces, rng, scale)
         close_call = (1 + 1e-9) * gradient.norm
@@ -87,14 +87,12 @@ def scaled_by_the_same(student, rng):
                     before, name = gradient.shares[rank][i], f"{gradient.setting}: share {i} on rank {rank}"
                     own = math.sqrt(sum(float((x * x).sum()) for x in gradient.shares[rank]))
                     mistakes = {
-                        "It is unchanged: scale each share in place, x.mul_(...).": before,
-                        "A norm below max_norm is left as it is: only ever scale down.": max_norm
-                        / gradient.norm
-                        * before,
+                        "It is not changed: scale each share in place, x.mul_(...).": before,
+                        "Do not change a norm below max_norm: only scale down.": max_norm / gradient.norm * before,
                         "torch's clip_grad_norm_ adds 1e-6 to the norm: here the factor is max_norm / norm, or none.": (
                             before * min(1.0, max_norm / (gradient.norm + 1e-6))
                         ),
-                        "Each rank scales by its own norm: all take the norm of the whole.": before
+                        "Each rank scales by its own norm: use the norm of the whole gradient.": before
                         * min(1.0, max_norm / own),
                     }
                     if max_norm > gradient.norm:
@@ -106,7 +104,7 @@ def scaled_by_the_same(student, rng):
 
 @exercise.check(points=1, needs="the_norm_of_all", seconds=SECONDS)
 def a_rank_that_owns_nothing(student, rng):
-    "A rank without shares takes part, and has the norm."
+    "A rank without shares takes part, and returns the norm."
     for pieces in (((3,), ()), ((), (2, 2), ())):
         gradient = Gradient(pieces, rng)
         gradient.has_norm(gradient.run(student, 1.0), 1.0)
@@ -114,7 +112,7 @@ def a_rank_that_owns_nothing(student, rng):
 
 @exercise.check(points=1, needs="the_norm_of_all", seconds=SECONDS)
 def all_see_a_bad_number(student, rng):
-    "Where one rank has an infinite number or NaN, every rank's norm says so; a number with a huge square is neither."
+    "If one rank has infinity or NaN, so is every rank's norm; a number with a huge square is neither."
     for bad, holds, word in ((math.inf, math.isinf, "infinite"), (math.nan, math.isnan, "NaN")):
         gradient = Gradient(PIECES[:3], rng)
         gradient.shares[1][0][0] = bad
@@ -122,7 +120,7 @@ def all_see_a_bad_number(student, rng):
             checks.that(
                 type(got) is float and holds(got),
                 f"A gradient on rank 1 of 3 is {word}, and clip returns {show.show(got)} on rank {rank}, expected "
-                f"{bad}: else some ranks take the step and others do not.",
+                f"{bad}: otherwise some ranks take the step and others do not.",
             )
     for dtype, scale in ((torch.float16, 300.0), (torch.float32, 1e25), (torch.bfloat16, 1e25), (torch.float16, 2e-5)):
         gradient = Gradient(PIECES[:3], rng)
@@ -137,7 +135,7 @@ def all_see_a_bad_number(student, rng):
 
 @exercise.check(points=1, needs="the_norm_of_all", seconds=SECONDS)
 def one_number_travels(student, rng):
-    "One number travels, not the gradient."
+    "Ranks send one number, not the gradient."
     gradient = Gradient(((50,), (60,), (40,), (50,)), rng)
     run = gradient.run(student, 1.0)
     for rank in range(gradient.p):

@@ -10,7 +10,7 @@ exercise = Exercise("memory", points=10, minutes=12, functions=("memory", "large
 
 PRINTED = (120.0, 31.4, 16.6, 1.9)  # GB of 7.5 billion parameters on 64 ranks, by stage (Rajbhandari et al. 2020)
 WRONG_BYTES = {  # of states, a gradient and a weight
-    "The optimizer has 12 bytes for each parameter: momentum, variance, and the weight once more in float32.": (
+    "The optimizer has 12 bytes for each parameter: momentum, variance, and the weight again in float32.": (
         8,
         2,
         2,
@@ -33,13 +33,13 @@ def memory_is(student, parameters: int, p: int, stage: int) -> float:
         s: cost.zero(parameters, p, stage, optimizer=o, gradient=g, weight=w) for s, (o, g, w) in WRONG_BYTES.items()
     }
     mistakes |= {
-        "That is what stage 0 has: from stage 1 on something is divided by p.": cost.zero(parameters, p, 0),
-        "That is one stage too far: stage 1 divides states alone, stage 2 gradients, too.": cost.zero(
+        "That is stage 0: from stage 1 on, divide by p.": cost.zero(parameters, p, 0),
+        "That is one stage too far: stage 1 divides only states, stage 2 also gradients.": cost.zero(
             parameters, p, min(3, stage + 1)
         ),
         "That is one stage too few: stage 3 divides all three.": cost.zero(parameters, p, max(0, stage - 1)),
         "That is what all ranks hold together.": p * expected,
-        "Everything is divided here, whatever the stage.": cost.zero(parameters, p, 3),
+        "You divide everything at every stage.": cost.zero(parameters, p, 3),
     }
     mistakes = {s: v for s, v in mistakes.items() if v != expected}
     why = f"12 bytes of states, 2 of gradient, 2 of weight; divided by {p}: {', '.join(cost.STAGES[1 : stage + 1])}."
@@ -51,7 +51,7 @@ def memory_is(student, parameters: int, p: int, stage: int) -> float:
 
 @exercise.check(points=4)
 def states_gradients_weights(student, rng):
-    "memory: what the stages of ZeRO leave on each rank; 120, 31.4, 16.6, 1.9 GB for 7.5 billion parameters."
+    "memory: what each rank holds at each stage of ZeRO; 120, 31.4, 16.6, 1.9 GB for 7.5 billion parameters."
     for stage, printed in enumerate(PRINTED):
         got = memory_is(student, 7_500_000_000, 64, stage)
         checks.equal(round(got / 1e9, 1), printed, name=f"GB at stage {stage}, as ZeRO's authors printed them")
@@ -62,7 +62,7 @@ def states_gradients_weights(student, rng):
 
 @exercise.check(points=1, needs="states_gradients_weights")
 def the_largest_that_fits(student, rng):
-    "largest: the model whose weights, gradients and states just fit, as a number that is not rounded."
+    "largest: the model whose weights, gradients and states just fit, not rounded."
     for stage in range(4):
         p, gigabytes = int(torch.randint(2, 500, (), generator=rng)), int(torch.randint(8, 200, (), generator=rng))
         largest_is(student, gigabytes * 1e9, p, stage)
@@ -74,10 +74,10 @@ def largest_is(student, nbytes: float, p: int, stage: int) -> None:
     a_number(got, call)
     expected = nbytes / cost.zero(1, p, stage)
     mistakes = {
-        "That is rounded down: return the quotient as it is.": float(int(expected)),
-        "All ranks' memory together counts only as far as the stage divides.": p * nbytes / 16,
-        "The stage is left out.": nbytes / 16,
-        "These are bytes: how many parameters have so many?": nbytes * cost.zero(1, p, stage),
+        "That is rounded down: return the exact quotient.": float(int(expected)),
+        "You count all ranks' memory: only what the stage divides is shared.": p * nbytes / 16,
+        "Your answer ignores the stage.": nbytes / 16,
+        "These are bytes: return the number of parameters that take them.": nbytes * cost.zero(1, p, stage),
     }
     mistakes = {s: v for s, v in mistakes.items() if abs(v - expected) > 1e-6 * expected}
     checks.close(got, expected, name=call, mistakes=mistakes, why="memory(largest(...), p, stage) is nbytes again.")
@@ -93,7 +93,7 @@ def activations_are(student, rng, recompute: str, t: int, cut: bool) -> None:
     tokens, scores = s * b * h, 5 * a * b * s * s
     whole = tokens * 10 / (t if cut else 1)
     mistakes = {
-        "The scores are dropped by selective recomputation: they are not kept.": whole + (24 * tokens + scores) / t,
+        "Selective recomputation drops the scores: do not count them.": whole + (24 * tokens + scores) / t,
         "The scores of attention are missing: 5 a b s^2.": whole + 24 * tokens / t,
         "The scores of attention are missing, which tensor parallelism divides.": whole + 24 * tokens / t + scores,
         "Only the layer's input is kept, 2 s b h bytes.": 34 * tokens,
@@ -104,10 +104,10 @@ def activations_are(student, rng, recompute: str, t: int, cut: bool) -> None:
         - whole
         + tokens * 10 / t,
         "With the sequence cut, the 10 s b h are divided by t, too.": expected - whole + tokens * 10,
-        "That is one rank's without tensor parallelism: divide by t what is divided.": cost.activations(
+        "That is without tensor parallelism: divide by t what it divides.": cost.activations(
             s, b, h, a, recompute=recompute
         ),
-        "Everything is divided by t here.": cost.activations(s, b, h, a, recompute=recompute) / t,
+        "You divide everything by t.": cost.activations(s, b, h, a, recompute=recompute) / t,
     }
     mistakes = {sentence: value for sentence, value in mistakes.items() if abs(value - expected) > 1e-6 * expected}
     checks.close(got, expected, name=call, mistakes=mistakes, rtol=1e-9, atol=0.0, why="Korthikanti's table 2.")
@@ -115,7 +115,7 @@ def activations_are(student, rng, recompute: str, t: int, cut: bool) -> None:
 
 @exercise.check(points=3)
 def what_a_layer_keeps(student, rng):
-    "activations: s b h (34 + 5 a s / h); without the scores; the input alone."
+    "activations: s b h (34 + 5 a s / h); without the scores; only the input."
     for recompute in ("nothing", "selective", "full"):
         for _ in range(3):
             activations_are(student, rng, recompute, 1, False)
@@ -123,7 +123,7 @@ def what_a_layer_keeps(student, rng):
 
 @exercise.check(points=2, needs="what_a_layer_keeps")
 def over_ranks(student, rng):
-    "activations: what t ranks of tensor parallelism divide, and what they divide if the sequence is cut, too."
+    "activations: what t ranks of tensor parallelism divide, with and without a cut sequence."
     for recompute in ("nothing", "selective", "full"):
         for t in (2, 8):
             for cut in (False, True):

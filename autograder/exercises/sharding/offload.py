@@ -32,16 +32,16 @@ def offload_is(student, compute: list[int], transfer: list[int], room: int) -> N
     checks.that(type(got) in (int, float), f"{call} is {show.an(show.type_name(got))}, expected a number of seconds.")
     expected = unit * ticks(compute, transfer, room)
     mistakes = {
-        "Everything one after another: the link brings the next layer while this one computes.": sum(seconds)
+        "You do everything in sequence: the link loads the next layer while this one computes.": sum(seconds)
         + unit * sum(transfer),
-        "The longer of both sums is a bound that is not reached: somebody waits for the first layer.": max(
+        "The larger of both sums is only a lower bound: the device must wait for the first layer.": max(
             sum(seconds), unit * sum(transfer)
         ),
-        "That is one layer's room too much.": unit * ticks(compute, transfer, room + 1),
-        "That is one layer's room too little.": unit * ticks(compute, transfer, max(1, room - 1)),
-        "There is no end of room here: layer i comes when layer i - room is done.": unit
+        "That is room for one layer too many.": unit * ticks(compute, transfer, room + 1),
+        "That is room for one layer too few.": unit * ticks(compute, transfer, max(1, room - 1)),
+        "You assume unlimited room: layer i begins to load when layer i - room is done.": unit
         * ticks(compute, transfer, len(compute)),
-        "The link brings one layer at a time.": unit * one_link_each(compute, transfer, room),
+        "The link loads one layer at a time.": unit * one_link_each(compute, transfer, room),
     }
     mistakes = {s: v for s, v in mistakes.items() if abs(v - expected) > 1e-9}
     checks.close(got, expected, name=call, mistakes=mistakes, rtol=1e-9, why="Link and device, moment by moment.")
@@ -60,7 +60,7 @@ UNEVEN = ([20, 1, 1, 1, 1, 20, 1, 1, 1, 1], [2, *[5] * 9])  # one layer's room m
 
 @exercise.check(points=3)
 def moment_by_moment(student, rng):
-    "Layers of any size, and room for one to four: what a simulation says."
+    "Layers of any size, with room for one to four, agree with a simulation."
     offload_is(student, UNEVEN[0], UNEVEN[1], 3)
     for room in (2, 3, 1, 4):
         for n in (9, 5):
@@ -70,7 +70,7 @@ def moment_by_moment(student, rng):
 
 @exercise.check(points=2, needs="moment_by_moment")
 def hidden_or_not(student, rng):
-    "With room for two and a link that keeps up, only the first layer is waited for; with room for one, each."
+    "With room for two and a fast link, only the first layer waits; with room for one, every layer waits."
     for transfer in (3, 4, 7):
         for room in (1, 2):
             offload_is(student, [4] * 6, [transfer] * 6, room)

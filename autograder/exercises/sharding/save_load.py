@@ -17,7 +17,7 @@ exercise = Exercise(
     minutes=25,
     functions=("save", "load"),
     forbid=SHARDING,
-    instead="Which rank writes what, and when it counts, is what you write here.",
+    instead="Write yourself which rank writes what, and when it counts.",
 )
 
 NAMES = {"weights": torch.float32, "momentum": torch.float64}
@@ -63,7 +63,7 @@ class State:
                 step,
                 self.step,
                 name=f"{setting}: the step on rank {rank}",
-                mistakes={"That is the state before: the new one was whole.": other.step} if other else None,
+                mistakes={"That is the old state: the new one was complete.": other.step} if other else None,
             )
             checks.equal(sorted(state), sorted(NAMES), name=f"{setting}: the names on rank {rank}")
             for name, expected in self.share(rank, p).items():
@@ -71,7 +71,7 @@ class State:
                 whole = state[name].shape == self.vectors[name].shape != expected.shape
                 checks.that(not whole, f"{setting}: {name} on rank {rank} is the whole vector, not the rank's share.")
                 mistakes = {
-                    "The pieces are in the order of the files' names, in which rank 10 comes before rank 2. Go by the "
+                    "The pieces are in the order of the files' names, where rank 10 comes before rank 2. Sort by "
                     "number.": self.by_file_names(name, rank, p, old)
                 }
                 checks.close(
@@ -91,7 +91,7 @@ def _takes_time(run, rank: int, log: list, p: int) -> None:
     checks.that(
         written == passed and all(end >= 0 for *_, end in log),
         f"p = {p}: rank {rank}'s disk has written {len(written)} files, and the machine has seen {len(passed)} writes: "
-        "use disk.write and disk.rename, and nothing else of the disk.",
+        "use only disk.write and disk.rename.",
     )
 
 
@@ -119,7 +119,7 @@ def load(student, p: int, files: Files):
 
 @exercise.check(points=4, seconds=SECONDS)
 def there_and_back(student, rng):
-    "What p ranks have saved p ranks load, to the bit, with its step; the last one saved counts."
+    "p ranks load exactly what p ranks have saved, with its step; the last save counts."
     for p, n in ((4, 10), (1, 3), (5, 5)):
         first, second = State(n, 3, rng), State(n, 7, rng)
         files = after(first.save(student, p, {}), {})
@@ -140,7 +140,7 @@ def onto_other_numbers(student, rng):
 
 @exercise.check(points=5, needs="there_and_back", seconds=SECONDS)
 def killed_at_any_moment(student, rng):
-    "Whenever the ranks are killed, load finds a whole state: the one before, and once a rank has returned the new one."
+    "Whenever the ranks are killed, load finds a complete state: the old one, or the new one once a rank has returned."
     for before, now in ((5, 6), (6, 8), (8, 18)):
         killed(student, 4, State(9, before, rng), State(9, now, rng))
 
@@ -163,12 +163,12 @@ def killed(student, p: int, before: State, now: State) -> None:
             if isinstance(error, StudentError) and error.kind != "exception":
                 raise
             raise CheckFailure(
-                f"{where}: load finds no whole state.",
+                f"{where}: load finds no complete state.",
                 got=str(error).splitlines()[0],
                 expected=f"step {before.step} or step {now.step}, whole",
-                why="Write the new state beside the old one; when every rank's file is there, rename the manifest.",
-                mistake="A file that the state before needs is written over. Write under a name that is new; the "
-                "manifest under another name, and then rename it."
+                why="Write the new state next to the old one; when every rank's file is there, rename the manifest.",
+                mistake="You overwrite a file that the old state needs. Use new names; write the manifest under "
+                "another name, and then rename it."
                 if any(name in files for name in torn)
                 else "The manifest names the new state before all ranks' files are there: comm.barrier() before it.",
             ) from None
@@ -181,14 +181,14 @@ def killed(student, p: int, before: State, now: State) -> None:
 
 @exercise.check(points=2, needs="there_and_back", seconds=SECONDS)
 def nobody_has_the_whole(student, rng):
-    "No state travels, each file has one writer, and a rank that loads opens only the files with elements of its own."
+    "Ranks send no state, each file has one writer, and a loading rank opens only files with its own elements."
     p, state = 8, State(2048, 2, rng)
     run = state.save(student, p, {})
     sent = sum(event.nbytes for event in run.trace if event.op not in ("recv", "compute", "barrier"))
     own = sum(x.nbytes for x in state.share(0, p).values())
     checks.that(
         sent <= own and all(bytes_of(log) <= own for log in run.results),
-        f"p = {p}: {sent} bytes travel between the ranks in save, and rank 0 writes {bytes_of(run.results[0])}; its "
+        f"p = {p}: {sent} bytes are sent between the ranks in save, and rank 0 writes {bytes_of(run.results[0])}; its "
         f"share has {own}. Each rank writes its own file, and sends nothing.",
     )
     authors: dict[str, int] = {}
@@ -211,7 +211,7 @@ def nobody_has_the_whole(student, rng):
             checks.that(
                 opened == needed,
                 f"Saved on {p} ranks, loaded on {new}: rank {rank} opens the files of ranks {opened}, and has elements "
-                f"in those of {needed} alone.",
+                f"only in those of {needed}.",
             )
 
 
@@ -233,7 +233,7 @@ def bytes_of(log) -> int:
 
 @exercise.check(points=1, needs="there_and_back", seconds=SECONDS)
 def a_missing_file(student, rng):
-    "Where a rank's file is missing, load says so, and does not make up its elements."
+    "If a rank's file is missing, load raises an error instead of inventing its elements."
     state = State(8, 2, rng)
     run = state.save(student, 4, {})
     gone = shares_in(run.results[0])[0]

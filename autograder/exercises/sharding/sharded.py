@@ -17,7 +17,7 @@ exercise = Exercise(
     minutes=30,
     functions=("Sharded",),
     forbid=SHARDING,
-    instead="What FSDP does is what you write here: gather, use, free.",
+    instead="Write yourself what FSDP does: gather, use, free.",
 )
 
 ROWS = 2  # samples of each rank
@@ -66,8 +66,10 @@ class Network:
         for rank, (y, dx, grads, shares, *_) in enumerate(run.results):
             right_y, right_dx, _ = each[rank]
             where = f"{self.setting}: %s on rank {rank}"
-            checks.close(y, right_y, name=where % "forward(x)", why="The whole layers give this for its samples.")
-            checks.close(dx, right_dx, name=where % "backward(dy)", why="The whole layers give this for its samples.")
+            checks.close(y, right_y, name=where % "forward(x)", why="Whole layers give this for the rank's samples.")
+            checks.close(
+                dx, right_dx, name=where % "backward(dy)", why="Whole layers give this for the rank's samples."
+            )
             checks.that(
                 type(grads) in (list, tuple) and len(grads) == len(self.weights),
                 f"{where % 'grads'} has to be a list with a tensor for each layer.",
@@ -79,16 +81,16 @@ class Network:
 
                 total = sum(one[2][i] for one in each)
                 mistakes = {
-                    "This is the sum over the ranks: the mean is wanted, with weight 1 / comm.size.": mine(total),
+                    "This is the sum over the ranks: take the mean, with weight 1 / comm.size.": mine(total),
                     "The mean is taken twice: 1/p once is enough.": mine(total) / self.p**2,
                     "These are the gradients of the rank's own samples: sum them over the ranks.": mine(
                         each[rank][2][i]
                     ),
-                    "The layer is used twice, and only one use is in it: add the gradients of both.": mine(
+                    "The layer is used twice, but this is the gradient of one use: add both.": mine(
                         sum(one[i] for one in lone)
                     )
                     / self.p,
-                    "The gradients of the pass before are still in it: they are 0 when backward begins.": 2
+                    "The gradients of the previous pass are still included: set them to 0 when backward begins.": 2
                     * mine(total)
                     / self.p,
                 }
@@ -96,7 +98,7 @@ class Network:
                 mistakes = {s: v for s, v in mistakes.items() if v.numel() and (v - expected).abs().max() > 1e-12}
                 name = where % f"grads[{i}]"
                 whole = type(grad) is torch.Tensor and len(grad) == len(total) > len(expected)
-                checks.that(not whole, f"{name} has all {len(total)} elements: a rank keeps its share alone.")
+                checks.that(not whole, f"{name} has all {len(total)} elements: a rank keeps only its share.")
                 checks.close(grad, expected, name=name, why="The mean of all ranks' gradients.", mistakes=mistakes)
                 checks.close(shares[i], mine(self.weights[i]), name=where % f"shares[{i}]")
         return run
@@ -104,7 +106,7 @@ class Network:
 
 @exercise.check(points=6, seconds=SECONDS)
 def as_with_whole_layers(student, rng):
-    "Forward and backward as with whole layers, and the mean of the gradients in shares, for p = 1 to 4."
+    "Forward and backward as with whole layers, with the mean gradient in shares, for p = 1 to 4."
     for p, widths in ((2, (3, 4, 2)), (1, (3, 2)), (3, (2, 5, 3, 2)), (4, (3, 1, 2))):
         Network(p, widths, rng).agrees(student)
     carried(student, rng, lambda: Network(2, (3, 2), rng).agrees(student), "p = 2")
@@ -112,13 +114,13 @@ def as_with_whole_layers(student, rng):
 
 @exercise.check(points=1, needs="as_with_whole_layers", seconds=SECONDS)
 def the_next_pass(student, rng):
-    "A second step has the gradients of its own passes."
+    "A second step has only the gradients of its own passes."
     Network(3, (2, 3, 2), rng).agrees(student, again=True)
 
 
 @exercise.check(points=3, needs="as_with_whole_layers", seconds=SECONDS)
 def tied_layers(student, rng):
-    "A layer that is used twice has one share, and the gradients of both uses."
+    "A layer that is used twice has one share, and the sum of both uses' gradients."
     Network(2, (3, 3, 3, 3), rng, [0, 1, 2, 1]).agrees(student)
     Network(3, (4, 4), rng, [0, 0]).agrees(student)
 
@@ -135,7 +137,9 @@ def three_times_the_weights(student, rng):
         for rank in range(p):
             sent = sum(event.nbytes for event in sends(run) if event.rank == rank)
             if whole or sent > 3 * once:
-                mistake = "The gradients go to every rank: each needs the sum of its own share." if whole else ""
+                mistake = (
+                    "You send the gradients to every rank: each needs only the sum of its own share." if whole else ""
+                )
                 raise checks.CheckFailure(
                     f"{network.setting}: rank {rank} sends {sent} bytes"
                     + (f" and calls comm.{whole}." if whole else "."),
@@ -150,7 +154,7 @@ LAYERS, WIDE, MANY = 8, 32, 4  # a layer of 32 x 32 weights is much larger than 
 
 @exercise.check(points=6, needs="as_with_whole_layers", seconds=SECONDS)
 def two_layers_at_a_time(student, rng):
-    "At rest a rank keeps its share alone, also between the passes, and never has more than two layers whole."
+    "At rest and between the passes a rank keeps only its share; it never holds more than two whole layers."
     network = Network(MANY, (WIDE,) * (LAYERS + 1), rng)
     run, layer = network.agrees(student, measured=True), WIDE * WIDE * NUMBER
     shares = LAYERS * layer // MANY
@@ -160,9 +164,9 @@ def two_layers_at_a_time(student, rng):
             type(kept) is int and kept <= 2 * shares + 1024,
             f"{at_rest}keeps {kept} bytes when it is made; its shares have {shares}, and their gradients as many. "
             + (
-                "A part of a vector is a view, and keeps all of it in memory: .clone() it."
+                "A part of a vector is a view, and keeps the whole vector in memory: .clone() it."
                 if kept >= LAYERS * layer
-                else "Keep nothing but your share."
+                else "Keep only your share."
             ),
             got=f"{kept} bytes",
             expected=f"{2 * shares} bytes at most",
@@ -182,16 +186,16 @@ def two_layers_at_a_time(student, rng):
                     f"{at_rest}holds {peak / layer:.1f} layers' bytes at a time in {name}, its shares included.",
                     got=f"{peak} bytes",
                     expected=f"{most:.0f} at most: its shares, and two layers whole, with what they need",
-                    why="When the next layer is gathered, the last one has to be gone: no name may stand for it.",
-                    mistake="All layers are whole at once: gather each one when it is the next, and let go of it."
+                    why="Free the last layer before you gather the next one: no name may refer to it.",
+                    mistake="All layers are whole at once: gather each one when it is next, and free it."
                     if peak >= LAYERS * layer
                     else "",
                 )
         for when, left, most in (("forward", between, kept), ("backward", end, 2 * shares)):
             checks.that(
                 type(left) is int and left <= most + 0.75 * layer,
-                f"{at_rest}keeps {left} bytes after {when}, beside its shares of {shares}. A layer is whole still: a "
-                "vector is freed when no name and no attribute stands for it any more.",
+                f"{at_rest}keeps {left} bytes after {when}, beside its shares of {shares}. A layer is still whole: a "
+                "vector is freed when no name and no attribute refers to it.",
                 got=f"{left} bytes",
                 expected=f"{most + 0.75 * layer:.0f} bytes at most",
             )
@@ -199,7 +203,7 @@ def two_layers_at_a_time(student, rng):
 
 @exercise.check(points=5, needs="as_with_whole_layers", seconds=SECONDS)
 def gathers_are_hidden(student, rng):
-    "The next layer's weights travel while this one computes: forward, and backward in the other direction."
+    "The next layer's weights arrive while this one computes, forward and backward."
     layers, work, alpha = 6, 1.0, 0.2
     network, gather = Network(MANY, (4,) * (layers + 1), rng), alpha * (MANY - 1)
     run = network.run(student, work, True, alpha=alpha)

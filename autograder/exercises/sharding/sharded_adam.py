@@ -17,7 +17,7 @@ exercise = Exercise(
     minutes=25,
     functions=("ShardedAdam",),
     forbid=(*SHARDING, *UPDATES),
-    instead="The sharded optimizer is what you write here, with reduce_scatter, adamw and all_gather.",
+    instead="Write the sharded optimizer yourself, with reduce_scatter, adamw and all_gather.",
 )
 
 SHAPES = ((3, 4), (5,), (2, 2))  # 21 elements, which 2 and 4 do not divide
@@ -68,7 +68,7 @@ class Training:
         run, right = self.run(student), self.serial()
         for rank, (weights, *_) in enumerate(run.results):
             variants: dict[str, Callable[[], list[torch.Tensor]]] = {
-                "This is what the rank's own gradients give: the mean over the ranks is needed.": partial(
+                "This uses only the rank's own gradients: take the mean over the ranks.": partial(
                     self.serial, ranks=[rank]
                 ),
                 "This is the sum over the ranks: take the mean, once.": partial(self.serial, float(self.p)),
@@ -76,15 +76,15 @@ class Training:
                 "t does not count the steps: the first one is t = 1, the next one t = 2.": partial(
                     self.serial, forgets=True
                 ),
-                "Weight decay is in it twice.": partial(self.serial, decay=0.02),
-                "Only the rank's own share is new: gather the others'.": partial(self.not_gathered, rank),
+                "You apply weight decay twice.": partial(self.serial, decay=0.02),
+                "Only the rank's own share is new: gather the other shares.": partial(self.not_gathered, rank),
             }
             for i, expected in enumerate(right):
                 checks.close(
                     weights[i],
                     expected,
                     name=f"{self.setting}: weight {i} on rank {rank}, after {len(self.gradients[0])} steps",
-                    why="torch's AdamW on one machine has this, with the mean of all ranks' gradients.",
+                    why="torch's AdamW on one machine gives this, with the mean of all ranks' gradients.",
                     mistakes={sentence: lambda of=of, i=i: of()[i] for sentence, of in variants.items()},
                     rtol=1e-9,
                     atol=1e-10,
@@ -103,7 +103,7 @@ def as_one_machine(student, rng):
 
 @exercise.check(points=2, needs="as_one_machine", seconds=SECONDS)
 def a_rank_without_a_share(student, rng):
-    "Three elements over five ranks: two of them own nothing, and have all weights all the same."
+    "Three elements over five ranks: two ranks own nothing, but still have all weights."
     Training(5, rng, ((3,),)).agrees(student)
     Training(4, rng, ((1,), (1, 1))).agrees(student)
 
@@ -122,7 +122,7 @@ def no_more_bytes(student, rng):
                 f"comm.{whole[0]} gives every rank the whole sum. A rank needs the sum of its own share: "
                 "reduce_scatter, and all_gather for the new weights."
                 if whole
-                else "An all-reduce, and a gather on top of it: the sum of the own share is enough."
+                else "You do an all-reduce and a gather: the sum of the rank's own share is enough."
                 if sent >= 3 * once
                 else ""
             )
@@ -138,7 +138,7 @@ def no_more_bytes(student, rng):
 
 @exercise.check(points=5, needs="as_one_machine", seconds=SECONDS)
 def states_of_the_share_alone(student, rng):
-    "A rank keeps two numbers for each element of its share, and no more: momentum and variance."
+    "A rank keeps only two numbers for each element of its share: momentum and variance."
     for p, shapes in ((4, ((32, 32), (64,))), (5, ((30, 31),))):
         training = Training(p, rng, shapes)
         run = training.agrees(student)
@@ -155,7 +155,7 @@ def states_of_the_share_alone(student, rng):
                 mistake = (
                     "That is as much as without sharding: momentum and variance of all elements."
                     if kept >= everything
-                    else "A view keeps the whole vector in memory: let go of it, or copy your share (.clone())."
+                    else "A view keeps the whole vector in memory: free it, or copy your share (.clone())."
                     if kept >= training.numel * NUMBER
                     else ""
                 )
@@ -177,6 +177,6 @@ def gradients_are_gone(student, rng):
             checks.that(
                 left == 0,
                 f"{training.setting}: after a step {show.show(left)} of {len(training.weights)} parameters have a "
-                f"gradient on rank {rank}. Once they are summed nobody needs them, and the next backward pass would "
-                "add to them: param.grad = None.",
+                f"gradient on rank {rank}. No rank needs them after the sum, and the next backward pass would add to "
+                "them: param.grad = None.",
             )

@@ -35,13 +35,13 @@ def explorable() -> Explorable:
 
 
 def start(p: int) -> np.ndarray:
-    """Half of the ranks, neighbours on the ring, have 1 and the others 0: the farthest way to go."""
+    """Return the slowest start: one half of the ring has 1, the other half 0."""
     return (np.arange(p) < p // 2).astype(float)
 
 
 @lru_cache(maxsize=64)
 def run(topology: str, p: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """After 0 to `ROUNDS` rounds: each rank's value, the distance from the mean, and messages that the busiest sent."""
+    """After 0 to `ROUNDS` rounds: each rank's value, the distance from the mean, and messages of the busiest rank."""
     values, sent = [start(p)], [0]
     for number in range(ROUNDS):
         edges = TOPOLOGIES[topology](p, number)

@@ -146,6 +146,6 @@ def _draw_loss(axes: Axes, state: dict, setting: tuple) -> None:
         axes.plot(x, np.log10(losses), color=colour, label=f"s = {label(s)}", linewidth=2.4 if s == state["s"] else 1.4)
     axes.axhline(np.log10(TARGET), color=style.GREY, linewidth=1, linestyle=":")
     end, unit = (SHOWN, "time, s") if state["over"] == "time" else (80, "updates of the server")
-    axes.set(xlim=(0, end), ylim=(-2, 0.3), xlabel=unit, ylabel="loss, of the first")
+    axes.set(xlim=(0, end), ylim=(-2, 0.3), xlabel=unit, ylabel="loss / initial loss")
     style.ticks(axes.yaxis, (-2, -1, 0), ("1%", "10%", "100%"))
     axes.legend(loc="upper right", ncols=3)
