@@ -951,6 +951,9 @@ cluster.stop()  # the engines are no longer needed: free their memory
 # %% [markdown]
 # ## Further reading
 #
+# - A whole transformer block in parallel, and a whole pipeline, in under 90 lines each: `import hpcdl.parallel.tensor.plain`, then
+#   `hpcdl.parallel.tensor.plain??` in a cell of its own shows all of it; so does `hpcdl.parallel.pipeline.plain`. `hpcdl.parallel.searched`
+#   searches a schedule for your own seconds of F, B and W.
 # - A. Krizhevsky 2014, "One weird trick for parallelizing convolutional neural networks".
 # - M. Shoeybi et al. 2019, "Megatron-LM: Training multi-billion parameter language models using model parallelism": column and row layers; V. Korthikanti et
 #   al. 2022, "Reducing activation recomputation in large transformer models": the same with the sequence cut between them.
