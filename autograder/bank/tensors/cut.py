@@ -59,7 +59,7 @@ def cut(x):
     "tensors.cut",
     "cuts the digits after the point",
     fails=("the_low_half_is_zero", "special_numbers", "leaves_x_alone"),
-    says="whole numbers cut off",
+    says="You cut the numbers to whole numbers",
 )
 def cut(x):
     return torch.trunc(x)
