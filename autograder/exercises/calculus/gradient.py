@@ -31,7 +31,7 @@ def six_functions(student, rng):
                 expected.sum().expand(n).clone()
             ),
             "This is the forward difference: step to both sides of each coordinate.": forward_differences(f, x, 1e-5),
-            "The earlier coordinates were still moved: put x[i] back before you go on to the next.": never_put_back(
+            "The earlier coordinates were still moved: put x[i] back before you move the next.": never_put_back(
                 f, x.clone(), 1e-5
             ),
             "Twice the gradient: the distance from x-h to x+h is 2h.": 2 * expected,
@@ -81,7 +81,7 @@ def any_shape(student, rng):
 
 @exercise.check(points=3)
 def central_with_the_given_step(student, rng):
-    "Central differences with the h that was given."
+    "Central differences with the given h."
 
     def cubes(x):
         return (x**3).sum()
