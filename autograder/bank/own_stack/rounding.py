@@ -82,7 +82,7 @@ def random16(seed, n):
     ROUNDING,
     "to nearest",
     fails=("add_and_cut", *BITS[1:3], *BITS[3:], *AFTER_THE_LOSS),
-    says="The low half is cut off",
+    says="You cut off the low half",
 )
 def bf16_round_bits(x, rand16):
     return (x.view(torch.int32) >> 16).to(torch.int16).view(torch.bfloat16)
