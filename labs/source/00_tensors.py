@@ -246,7 +246,7 @@ guess(
 # Divide element by element, and return 0 where `b` is 0.
 #
 # *You will need it in labs 01, 03 and 06: the logistic function by the sign of x, labels ±1,
-# rounding that leaves nan alone.*
+# rounding that does not change nan.*
 #
 # <details><summary>Hint</summary>
 #

@@ -623,7 +623,7 @@ with when_solved():
 # </details>
 # <details><summary>Hint 2: one operator</summary>
 #
-# A vector times a matrix: `@`. Which of them goes on the left?
+# A vector times a matrix: `@`. Which of them must be on the left?
 # </details>
 
 

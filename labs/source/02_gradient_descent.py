@@ -832,7 +832,7 @@ def unmask_lr_schedule() -> list[tuple[int, int, int, float]]:
 
     Returns a list of at most 12 tuples.
 
-    An input that unmasks nobody:
+    An input that unmasks none of them:
 
         [(10, 0, 100, 1.0)]
     """

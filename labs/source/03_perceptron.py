@@ -222,7 +222,8 @@ check("perceptron.fit")
 
 # %%
 def two_bands(gap, n=120, seed=1):
-    """n points, those of +1 right of the line x1 = 2, those of -1 left of it, `gap` apart: X (n, 3), y (n,)."""
+    """n points, +1 right of the line x1 = 2 and -1 left of it, `gap` apart: X (n, 3), y
+    (n,)."""
     generator = torch.Generator().manual_seed(seed)
     y = torch.where(torch.rand(n, generator=generator) < 0.5, 1.0, -1.0)
     x1 = 2 + y * (gap / 2 + torch.rand(n, generator=generator))
@@ -742,9 +743,9 @@ with when_solved():
 # | `max_epochs` | an int from 1 to 20 |
 #
 # Coordinates, from -8 to 8, and `lr` are multiples of 0.25. With these numbers all sums are exact, and right programs
-# agree to the last bit. You unmask a program if its weights or its counts of mistakes differ from those of exercise 3.
-# Each impostor that you unmask earns two points. You get two more points if all your inputs follow the rules; an input
-# that breaks them does not count. The check shows which programs you have caught, and with which input. Run it often.
+# agree to the last bit. You unmask a program if its weights or its counts of mistakes differ from exercise 3's. Each
+# impostor that you unmask earns two points. You get two more points if all your inputs follow the rules; an input that
+# breaks them does not count. The check shows which programs you have caught, and with which input. Run it often.
 #
 # <details><summary>Hint 1: where to begin</summary>
 #

@@ -853,7 +853,7 @@ with when_solved():
     scores = right[:, :100].sum(dim=1)
     chosen = scores.argmax()
     print(f"The best of 1,000 reads {scores[chosen]} of the 100 digits that it was chosen by,")
-    print(f"and {right[chosen, 100:].float().mean():.1%} of {len(X_held_out)} digits that nobody chose by.")
+    print(f"and {right[chosen, 100:].float().mean():.1%} of {len(X_held_out)} digits that were not used to choose.")
     reveal("backprop.lottery", scores[chosen].item())
 
 # %% [markdown]
@@ -902,7 +902,7 @@ with when_solved():
         elif epoch - best_epoch >= PATIENCE:
             break
     print(f"stopped after epoch {epoch}; the best on the validation set was epoch {best_epoch}, loss {lowest:.3f}")
-    print(f"and now, once: {accuracy(*best, X_held_out, split.y_held_out):.1%} of the test digits are read right")
+    print(f"and now, once: {accuracy(*best, X_held_out, split.y_held_out):.1%} of the test digits are read correctly")
 
 # %% [markdown]
 # Try two experiments. Each changes one line above (and uses the test set once more):
@@ -954,7 +954,7 @@ def unmask_softmax() -> list[tuple[list[list[float]], list[int]]]:
 
     Returns a list of at most 12 tuples.
 
-    An input that unmasks nobody:
+    An input that unmasks none of them:
 
         [([[0.0, 1.0]], [1])]
     """

@@ -152,9 +152,9 @@ check("convolution.conv_direct")
 # $$\begin{pmatrix} A&B&C\\ D&E&F\\ G&H&J \end{pmatrix} \;\to\;
 # \begin{pmatrix} A&B&D&E\\ B&C&E&F\\ D&E&G&H\\ E&F&H&J \end{pmatrix}$$
 #
-# The way back, `col2im`, takes a matrix of that shape and **adds** each of its numbers to the pixel that `im2col`
-# copies there. It is not the inverse, since a pixel that was copied four times comes back four times. It is the
-# *adjoint*: $\langle \text{im2col}(x), c\rangle = \langle x, \text{col2im}(c)\rangle$. Training needs it: if the
+# The other direction, `col2im`, takes a matrix of that shape and **adds** each of its numbers to the pixel that
+# `im2col` copies there. It is not the inverse, since a pixel that was copied four times comes back four times. It is
+# the *adjoint*: $\langle \text{im2col}(x), c\rangle = \langle x, \text{col2im}(c)\rangle$. Training needs it: if the
 # columns get the gradient $c$, the image gets `col2im(c)`.
 #
 # {{exercise im2col}}
@@ -1311,7 +1311,7 @@ def unmask_conv() -> list[tuple[int, ...]]:
 
     Returns a list of at most 12 tuples.
 
-    An input that unmasks nobody:
+    An input that unmasks none of them:
 
         [(5, 5, 1, 1, 1, 0)]
     """

@@ -771,7 +771,7 @@ def unmask_rounding() -> list[tuple[float, str]]:
 
     Returns a list of at most 12 tuples.
 
-    An input that unmasks nobody:
+    An input that unmasks none of them:
 
         [(0.3, 'Fixed(4, 2)')]
     """

@@ -220,7 +220,7 @@ with when_solved():
 #     start      a0 a1 a2     b0 b1 b2     c0 c1 c2              chunk 0     chunk 1     chunk 2
 #     step 0     a0 a1 ac2    ab0 b1 b2    c0 bc1 c2             chunk 2     chunk 0     chunk 1
 #     step 1     a0 ABC1 ac2  ab0 b1 ABC2  ABC0 bc1 c2           ... and every rank has one finished chunk
-#     step 2, 3  the finished chunks go round twice: what comes in replaces what was there
+#     step 2, 3  the finished chunks go around twice: each received chunk replaces the old one
 #
 # In step $s$ rank $r$ sends chunk $(r - s) \bmod p$ and receives chunk $(r - s - 1) \bmod p$. In the first $p-1$ steps
 # (the *reduce-scatter*) it **adds** the received chunk. In the last $p-1$ steps (the *all-gather*) it **overwrites**
@@ -401,7 +401,7 @@ bucket_timeline.explorable()
 # </details>
 # <details><summary>Hint 2: when to begin a new bucket</summary>
 #
-# If there is none yet, or if this parameter would not fit: `filled + param.nbytes > cap_bytes`. Then a parameter larger
+# If there is no bucket yet, or if this parameter would not fit: `filled + param.nbytes > cap_bytes`. Then a parameter larger
 # than the cap gets its own bucket without an extra `if`, since the next parameter does not fit either.
 # </details>
 
@@ -753,7 +753,7 @@ with when_solved():
 if trained:
     engines, (accuracy, first) = len(trained), trained[0]
     replicas_identical = all(torch.equal(a, b) for _, weights in trained for a, b in zip(first, weights, strict=True))
-    print(f"{engines} engines: {accuracy:.1%} of the held-out digits are read right.")
+    print(f"{engines} engines: {accuracy:.1%} of the held-out digits are read correctly.")
     print("The replicas are", "identical to the last bit." if replicas_identical else "DIFFERENT.")
     reveal("ddp.accuracy", 100 * accuracy)
 
@@ -990,7 +990,7 @@ def unmask_ring() -> list[tuple[int, int]]:
 
     Returns at most 12 tuples.
 
-    An input that unmasks nobody:
+    An input that unmasks none of them:
 
         [(4, 12)]
     """

@@ -982,7 +982,7 @@ def unmask_nodes() -> list[tuple[int, int]]:
 
     Returns at most 12 tuples.
 
-    An input that unmasks nobody:
+    An input that unmasks none of them:
 
         [(8, 4)]
     """

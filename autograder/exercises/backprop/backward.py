@@ -130,8 +130,7 @@ def a_second_sweep(student, rng):
     student.backward(y)
     checks.that(
         type(x.grad) is float and abs(x.grad - 2 * at) < 1e-9,
-        "After a second call x.grad is another number: the second pass added to the first one. Set every grad to 0 "
-        "first.",
+        "After a second call x.grad is different: the second pass added to the first one. Set every grad to 0 first.",
         got=x.grad,
         expected=2 * at,
         why=f"y = x x at x = {at:g}.",

@@ -128,7 +128,7 @@ def rejects_wrong_gradients(student, rng):
         ok = verdict(student, f, grad, x, description)
         why = {
             tiny: "The whole gradient is of size 1e-6: an absolute tolerance alone accepts everything.",
-            lopsided: "The entry is small beside another one: compare each coordinate with its own size.",
+            lopsided: "The entry is small compared with another one: compare each coordinate with its own size.",
         }.get(f, "")
         checks.that(
             not ok, f"grad_check accepts {description}, at index {index}. {why}".strip(), got=ok, expected=False

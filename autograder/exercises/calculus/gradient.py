@@ -106,7 +106,7 @@ def x_restored(student, rng):
     left = (x - before).abs().max().item() if x.shape == before.shape else math.inf
     checks.that(
         left == 0 or left > 1e-6,
-        f"x is not quite what it was: up to {left:.1g} away. In floating point (x + h) - 2h + h need not be x again; "
+        f"x has changed by up to {left:.1g}. In floating point (x + h) - 2h + h need not be x again; "
         "keep the old value and put it back, or work on a copy.",
         got=f"after the call x differs in {int((x != before).sum())} of 50 elements",
         expected="x to the last bit",

@@ -48,9 +48,9 @@ def wrong_choice(got: str, p: int, costs: dict[str, float]) -> str:
     if costs[got] == max(costs.values()):
         return "This is the most expensive: take the minimum."
     if math.isclose(nbytes[got], min(nbytes.values())):
-        return "It sends the fewest bytes, but for small messages alpha decides."
+        return "It sends the fewest bytes, but alpha decides for small messages."
     if math.isclose(messages[got], min(messages.values())):
-        return "It sends the fewest messages, but for large ones beta decides."
+        return "It sends the fewest messages, but beta decides for large ones."
     return ""
 
 

@@ -51,7 +51,7 @@ def root_has_sum(student, xs: list[torch.Tensor], root: int, **machine):
     """Run tree_reduce on `xs`, by rank; the root's x becomes the sum."""
     run, p, total = over(student, "tree_reduce", xs, {"root": root}, **machine), len(xs), torch.stack(xs).sum(0)
     is_on = lambda rank: checks.same(run.arguments[rank][0], total)  # noqa: E731
-    mistakes = {"The sum is on rank 0, whatever root is: count ranks from the root.": lambda: is_on(0)} if root else {}
+    mistakes = {"The sum is on rank 0 for every root: count ranks from the root.": lambda: is_on(0)} if root else {}
     other = (-root) % p  # whose place is 0 where that is (rank + root) % p
     if other != root:
         turned = f"The sum is on rank {other}: a rank's place is (rank - root) % p, and not (rank + root) % p."

@@ -149,7 +149,8 @@ class Arena:
         )
         checks.that(
             not spoiled,
-            f"{spoiled} of the {size} numbers of y are NaN: the kernel read outside of x or w, where NaN lies. Every "
-            "load needs a mask, and other=0.0: pixels beyond N P Q, filters beyond K, weights beyond C R S, borders.",
+            f"{spoiled} of the {size} numbers of y are NaN: the kernel read outside of x or w, where the memory holds "
+            "NaN. Every load needs a mask, and other=0.0: pixels beyond N P Q, filters beyond K, weights beyond C R "
+            "S, borders.",
         )
         return y.view(self.shape)

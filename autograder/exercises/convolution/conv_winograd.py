@@ -42,7 +42,7 @@ def whole_tiles(student, rng):
 
 @exercise.check(points=2, needs="whole_tiles")
 def tiles_that_stick_out(student, rng):
-    "Outputs that are no multiple of m: pad the image with zeros, and cut off the surplus outputs."
+    "Outputs that are not a multiple of m: pad the image with zeros, and cut off the surplus outputs."
     for sizes in ((1, 1, 5, 5, 1, 3, 3), (2, 2, 7, 6, 3, 3, 3), (1, 2, 3, 3, 2, 3, 3), (1, 1, 4, 9, 1, 3, 3)):
         check_winograd(student, rng, sizes)
 

@@ -10,7 +10,7 @@ from autograder.exercises.convolution.oracles import columns, conv
 
 @dataclass(frozen=True)
 class Counted:
-    """What a run of an algorithm multiplied, and the arrays that it had beside x, w and y; numbers have 4 bytes."""
+    """What a run of an algorithm multiplied, and the arrays that it had next to x, w and y; numbers have 4 bytes."""
 
     problem: dict  # the letters
     multiplications: int

@@ -152,7 +152,7 @@ def wrong_shapes(x, w, stride: int, padding: int) -> dict:
             "You apply padding after stride: zeros go around the image, P = (H + 2·padding − R) // stride + 1."
         )
         found[shaped((h + padding - r) // stride + 1, (wd + padding - s) // stride + 1)] = (
-            "Zeros go on both sides: P = (H + 2·padding − R) // stride + 1."
+            "Put zeros on both sides: P = (H + 2·padding − R) // stride + 1."
         )
     if stride > 1:
         found[shaped(h + 2 * padding - r + 1, wd + 2 * padding - s + 1)] = "stride is not used."

@@ -90,7 +90,7 @@ def one_all_reduce(student, rng):
         run, given, _ = averaged(student, (2,) * p, rng)
         messages = per_all_reduce(student, p, rng)
         found = max(all_reduces(run, rank, messages[rank]) for rank in range(p))
-        each = "That is one per tensor, and each pays its latency: put all into one flat tensor first."
+        each = "That is one per tensor, and each costs its latency: put all into one flat tensor first."
         apart = "You send the number of samples in one more all-reduce: append it to the gradients."
         if found > 1:
             raise checks.CheckFailure(

@@ -32,7 +32,7 @@ def copies_of_root(student, p: int, root: int, rng, **options) -> None:
     for rank in range(p):
         for i in range(len(SHAPES)):
             mean = sum(params[i] for params in before) / p
-            mistakes = {"These are rank 0's: take those of rank `root`.": before[0][i]} if root else {}
+            mistakes = {"These are rank 0's values: take rank `root`'s.": before[0][i]} if root else {}
             if rank != root:
                 mistakes["This rank still has its own parameter: the root's never arrived."] = before[rank][i]
             if p > 1:

@@ -144,7 +144,7 @@ def adam_mistakes(w, gradients, lr):
 
 @exercise.check(points=3)
 def adam_first_step(student, rng):
-    "Adam's first step moves every weight by lr, whatever the size of its gradient."
+    "Adam's first step moves every weight by lr, for every size of its gradient."
     w, lr = small(rng, 4), 0.01
     g = torch.tensor([1e3, -1.0, 1e-3, -20.0], dtype=F64) * integer(rng, 1, 9)
     stepped, state = pair(student.adam_step(w.clone(), g, fresh_state(w), lr), "adam_step", "state")

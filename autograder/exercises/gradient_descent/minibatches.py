@@ -40,7 +40,7 @@ def every_index_once(student, rng):
         call = f"n = {n}, batch_size = {batch_size}"
         checks.that(
             not set(seen) - set(range(n)),
-            f"{call}: an index lies outside 0 .. {n - 1}.",
+            f"{call}: an index is outside 0 .. {n - 1}.",
             got=sorted(seen),
             expected=list(range(n)),
         )

@@ -21,8 +21,8 @@ def appends_the_product(student, rng):
             torch.cat([X, product], dim=1),
             name="lift(X)",
             mistakes={
-                "This is the new column alone. Put it next to the three of X: torch.cat([X, column], dim=1).": product,
-                "These are the products alone. Make a column of them, and put it next to X.": product.squeeze(1),
+                "This is only the new column. Put it next to the three of X: torch.cat([X, column], dim=1).": product,
+                "These are only the products. Make a column of them, and put it next to X.": product.squeeze(1),
                 "The product comes last: (1, x1, x2, x1 x2).": torch.cat([X[:, :1], product, X[:, 1:]], dim=1),
                 "That is x1 squared. The new coordinate is x1 times x2.": torch.cat([X, square], dim=1),
                 "That is x1 + x2. A sum of coordinates adds nothing that a line cannot do; take their product.": (

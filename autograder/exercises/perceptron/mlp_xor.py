@@ -45,8 +45,8 @@ def corners(student, X, labels) -> None:
         mistakes={
             "This is the opposite of XOR: +1 where the signs agree. Change the signs of the output's weights.": -labels,
             "This is OR. One line does OR; for XOR the corner (+1, +1) must be -1 as well.": either,
-            "It is +1 everywhere. Does the output neuron have its bias v_0? With h1 and h2 alone, h1 = -h2 gives "
-            "z = 0, and that counts as +1.": torch.ones(4),
+            "It is +1 everywhere. Does the output neuron have its bias v_0? With only h1 and h2, h1 = -h2 gives z = "
+            "0, and that counts as +1.": torch.ones(4),
             "This is AND: +1 only at (+1, +1).": both,
             "This is NAND. For XOR the corner (-1, -1) must be -1 as well.": -both,
         },

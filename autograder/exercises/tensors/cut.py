@@ -31,8 +31,8 @@ def mistakes(x: torch.Tensor) -> dict:
         "Half way: `.to(torch.int32)` has converted the number, and then you read its bits as a float.": (
             numbers >> 16 << 16
         ).view(torch.float32),
-        "On the way back the whole number was converted into a float of that size: `.view(torch.float32)` reads its "
-        "bits as they are.": (bits >> 16 << 16).float(),
+        "At the end you converted the whole number into a float of that size: `.view(torch.float32)` reads its bits "
+        "instead.": (bits >> 16 << 16).float(),
         "bfloat16 rounds to the nearest of its numbers: here, cut the low bits, towards 0.": x.bfloat16().float(),
         "The upper half has moved down to the lower one: move it up again.": (bits >> 16).view(torch.float32),
         "You cut the numbers to whole numbers: clear the low 16 of the 32 bits instead.": x.trunc(),
@@ -63,7 +63,7 @@ def the_low_half_is_zero(student, rng):
 
 @exercise.check(points=3)
 def special_numbers(student, rng):
-    "Zeros of both signs, infinities, nan, the smallest and the largest numbers; one number alone, a matrix."
+    "Zeros of both signs, infinities, nan, the smallest and the largest numbers; a single number, a matrix."
     tiny = 1.4e-45 * (integer(rng, 1, 9) << 16 | 0xABC)
     x = torch.tensor([0.0, -0.0, torch.inf, -torch.inf, tiny, -3.4e38, 1.17549435e-38])
     exact(student.cut(x.clone()), x, "cut(x)")

@@ -112,7 +112,7 @@ def only_when_it_is_needed(student, rng):
         before == 0 and asked == 1,
         f"After {few} of the first epoch's batches order has been called {asked} times, {before} of them before any "
         "batch was asked for. A list holds all batches at once; a generator stops at each `yield` "
-        "until the next is wanted.",
+        "until you ask for the next.",
         got=f"{asked} calls",
         expected="1 call",
     )

@@ -73,7 +73,7 @@ def zero_where_b_is_zero(student, rng):
 
 @exercise.check(points=3)
 def any_tensor(student, rng):
-    "Whole numbers, one number alone, nothing but zeros; an inf or nan of a."
+    "Whole numbers, a single number, only zeros; an inf or nan of a."
     for shape, dtype in (((3, 4), torch.int64), ((), torch.float32), ((2, 1, 3), torch.float64)):
         a, b = whole(rng, *shape, dtype=dtype), whole(rng, *shape, dtype=dtype)
         b = with_zeros(b) if b.dim() else b
