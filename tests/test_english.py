@@ -174,6 +174,24 @@ def test_students_read_plain_sentences():
     assert not found, "\n".join(found)
 
 
+def cut_off(source: str) -> list[str]:
+    """Strings that are statements, but no docstrings: the second line of a sentence that lost its brackets."""
+    bodies = [node.body[1:] for node in ast.walk(ast.parse(source)) if isinstance(getattr(node, "body", None), list)]
+    alone = [line.value for body in bodies for line in body if isinstance(line, ast.Expr)]
+    return [ast.unparse(text) for text in alone if isinstance(text, ast.JoinedStr | ast.Constant)]
+
+
+def test_no_sentence_is_cut_off():
+    found = {
+        path.relative_to(ROOT).as_posix(): strings
+        for path in sorted((ROOT / "autograder").glob("[ce]*/**/*.py"))
+        if (strings := cut_off(path.read_text(encoding="utf-8")))
+    }
+    assert found == {}
+    assert cut_off('x = "one "\n"two"\n') == ["'two'"]
+    assert cut_off('"""Module."""\nx = ("one "\n"two")\n') == []
+
+
 @pytest.mark.parametrize(
     ("name", "source", "found"),
     [

@@ -48,8 +48,10 @@ def check_grads(got, expected, names: str, formula: str, mistakes=None) -> None:
         checks.close(grad, right, name=f"{x}.grad for {formula}", rtol=1e-9, mistakes=named)
 
 
-EARLY = "u passed on its gradient before all paths to it had arrived: visit the nodes from the largest index to the "
-"smallest."
+EARLY = (
+    "u passed on its gradient before all paths to it had arrived: visit the nodes from the largest index to the "
+    "smallest."
+)
 
 
 def arrives_before_it_goes_on(student) -> None:

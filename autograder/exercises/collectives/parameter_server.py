@@ -74,8 +74,7 @@ def _shares(run, p: int, servers: int, setting: str) -> None:
 
 @exercise.check(points=4, seconds=SECONDS, needs="each_server_has_its_share")
 def servers_work_at_once(student, rng):
-    "k servers take about 1/k of the time of one: no rank queues while a server is idle, or returns before its"
-    "messages are sent."
+    "k servers take about 1/k of one server's time: no rank queues at one while another is idle, or returns too early."
     run = servers_have_sum(student, small_numbers(5, 96, rng), 1, beta=1.0, harness="when")
     for event in sends(run):
         checks.that(

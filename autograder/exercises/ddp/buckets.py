@@ -53,8 +53,10 @@ def in_reverse(student, rng):
             forwards = (
                 "This is the order of the forward pass: the last layer's gradients come first, so begin at the end."
             )
-            inside = "Your buckets begin at the end, but within a bucket the parameters are in forward order: reverse "
-            "them, too."
+            inside = (
+                "Your buckets begin at the end, but within a bucket the parameters are in forward order: reverse "
+                "them, too."
+            )
             mistake = forwards if got == order[::-1] else inside if got[0] != n - 1 and n - 1 in got[:6] else ""
             raise checks.CheckFailure(shown, got=str(got), expected=str(order), mistake=mistake)
 

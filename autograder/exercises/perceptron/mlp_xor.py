@@ -13,8 +13,10 @@ exercise = Exercise("mlp_xor", points=20, minutes=12, uses=("predict",))
 def both_layers(student, X):
     """What the student's network answers, (H, yhat), each with its form checked and every entry +1 or -1."""
     result = student.mlp_xor(X.clone())
-    form = "mlp_xor returns two things: H, the outputs of the two hidden neurons, and yhat, the answers of the output "
-    "neuron."
+    form = (
+        "mlp_xor returns two things: H, the outputs of the two hidden neurons, and yhat, the answers of the output "
+        "neuron."
+    )
     checks.that(type(result) in (tuple, list) and len(result) == 2, form, got=result)
     H, yhat = result
     checks.tensor(H, name="H", shape=(len(X), 2))

@@ -71,8 +71,10 @@ def carry_into_the_exponent(student, rng):
     x = ((exponents << 23 | 0x7F8000) | torch.randint(0x8000, (60,), generator=rng)).to(torch.int32).view(F32)
     x, rand16 = torch.cat([x, -x]), torch.full((120,), 0xFFFF, dtype=torch.int32)
     c = code(x)
-    kept = "You cut off the carry at the mantissa: let it run into the exponent, since the code of the next number is "
-    "the next integer."
+    kept = (
+        "You cut off the carry at the mantissa: let it run into the exponent, since the code of the next number is "
+        "the next integer."
+    )
     wrapped = c >> 23 << 7 | ((c >> 16) + 1) & 0x7F
     why = "The mantissa bits are all 1: the next bfloat16 is a power of two."
     ask_bits(student, x, rand16, (c + 0xFFFF) >> 16, why=why, mistakes={kept: wrapped})

@@ -94,8 +94,10 @@ def small_updates_count(student, rng):
 
         def one_step(grad=grad, share=share, sign=sign):
             moves = ask_step(student, torch.zeros(n), grad, 1.0, fmt, "stochastic", fresh(rng)) / eps
-            why = f"lr · grad is {share:g} ε. Rounded to nearest none would move; at random each moves by ε with odds "
-            f"{abs(share):g}."
+            why = (
+                f"lr · grad is {share:g} ε. Rounded to nearest none would move; at random each moves by ε with odds "
+                f"{abs(share):g}."
+            )
             checks.mean(moves, -share, low=min(0, -sign), high=max(0, -sign), what="a weight's move, in ε,", why=why)
 
         checks.retested(one_step)

@@ -49,8 +49,9 @@ def ask_stochastic(student, x, fmt, u, *, why: str = "", mistakes=None) -> None:
     except checks.CheckFailure as failure:
         # More than once: five coins fall the same way twice in one of 32 pairs.
         if not all(checks.same(got, student.stochastic_round(x.clone(), fmt, u.clone())) for _ in range(4)):
-            failure.mistake = "A second call with the same u rounds differently: u holds the random numbers, so draw "
-            "none."
+            failure.mistake = (
+                "A second call with the same u rounds differently: u holds the random numbers, so draw none."
+            )
         raise
 
 
