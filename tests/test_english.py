@@ -121,7 +121,8 @@ def sentences(source: str) -> str:
     tree = ast.parse(source)
     inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     plain = [node for node in ast.walk(tree) if isinstance(node, PARTS) and not getattr(node, "decorator_list", [])]
-    ours = {id(node.body[0].value) for node in plain if ast.get_docstring(node)}
+    firsts = [node.body[0] for node in plain if ast.get_docstring(node)]
+    ours = {id(first.value) for first in firsts if isinstance(first, ast.Expr)}
     found = [joined(node) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inside | ours:
@@ -176,7 +177,7 @@ def test_students_read_plain_sentences():
 
 def cut_off(source: str) -> list[str]:
     """Strings that are statements, but no docstrings: the second line of a sentence that lost its brackets."""
-    bodies = [node.body[1:] for node in ast.walk(ast.parse(source)) if isinstance(getattr(node, "body", None), list)]
+    bodies = [body[1:] for node in ast.walk(ast.parse(source)) if isinstance(body := getattr(node, "body", None), list)]
     alone = [line.value for body in bodies for line in body if isinstance(line, ast.Expr)]
     return [ast.unparse(text) for text in alone if isinstance(text, ast.JoinedStr | ast.Constant)]
 
