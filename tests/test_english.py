@@ -49,6 +49,53 @@ INSTEAD = {
     "stays as it is": "is not changed",
     "stay as they are": "are not changed",
 }
+# What students read: labs, and the sentences of their checks. Labs from 09 on are not held to it yet.
+TO_STUDENTS = INSTEAD | {
+    "nobody": "the noun: no rank, no error",
+    "anybody": "the noun: a rank, a student",
+    "who knows": "if you know",
+    "turned round": "flipped, reversed, wrong",
+    "turns round": "flips, reverses",
+    "go round": "go around",
+    "goes round": "goes around",
+    "way out": "the solution",
+    "what comes in": "the noun: the received chunk",
+    "what it was": "not changed",
+    "what they were": "not changed",
+    "as it stands": "leave it out",
+    "is to be": "must be",
+    "are to be": "must be",
+    "is wanted": "is needed, expected",
+    "are wanted": "are needed, expected",
+    "wants the": "needs the",
+    "wants a": "needs a",
+    "hand over": "pass, yield",
+    "hands over": "passes, yields",
+    "handed": "passed",
+    "became of": "happened to",
+    "held against": "compared with",
+    "closed to it": "not allowed",
+    "at the most": "at most",
+    "answers wrongly": "gives a wrong answer",
+    "answer wrongly": "give wrong answers",
+    "ask of yourself": "demand of yourself",
+    "as the others do": "the right answer",
+    "keep the rules": "follow the rules",
+    "stands still": "stops",
+    "side by side": "next to each other",
+    "beside": "next to",
+    "drowns": "hides",
+    "nudge": "change a little",
+    "shall": "must",
+    "is no multiple": "is not a multiple",
+    "are no multiple": "are not a multiple",
+    "no power of two": "not a power of two",
+    "is no neighbour": "is not a neighbour",
+    "is no copy": "is not a copy",
+    "read right": "read correctly",
+    "sits out": "does not run",
+    "look on": "record",
+}
 PARTS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -64,8 +111,27 @@ def prose(source: str) -> str:
     return flat("\n".join([*docstrings, *(token.string for token in tokens if token.type == tokenize.COMMENT)]))
 
 
-def phrases(text: str) -> list[str]:
-    return [phrase for phrase in INSTEAD if phrase in text and re.search(rf"\b{phrase}\b", text)]
+def joined(node: ast.JoinedStr) -> str:
+    """An f-string with its values left out."""
+    return "".join(str(part.value) if isinstance(part, ast.Constant) else "..." for part in node.values)
+
+
+def sentences(source: str) -> str:
+    """The strings that a student may read: literals with spaces in them, and what a check (decorated) says it asks."""
+    tree = ast.parse(source)
+    inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    plain = [node for node in ast.walk(tree) if isinstance(node, PARTS) and not getattr(node, "decorator_list", [])]
+    firsts = [node.body[0] for node in plain if ast.get_docstring(node)]
+    ours = {id(first.value) for first in firsts if isinstance(first, ast.Expr)}
+    found = [joined(node) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inside | ours:
+            found.append(node.value)
+    return flat(" | ".join(text for text in found if " " in text.strip()))
+
+
+def phrases(text: str, banned: dict[str, str] = INSTEAD) -> list[str]:
+    return [phrase for phrase in banned if phrase in text and re.search(rf"\b{phrase}\b", text)]
 
 
 def faults(name: str, source: str) -> list[str]:
@@ -74,6 +140,12 @@ def faults(name: str, source: str) -> list[str]:
     if found and name.endswith(".py"):
         found = phrases(prose(source))
     return [f"{name}: {phrase!r} -> {INSTEAD[phrase]}" for phrase in found]
+
+
+def faults_for_students(name: str, source: str) -> list[str]:
+    """What to change in a lab, or in the messages of its checks."""
+    text = sentences(source) + (prose(source) if name.startswith("labs/") else "")
+    return [f"{name}: {phrase!r} -> {TO_STUDENTS[phrase]}" for phrase in phrases(text, TO_STUDENTS)]
 
 
 def test_prose_is_plain():
@@ -85,6 +157,57 @@ def test_prose_is_plain():
         pytest.skip("this is not a clone")
     found = [fault for name in names for fault in faults(name, (ROOT / name).read_text(encoding="utf-8"))]
     assert not found, "\n".join(found)
+
+
+def test_students_read_plain_sentences():
+    labs = sorted((ROOT / "labs" / "source").glob("[0-9]*.py"))
+    slugs = [path.stem.split("_", 1)[1] for path in labs]
+    if not labs:
+        pytest.skip("this is not a clone")
+    checks = [path for slug in slugs for path in sorted((ROOT / "autograder" / "exercises" / slug).glob("*.py"))]
+    shared = ROOT / "autograder" / "checks" / "impostors.py"
+    found = [
+        fault
+        for path in [*labs, *checks, shared]
+        for fault in faults_for_students(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
+    ]
+    assert len(checks) > len(labs) == 18
+    assert not found, "\n".join(found)
+
+
+def cut_off(source: str) -> list[str]:
+    """Strings that are statements, but no docstrings: the second line of a sentence that lost its brackets."""
+    bodies = [body[1:] for node in ast.walk(ast.parse(source)) if isinstance(body := getattr(node, "body", None), list)]
+    alone = [line.value for body in bodies for line in body if isinstance(line, ast.Expr)]
+    return [ast.unparse(text) for text in alone if isinstance(text, ast.JoinedStr | ast.Constant)]
+
+
+def test_no_sentence_is_cut_off():
+    found = {
+        path.relative_to(ROOT).as_posix(): strings
+        for path in sorted((ROOT / "autograder").glob("[ce]*/**/*.py"))
+        if (strings := cut_off(path.read_text(encoding="utf-8")))
+    }
+    assert found == {}
+    assert cut_off('x = "one "\n"two"\n') == ["'two'"]
+    assert cut_off('"""Module."""\nx = ("one "\n"two")\n') == []
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "found"),
+    [
+        ("labs/source/a.py", "# Nobody\n# waits.\n", ["nobody"]),
+        ("labs/source/a.py", 'guess("What became of it?")\n', ["became of"]),
+        ("a.py", "# Nobody waits.\nnobody = 1\n", []),
+        ("a.py", '"""Nobody waits."""\n', []),
+        ("a.py", '@exercise.check(points=1)\ndef f():\n    "Nobody waits."\n', ["nobody"]),
+        ("a.py", 'f"{name} is what "\n"it was."\n', []),
+        ("a.py", 'x = f"{name} is what " "it was."\n', ["what it was"]),
+        ("a.py", '{"The sign is turned "\n"round.": 1}\n', ["turned round"]),
+    ],
+)
+def test_a_phrase_is_found_in_what_students_read(name, source, found):
+    assert faults_for_students(name, source) == [f"{name}: {phrase!r} -> {TO_STUDENTS[phrase]}" for phrase in found]
 
 
 @pytest.mark.parametrize(

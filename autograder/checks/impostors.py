@@ -139,11 +139,11 @@ def cases(line_up: LineUp, given: Any) -> list:
     if type(given) not in (list, tuple):
         raise CheckFailure(f"{line_up.name}() is {show.an(show.type_name(given))}, {wanted}.", show.show(given), wanted)
     if not given:
-        raise CheckFailure(f"{line_up.name}() gives no input, {wanted}. Whom nobody questions, nobody unmasks.")
+        raise CheckFailure(f"{line_up.name}() gives no input, {wanted}. Without an input you unmask no program.")
     if len(given) > MOST:
         raise CheckFailure(
-            f"{line_up.name}() gives {len(given):,} inputs; at most {MOST} are heard. A test that unmasks nobody new "
-            "can go."
+            f"{line_up.name}() gives {len(given):,} inputs, but at most {MOST} are allowed. Leave out inputs that "
+            "unmask no further impostor."
         )
     return list(given)
 
@@ -190,13 +190,13 @@ def answer(line_up: LineUp, implementation: Callable, case: Any) -> Any:
 
 
 def evidence(got: Any, right: Any, tolerance: float, where: str = "") -> str:
-    """Describe the first error in an answer: `answers 3. at [0][2], and right is 4.`."""
+    """Describe the first error in an answer: `answers 3. at [0][2], expected 4.`."""
     if type(got) is Deed:
         return got.verb
     if type(got) in (list, tuple) and type(got) is type(right) and len(got) == len(right):
         i = next(i for i, (a, b) in enumerate(zip(got, right, strict=True)) if not alike(a, b, tolerance))
         return evidence(got[i], right[i], tolerance, f"{where}[{i}]")
-    return f"answers {show.show(got, 70)}{where and f' at {where}'}, and right is {show.show(right, 70)}"
+    return f"answers {show.show(got, 70)}{where and f' at {where}'}, expected {show.show(right, 70)}"
 
 
 def alike(a: Any, b: Any, tolerance: float) -> bool:
@@ -215,8 +215,8 @@ def spares_the_right(line_up: LineUp, given: Any) -> None:
     """Check that every input keeps the specification, and that right implementations agree on it."""
     refused = heard(line_up, given).refused
     if refused:
-        others = f" {len(refused) - 1} more of your inputs do not count either." * (len(refused) > 1)
-        raise CheckFailure(refused[0], why=f"Such an input unmasks nobody.{others}")
+        others = f" The same holds for {len(refused) - 1} more of your inputs." * (len(refused) > 1)
+        raise CheckFailure(refused[0], why=f"This input does not count.{others}")
 
 
 def unmasks_the_wrong(line_up: LineUp, given: Any) -> None:
@@ -227,9 +227,9 @@ def unmasks_the_wrong(line_up: LineUp, given: Any) -> None:
         return
     caught = [f"{s.name} {s.wrong}: {unmasked[s.name]}" for s in impostors if s.name in unmasked]
     raise CheckFailure(
-        f"Your inputs unmask {len(caught)} of {len(impostors)} impostors. Those still at large answer everything you "
-        "asked as the right ones do.",
-        got="\n".join(caught) or "nobody is unmasked",
-        why=f"A hint: nobody asked for {large[0].shows}.",
+        f"Your inputs unmask {len(caught)} of {len(impostors)} impostors. The others give the right answer for "
+        "all your inputs.",
+        got="\n".join(caught) or "no program is unmasked",
+        why=f"Hint: try {large[0].shows}.",
         share=len(caught) / len(impostors),
     )

@@ -12,7 +12,7 @@ def examines(line_up: impostors.LineUp) -> Exercise:
 
     @exercise.check(points=2)
     def spares_the_right(student, rng):
-        "Every input keeps the specification, and accuses no program that is right."
+        "Every input keeps to the rules, and accuses no right program."
         impostors.spares_the_right(line_up, getattr(student, line_up.name)())
 
     @exercise.check(points=8)

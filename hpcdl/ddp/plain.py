@@ -1,9 +1,9 @@
 """Data parallelism in one sitting: gradients are summed in buckets while backward still runs.
 
 Every rank has the same weights and takes its part of the batch. Autograd computes the last layer's gradients first. As
-soon as all gradients of a bucket are in, a background sums them over the ranks, while autograd goes on with the layers
-before. `hpcdl.ddp.overlapped` is the class to use: ranks may have different numbers of samples there, parameters may be
-shared, frozen or unused, and what would be wrong is refused (Li et al. 2020, "PyTorch Distributed").
+soon as all gradients of a bucket are in, a background sums them over the ranks, while autograd continues with the
+layers before. `hpcdl.ddp.overlapped` is the class to use: ranks may have different numbers of samples there, parameters
+may be shared, frozen or unused, and what would be wrong is refused (Li et al. 2020, "PyTorch Distributed").
 """
 
 import torch

@@ -118,7 +118,7 @@ class _Rule:
         return found
 
     def _turn(self, i: int) -> tuple[float, str, int, int]:
-        """Return the next op of stage i with its start; at infinity if there is none yet."""
+        """Return the next op of stage i with its start; at infinity while it has none."""
         now = self.clock[i]
         ready = []
         for g in self.mine[i]:

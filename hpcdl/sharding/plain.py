@@ -5,12 +5,11 @@
     loss_fn(model(x), y).backward()                        # x: this rank's part of the batch, equally long on all ranks
     optimizer.step()                                       # there is nothing to wait for
 
-The weights are gathered before forward and forgotten after it. Autograd would keep them for backward: in their place it
-keeps a note, from which they are gathered again. The gradient of a gather is a reduce-scatter, so each rank gets its
-shard of the mean gradient. That makes 3 Psi (p-1)/p bytes per rank and step for Psi bytes of weights, and less where
-backward needs no weights: in the first layer.
-`fully_sharded.py` is the class to use: it gathers the next layer while one runs, accepts unequal batches, buffers,
-shared and frozen parameters, and saves and loads (Rajbhandari et al. 2020, "ZeRO").
+The weights are gathered before forward and forgotten after it. Autograd would keep them for backward: it keeps a note
+instead, from which they are gathered again. The gradient of a gather is a reduce-scatter, so each rank gets its shard
+of the mean gradient. That makes 3 Psi (p-1)/p bytes per rank and step for Psi bytes of weights, and less where backward
+needs no weights: in the first layer. `fully_sharded.py` is the class to use: it gathers the next layer while one runs,
+accepts unequal batches, buffers, shared and frozen parameters, and saves and loads (Rajbhandari et al. 2020, "ZeRO").
 """
 
 import torch
@@ -24,7 +23,7 @@ from hpcdl.comm import Communicator
 
 
 class Sharded(nn.Module):
-    """One layer, without buffers, of which this rank keeps its `shard`: a p-th of the layer's flat weights."""
+    """One layer without buffers; this rank keeps its `shard`, a p-th of the layer's flat weights."""
 
     def __init__(self, layer: nn.Module, comm: Communicator):
         super().__init__()
@@ -44,7 +43,7 @@ class Sharded(nn.Module):
         address = whole.untyped_storage().data_ptr()
 
         def forget(x: torch.Tensor):
-            """Keep where a weight lies in the whole, in place of the weight; keep other tensors."""
+            """Keep where a weight lies in the whole, instead of the weight; keep other tensors."""
             is_weight = x.untyped_storage().data_ptr() == address
             return (x.shape, x.stride(), x.storage_offset()) if is_weight else x
 
@@ -60,7 +59,7 @@ class Sharded(nn.Module):
             return functional_call(self.layer[0], self._views(whole), inputs)
 
     def gather(self, shard: torch.Tensor) -> torch.Tensor:
-        """Return the whole weights, flat, of which each rank has a shard."""
+        """Return the whole weights, flat, from the shards of all ranks."""
         whole = shard.new_empty(self.numel)
         whole.tensor_split(self.comm.size)[self.comm.rank].copy_(shard.detach())
         all_gather(whole, self.comm)

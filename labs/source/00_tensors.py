@@ -2,21 +2,20 @@
 # # Lab 00 · Tensors
 # ## Ten puzzles before the labs
 #
-# The labs are about ideas: gradients, convolutions, rings. What stops people is not the
-# ideas but a line such as `.permute(4, 5, 1, 0, 2, 3).reshape(a * a, C, -1)`. Here are ten
-# such lines, one screen each: a picture, a question to guess at, a function of one to four
-# lines, a check. Each says where you will meet it again.
+# The labs are about ideas such as gradients, convolutions and rings. What stops people is often not the idea but a line
+# such as `.permute(4, 5, 1, 0, 2, 3).reshape(a * a, C, -1)`. This lab practises ten such lines. Each has one screen
+# with a picture, a question to guess, a function of one to four lines and a check, and tells you where you will need it
+# again.
 #
 # **After this lab you can**
-# - say what shape comes out, before you run it;
-# - tell a view from a copy, and a step in place from a new name;
-# - read what a broadcast, a mask, an `einsum` and a window do;
-# - step a weight behind autograd's back, hang a hook on it, and hand out batches one by one.
+# - predict the shape of a result before you run the line;
+# - tell a view from a copy, and an in-place change from a new tensor;
+# - read code with broadcasting, masks, `einsum` and windows;
+# - update a weight without autograd recording it, attach a hook to it, and yield batches one by one.
 #
-# **100 points, 10 exercises, about 45 minutes.** You need Python functions and `for`
-# loops; no calculus, no networks, no GPU, no download. Run each cell with Shift+Enter. The
-# cell below an exercise checks it, as often as you like. Who knows PyTorch well goes
-# straight to the exercises, and to lab 01 in a quarter of an hour.
+# **100 points, 10 exercises, about 45 minutes.** You need Python functions and `for` loops, but no calculus, no
+# networks, no GPU and no download. Run each cell with Shift+Enter. The cell below an exercise checks it, as often as
+# you like. If you know PyTorch well, go straight to the exercises: you will reach lab 01 in a quarter of an hour.
 
 # %%
 import torch
@@ -42,8 +41,8 @@ style.use()
 # %% [markdown]
 # ## 1 · Shape: a number removes an axis, a slice keeps it
 #
-# On the left `y`, made from `x` of shape (3, 4) as the list says; on the right the memory.
-# For now look at the left: choose `x[1]`, `x[:, 1]`, `x[:, 1:2]`, `x[:, ::2]`.
+# On the left is `y`, made from `x` of shape (3, 4) by the line that you choose in the list. On the right is the memory.
+# For now look at the left only, and choose `x[1]`, `x[:, 1]`, `x[:, 1:2]`, `x[:, ::2]`.
 
 # %%
 strides.explorable("x[:, ::2]")
@@ -59,22 +58,22 @@ guess(
 # %% [markdown]
 # <details><summary>And why?</summary>
 #
-# (3,) and (3, 1). The same three numbers, but a number in the brackets removes its axis, and
-# a slice keeps it, though its length is 1. A slice is `start:stop:step`; what you leave out
-# means "from the first", "to the end", "each".
+# `x[:, 1]` and `x[:, 1:2]` hold the same three numbers, but their shapes are (3,) and (3, 1). A number in the brackets
+# removes its axis. A slice keeps it, even if its length is 1. A slice is `start:stop:step`; if you leave a part out, it
+# means "from the first", "to the end" or "every one".
 # </details>
 #
 # {{exercise pick}}
 #
-# Images are stored as `x` of shape (N, C, H, W): images, channels, rows, columns. Take
-# channel `c` of every image, and of it every `step`-th row, from row `i` on.
+# Images are stored as `x` of shape (N, C, H, W): images, channels, rows, columns. Take channel `c` of every image, and
+# from that channel every `step`-th row, starting at row `i`.
 #
-# *You will need it in lab 05: what a place of the sliding window sees is such a slice.*
+# *You will need it in lab 05: each position of the sliding window sees such a slice.*
 #
 # <details><summary>Hint</summary>
 #
-# Four axes, four places in the brackets: all images, the number `c`, a slice with a start
-# and a step, and all columns, which you may leave out.
+# There are four axes, so four places in the brackets: all images, the number `c`, a slice with a start and a step, and
+# all columns. You may leave the last one out.
 # </details>
 
 
@@ -82,7 +81,7 @@ guess(
 def pick(x, c, i, step):
     """Channel c of every image, rows i, i + step, i + 2 step, ...
 
-    x: (N, C, H, W). Returns a view of it, (N, rows, W); no number is copied.
+    x: (N, C, H, W). Returns a view of x, (N, rows, W); no number is copied.
 
     >>> pick(torch.arange(12).view(1, 2, 3, 2), 1, 0, 2).tolist()
     [[[6, 7], [10, 11]]]
@@ -98,9 +97,9 @@ check("tensors.pick")
 # %% [markdown]
 # ## 2 · Memory: a view, or a copy?
 #
-# A tensor is a strip of memory and a way to walk through it: an *offset*, and for each axis
-# a *stride*, the cells from one element to the next. The shades run in the order of `y`. Step
-# through `x.T`, `x.view(4, 3)` and `x.T.reshape(3, 4)`, and read the sentence.
+# A tensor is a strip of memory and a way to walk through it: an *offset*, and for each axis a *stride*,
+# the number of cells from one element to the next. The shades follow the order of `y`. Step through
+# `x.T`, `x.view(4, 3)` and `x.T.reshape(3, 4)`, and read the sentence.
 
 # %%
 strides.explorable("x.T")
@@ -108,7 +107,7 @@ strides.explorable("x.T")
 
 # %%
 def copies(x):
-    """The line whose result lies in another memory."""
+    """The line whose result is in a different memory."""
     made = {"x.T": x.T, "x.view(4, 3)": x.view(4, 3), "x.T.reshape(3, 4)": x.T.reshape(3, 4)}
     return next(line for line, y in made.items() if y.data_ptr() != x.data_ptr())
 
@@ -123,25 +122,24 @@ guess(
 # %% [markdown]
 # <details><summary>And why?</summary>
 #
-# Only the last. `x.T` exchanges the two strides, `view` counts the same strip in other rows.
-# But no offset and strides walk through `x.T` in rows of 4: `view` would refuse, `reshape`
-# copies. So: `view` never copies, `reshape` copies where it must, and both cut *in the order
-# of the axes as they are now*.
+# Only the last. `x.T` exchanges the two strides, and `view` cuts the same strip into rows of another length. But no
+# offset and strides can walk through `x.T` in rows of 4. `view` would raise an error, while `reshape` copies. So `view`
+# never copies, `reshape` copies only if it must, and both cut *in the current order of the axes*.
 # </details>
 #
 # {{exercise by_channel}}
 #
-# Bring images (N, C, H, W) into a matrix with a row for each channel: in row c channel c of
-# image 0, row after row, then of image 1, and so on.
+# Turn images (N, C, H, W) into a matrix with one row for each channel. Row c holds channel c of image 0, row after row,
+# then channel c of image 1, and so on.
 #
 # *You will need it in lab 05: Winograd's tiles become a stack of matrices by
 # `permute(4, 5, 1, 0, 2, 3)` and `reshape`.*
 #
 # <details><summary>Hint</summary>
 #
-# First put the axes into the order in which the numbers shall follow one another: C, N, H,
-# W. `x.transpose(0, 1)` exchanges two axes, `x.permute(1, 0, 2, 3)` names them all. Then
-# `.reshape(rows, -1)`: -1 means "as many as there are".
+# First put the axes into the order in which the numbers must follow each other: C, N, H, W. `x.transpose(0, 1)`
+# exchanges two axes, `x.permute(1, 0, 2, 3)` names them all. Then `.reshape(rows, -1)`: -1 means "as many as there
+# are".
 # </details>
 
 
@@ -163,10 +161,10 @@ def by_channel(x):
 check("tensors.by_channel")
 
 # %% [markdown]
-# ## 3 · Broadcasting: what fits, stretches
+# ## 3 · Broadcasting: an axis of length 1 stretches
 #
-# Two shapes are laid over each other *at their right ends*. Where one of them has a 1, or
-# nothing, it stretches to the other's length. Else both must agree.
+# PyTorch aligns the two shapes *at their right ends*. If one of them has a 1 or nothing at an axis, it stretches to the
+# other's length. Otherwise the two lengths must be equal.
 
 # %%
 broadcasting.explorable()
@@ -175,7 +173,7 @@ broadcasting.explorable()
 x33, b3 = torch.zeros(3, 3), torch.tensor([1.0, 2.0, 3.0])
 guess(
     "tensors.stretch",
-    "x has shape (3, 3), b has shape (3,). What gets a number of its own in x + b?",
+    "x has shape (3, 3), b has shape (3,). In x + b, what gets its own number of b?",
     choices=("each row", "each column"),
     truth=lambda: "each column" if torch.equal((x33 + b3)[0], b3) else "each row",
 )
@@ -183,15 +181,14 @@ guess(
 # %% [markdown]
 # <details><summary>And why?</summary>
 #
-# Each column: the vector lies along the last axis. No error tells you, if you meant the
-# rows. `b[:, None]` has shape (3, 1), stands upright, and gives each row its own.
+# Each column, because the vector lies along the last axis. If you meant the rows, no error warns you. `b[:, None]` has
+# shape (3, 1): it is a column, and each row gets its own number.
 # </details>
 #
 # {{exercise stretch}}
 #
-# A bias `b` has a number for each channel. Make the tensor of `x`'s shape that has `b[c]`
-# everywhere in channel c, and takes no memory: the one that `x + b[:, None, None]` computes
-# with.
+# A bias `b` has one number for each channel. Return a tensor of `x`'s shape that has `b[c]` everywhere in channel c,
+# without using new memory. This is the tensor that `x + b[:, None, None]` adds.
 #
 # *You will need it in labs 01 and 04: `slopes[:, None] * X`, and a bias for each neuron.*
 #
@@ -207,7 +204,7 @@ guess(
 def stretch(b, x):
     """b along the channels, in the shape of x, without a copy.
 
-    b: (C,). x: (N, C, H, W), of which only the shape counts. Returns a view of b.
+    b: (C,). x: (N, C, H, W); only its shape matters. Returns a view of b.
 
     >>> stretch(torch.tensor([1, 2]), torch.zeros(1, 2, 1, 3)).tolist()
     [[[[1, 1, 1]], [[2, 2, 2]]]]
@@ -223,7 +220,7 @@ check("tensors.stretch")
 # %% [markdown]
 # ## 4 · Masks: a question to every element
 #
-# `x >= 0` is not one answer but a tensor of them. `if` cannot use it; `torch.where` can.
+# `x >= 0` is not one answer but a tensor of answers. `if` cannot use it, but `torch.where` can.
 
 # %%
 masks.explorable()
@@ -240,21 +237,21 @@ guess(
 # %% [markdown]
 # <details><summary>And why?</summary>
 #
-# `nan`. False counts as 0, and 0 times infinity is not a number. A mask that multiplies lets
-# `inf` and `nan` through; `torch.where(a < 5, a, 0)` chooses, without arithmetic.
+# `nan`. False counts as 0, and 0 times infinity is not a number. If you multiply by a mask, `inf` and `nan` get
+# through. `torch.where(a < 5, a, 0)` selects, without arithmetic.
 # </details>
 #
 # {{exercise safe_ratio}}
 #
-# Divide element by element, and give 0 where `b` is 0.
+# Divide element by element, and return 0 where `b` is 0.
 #
 # *You will need it in labs 01, 03 and 06: the logistic function by the sign of x, labels ±1,
-# rounding that leaves nan alone.*
+# rounding that does not change nan.*
 #
 # <details><summary>Hint</summary>
 #
-# `torch.where(condition, this, that)`. It is no harm that `a / b` has an `inf` where it is
-# not chosen. And `/` divides, `//` rounds down to whole numbers.
+# `torch.where(condition, this, that)`. `a / b` may be `inf` where it is not selected; that does no harm. Use `/`, since
+# `//` rounds down to whole numbers.
 # </details>
 
 
@@ -262,8 +259,8 @@ guess(
 def safe_ratio(a, b):
     """a / b, and 0 where b is 0, elementwise.
 
-    a, b: of one shape and dtype, not changed. Returns that shape; of whole numbers float32.
-    Only a zero of b counts: where b is not 0, an inf or nan of a / b stays.
+    a, b: of one shape and dtype, not changed. Returns a tensor of that shape; float32 if a
+    and b are whole numbers. Only zeros of b matter: elsewhere an inf or nan of a / b stays.
 
     >>> safe_ratio(torch.tensor([1.0, 2.0, 0.0]), torch.tensor([4.0, 0.0, 0.0]))
     tensor([0.2500, 0.0000, 0.0000])
@@ -277,10 +274,10 @@ def safe_ratio(a, b):
 check("tensors.safe_ratio")
 
 # %% [markdown]
-# ## 5 · Sums: an axis that goes, an axis that stays
+# ## 5 · Sums: remove an axis, or keep it
 #
-# `x.sum(1)` adds along each row, and axis 1 is gone. What is left is a vector, and puzzle 3
-# says where a vector lies. Tick `keepdim`, and choose the shape (3, 3) without it.
+# `x.sum(1)` adds along each row, and removes axis 1. The result is a vector, and puzzle 3 showed where broadcasting
+# puts a vector. Try `keepdim`, and then the shape (3, 3) without it.
 
 # %%
 row_sums.explorable()
@@ -302,7 +299,7 @@ def wrong_without_an_error():
 
 guess(
     "tensors.square",
-    "x / x.sum(1) in four combinations: which one is wrong without an error?",
+    "x / x.sum(1) in four combinations: which one gives a wrong result without an error?",
     choices=("(3, 3)", "(3, 3), keepdim", "(3, 4)", "(3, 4), keepdim"),
     truth=lambda: wrong_without_an_error(),
 )
@@ -310,28 +307,27 @@ guess(
 # %% [markdown]
 # <details><summary>And why?</summary>
 #
-# A square `x`, dim 1, no `keepdim`: row i is divided by all the sums in turn, not by its own.
-# With (3, 4) the same line stops with an error, which is kinder.
+# (3, 3) without `keepdim`: each row is divided by the sums of all the rows, one for each column, not by its own sum.
+# With (3, 4) the same line stops with an error, which is easier to notice.
 # </details>
 #
 # {{exercise sums}}
 #
-# Two lines. `shares`: each row of `x` divided by its sum. `mix`: at every pixel, each output
-# is a weighted sum over the channels, $y_{nkpq} = \sum_c w_{kc}\, x_{ncpq}$. `torch.einsum`
-# takes the formula as it stands: a letter for each axis, and what is missing behind the arrow
-# is summed over.
+# Write two functions of one line each. `shares` divides each row of `x` by its sum. `mix` computes, at every pixel,
+# each output as a weighted sum over the channels: $y_{nkpq} = \sum_c w_{kc}\, x_{ncpq}$. `torch.einsum` takes the
+# formula itself: one letter for each axis. It sums over each letter that is missing after the arrow.
 #
-# *You will need it in lab 04, where softmax makes shares of exponentials, and in lab 05,
+# *You will need it in lab 04, where softmax turns exponentials into shares, and in lab 05,
 # where `"kc,ncpq->nkpq"` is the heart of a convolution.*
 #
 # <details><summary>Hint 1: shares</summary>
 #
-# `x.sum(1, keepdim=True)` has shape (n, 1): a column, and each row of x meets its own sum.
+# `x.sum(1, keepdim=True)` has shape (n, 1). It is a column, so each row of x meets its own sum.
 # </details>
 # <details><summary>Hint 2: mix</summary>
 #
-# A matrix product would be `torch.einsum("ik,kj->ij", a, b)`. Write the letters of w, of x
-# and of y in the formula's order.
+# A matrix product is `torch.einsum("ik,kj->ij", a, b)`. Write the letters of w, of x and
+# of y in the formula's order.
 # </details>
 
 
@@ -339,7 +335,7 @@ guess(
 def shares(x):
     """Each row of x divided by its sum.
 
-    x: (n, d), rows with a sum that is not 0; not changed. Returns (n, d), of floats.
+    x: (n, d), not changed; no row adds up to 0. Returns (n, d), floats.
 
     >>> shares(torch.tensor([[1.0, 3.0], [2.0, 2.0]])).tolist()
     [[0.25, 0.75], [0.5, 0.5]]
@@ -350,7 +346,7 @@ def shares(x):
 
 
 def mix(w, x):
-    """Every pixel's channels, mixed: y[n, k, p, q] = sum over c of w[k, c] x[n, c, p, q].
+    """Mix the channels of every pixel: y[n, k, p, q] = sum over c of w[k, c] x[n, c, p, q].
 
     w: (K, C). x: (N, C, P, Q), of the same dtype. Returns (N, K, P, Q).
 
@@ -366,10 +362,10 @@ def mix(w, x):
 check("tensors.sums")
 
 # %% [markdown]
-# ## 6 · Windows: more numbers to see than there are
+# ## 6 · Windows: one number, seen several times
 #
-# The last view of the list. `unfold(dim, size, step)` cuts windows that overlap. Move the
-# framed element from row to row: two rows of `y` share cells of one memory.
+# The last view in the list is `unfold(dim, size, step)`. It cuts out windows that overlap. Move the framed element from
+# row to row: two rows of `y` share cells of the memory.
 
 # %%
 strides.explorable("x.flatten().unfold(0, 4, 2)")
@@ -384,23 +380,21 @@ guess(
 # %% [markdown]
 # <details><summary>And why?</summary>
 #
-# (12 − 4) // 2 + 1 = 5 windows: 20 numbers to see, 12 in memory. From one window to the next
-# it is 2 cells, within a window 1: strides (2, 1).
+# (12 − 4) // 2 + 1 = 5 windows: 20 numbers to see, 12 in memory. The next window begins 2 cells later, and the next
+# number in a window is 1 cell later: strides (2, 1).
 # </details>
 #
 # {{exercise windows}}
 #
-# All windows along the last axis of `x`, of any number of axes, without a copy.
+# Return all windows along the last axis of `x`, without a copy. `x` may have any number of axes.
 #
-# *You will need it in lab 05: the tiles of Winograd's algorithm are `x.unfold(2, a,
-# m).unfold(3, a, m)`. (Its `im2col` is to be written without `unfold`, since that is what it
-# does.)*
+# *You will need it in lab 05: the tiles of Winograd's algorithm are `x.unfold(2, a, m).unfold(3, a, m)`. (Lab 05
+# also asks for `im2col`, without `unfold`: writing `unfold` yourself is the exercise.)*
 #
 # <details><summary>Hint</summary>
 #
-# The last axis has the number -1. There is also `x.as_strided(shape, strides)`, which
-# believes whatever you say: then take the strides of *this* x, `x.stride()`, not those that
-# you expect.
+# The last axis has the number -1. `x.as_strided(shape, strides)` works, too, but it does not check what you give it.
+# Take the strides of *this* x from `x.stride()`: they may not be what you expect.
 # </details>
 
 
@@ -408,7 +402,7 @@ guess(
 def windows(x, size, step):
     """The windows x[..., 0 : size], x[..., step : step + size], ... that fit into x.
 
-    x: (..., n), n >= size. Returns a view of it, (..., windows, size).
+    x: (..., n), n >= size. Returns a view of x, (..., windows, size).
 
     >>> windows(torch.arange(6), 3, 2).tolist()
     [[0, 1, 2], [2, 3, 4]]
@@ -424,9 +418,9 @@ check("tensors.windows")
 # %% [markdown]
 # ## 7 · In place: who else sees it?
 #
-# A name is a label on a memory. `=` moves the label; `+=`, `x[...] =` and methods that end in
-# `_` write into the memory, and every name of it sees that. Click through the program; before
-# each line say which names will change.
+# A name is a label on a piece of memory. `=` moves the label. `+=`, `x[...] =` and methods that end in `_` write into
+# the memory, and every other name of that memory sees the change. Click through the program, and predict before each
+# line which names will change.
 
 # %%
 aliases.explorable()
@@ -454,26 +448,26 @@ guess(
 # %% [markdown]
 # <details><summary>And why?</summary>
 #
-# The first does not: it computes a new tensor, and hangs the name `a` on that. The second
-# does: it writes into the memory which both name. In a function the same holds of its
-# arguments: `x = x + 1` is nobody's business, `x += 1` is the caller's.
+# The first does not: it computes a new tensor and gives it the name `a`. The second does: it writes into the memory
+# that both names share. This holds for a function's arguments, too: the caller does not notice `x = x + 1`, but `x +=
+# 1` changes the caller's tensor.
 # </details>
 #
 # {{exercise average_in_place}}
 #
-# Leave in *every tensor of the list* the mean of them all. Whoever else looks into their
-# memories must see it; the function returns nothing.
+# Overwrite *every tensor of the list* with the mean of all of them. Every other name or view of their memories must
+# show the mean, too. The function returns nothing.
 #
-# *You will need it in labs 07 and 08: that is what an all-reduce does to the gradients of
-# many machines, and a bucket is one memory with many names.*
+# *You will need it in labs 07 and 08: an all-reduce does this to the gradients of many machines, and a bucket is one
+# memory with many names.*
 #
 # <details><summary>Hint 1: the mean</summary>
 #
-# `sum(xs) / len(xs)` is a new tensor. Compute it once, while all of them are what they were.
+# `sum(xs) / len(xs)` is a new tensor. Compute it once, before you overwrite any of them.
 # </details>
 # <details><summary>Hint 2: writing</summary>
 #
-# `x.copy_(mean)` writes into the memory of x. `x = mean` in a loop gives a name away.
+# `x.copy_(mean)` writes into the memory of x. `x = mean` in a loop only moves the name `x`.
 # </details>
 
 
@@ -501,9 +495,8 @@ check("tensors.average_in_place")
 # %% [markdown]
 # ## 8 · Bits: the same number, or the same memory?
 #
-# A float32 is 32 bits: a sign, 8 for the power of two, 23 for the digits. `x.to(dtype)` finds
-# the *number* in another format. `x.view(dtype)` leaves the *bits* alone, and reads them as
-# if they were of that format.
+# A float32 is 32 bits: a sign, 8 for the power of two, 23 for the digits. `x.to(dtype)` stores the same *number* in
+# another format. `x.view(dtype)` does not change the *bits*, but reads them as a number of that format.
 
 # %%
 bits.explorable()
@@ -511,7 +504,7 @@ bits.explorable()
 # %%
 guess(
     "tensors.float32",
-    "16,777,217 is 2²⁴ + 1. Which number does float32 make of it?",
+    "16,777,217 is 2²⁴ + 1. Which number does float32 store?",
     choices=("16,777,216", "16,777,217", "16,777,218"),
     truth=lambda: f"{torch.tensor(16_777_217.0).item():,.0f}",
 )
@@ -519,27 +512,25 @@ guess(
 # %% [markdown]
 # <details><summary>And why?</summary>
 #
-# 16,777,216: choose it in the list. With 24 bits of digits, whole numbers have gaps from 2²⁴
-# on, and 0.7 is stored as 0.699999988. float64 has 53 bits: sums over millions of samples
-# are safer there, at twice the bytes.
+# 16,777,216 (try it in the list). With 24 bits for the digits, float32 skips whole numbers from 2²⁴ on, and 0.7 is
+# stored as 0.699999988. float64 has 53 bits. It is safer for sums over millions of samples, but takes twice the bytes.
 # </details>
 #
 # {{exercise cut}}
 #
-# Set the lower 16 of the 32 bits of every number to 0. What is left fits into 16 bits, and is
-# called bfloat16.
+# Set the lower 16 of the 32 bits of every number to 0. The rest fits into 16 bits: this format is called bfloat16.
 #
-# *You will need it in lab 06: rounding at random is one integer addition before this cut.*
+# *You will need it in lab 06: to round at random, you add one integer before this cut.*
 #
 # <details><summary>Hint 1: the way</summary>
 #
-# Look at the bits as whole numbers, `x.view(torch.int32)`; change those; look at them as
-# floats again, `.view(torch.float32)`.
+# View the bits as whole numbers, `x.view(torch.int32)`. Change these numbers, then view them as floats again,
+# `.view(torch.float32)`.
 # </details>
 # <details><summary>Hint 2: the low half</summary>
 #
-# `bits >> 16` moves all bits 16 places down, and the low ones fall off; `<< 16` moves them up
-# again, and zeros come in. (`bits & -65536` does the same at once.)
+# `bits >> 16` moves all bits 16 places down and drops the low ones. `<< 16` moves them up again and fills in zeros.
+# (`bits & -65536` does both at once.)
 # </details>
 
 
@@ -561,11 +552,10 @@ def cut(x):
 check("tensors.cut")
 
 # %% [markdown]
-# ## 9 · Gradients: they add up, and they tell
+# ## 9 · Gradients: they add up, and they call hooks
 #
-# A tensor with `requires_grad=True` is watched: `loss.backward()` computes the slope of the
-# loss with respect to it, and **adds** it to `w.grad`. Here are steps against `w.grad` on the
-# loss w². Tick the box.
+# Autograd watches a tensor `w` with `requires_grad=True`: `loss.backward()` computes the slope of the loss with respect
+# to `w`, and **adds** it to `w.grad`. The picture shows steps against `w.grad` for the loss w². Tick the box.
 
 # %%
 grad_steps.explorable()
@@ -573,7 +563,7 @@ grad_steps.explorable()
 # %%
 guess(
     "tensors.rest",
-    "Without the box, and 8 steps: does w come to rest?",
+    "If the box is not ticked: does w come to rest within 8 steps?",
     choices=("yes", "no"),
     truth=lambda: "no" if abs(grad_steps.path(8, 0.2, False).w[-1]) > 0.1 else "yes",
 )
@@ -581,35 +571,31 @@ guess(
 # %% [markdown]
 # <details><summary>And why?</summary>
 #
-# No, it swings: the third step still goes on though the slope has turned, since the old
-# slopes are in `w.grad` too. No error tells you. Somebody must forget the gradient after each
-# step.
+# No, it swings. The third step still moves the same way although the slope has changed its sign, because `w.grad` also
+# holds the old slopes. No error warns you. You must clear the gradient after each step.
 # </details>
 #
 # {{exercise grads}}
 #
-# Two functions. `descend`: one step of `w` against its gradient, in place, without autograd
-# looking on; then the gradient is forgotten. `watch`: a *hook*, a function that autograd
-# calls by itself, on each parameter, so that `ready(i)` is called as soon as `params[i].grad`
-# is there.
+# Write two functions. `descend` moves `w` one step against its gradient, in place, without autograd recording the step.
+# Then it clears the gradient. `watch` attaches a *hook* to each parameter: a function that autograd calls by itself.
+# The hook must call `ready(i)` as soon as `params[i].grad` is there.
 #
-# *You will need it in lab 07: the training step, and messages that leave while the backward
-# pass still runs.*
+# *You will need it in lab 07: the training step, and messages that are sent while the backward pass still runs.*
 #
 # <details><summary>Hint 1: descend</summary>
 #
-# Under `with torch.no_grad():` a step in place is allowed. `w.grad = None` forgets.
+# An in-place step is allowed under `with torch.no_grad():`. `w.grad = None` clears the gradient.
 # </details>
 # <details><summary>Hint 2: watch</summary>
 #
-# `param.register_post_accumulate_grad_hook(f)`: autograd will call `f(param)`. So hand over
-# a function that takes one argument, and does not use it: `lambda _: ...`.
+# `param.register_post_accumulate_grad_hook(f)`: autograd will call `f(param)`. So register a function that takes one
+# argument and ignores it: `lambda _: ...`.
 # </details>
-# <details><summary>Hint 3: why is it always the last number?</summary>
+# <details><summary>Hint 3: why does my hook always send the last number?</summary>
 #
-# A function looks its variables up when it is *called*. By then the loop is over, and i is
-# what it was last. A default value is looked up when the function is *made*: `lambda _, i=i:
-# ...`.
+# A function looks up its variables when it is *called*. By then the loop is over, and `i` has its last value. Python
+# evaluates a default value when the function is *made*: `lambda _, i=i: ...`.
 # </details>
 
 
@@ -617,7 +603,7 @@ guess(
 def descend(w, lr):
     """One step w <- w - lr w.grad, in place; then w.grad is None.
 
-    w: tensor with requires_grad and a gradient. It stays the tensor that autograd watches.
+    w: tensor with requires_grad and a gradient. Autograd must still watch this same tensor.
 
     >>> w = torch.tensor([3.0], requires_grad=True)
     >>> (w**2).sum().backward(); descend(w, 0.25); w
@@ -631,7 +617,7 @@ def descend(w, lr):
 
 
 def watch(params, ready):
-    """Have ready(i) called in every backward pass, as soon as params[i].grad is there.
+    """Make every backward pass call ready(i) as soon as params[i].grad is there.
 
     params: list of tensors with requires_grad. ready: function of an int. Returns None.
 
@@ -651,9 +637,9 @@ check("tensors.grads")
 # %% [markdown]
 # ## 10 · Generators: one value at a time
 #
-# A function with `yield` in it does not run when it is called. It runs when somebody asks for
-# the next value, up to its `yield`, and waits there. `yield from` hands over all values of
-# something, in turn. Ask for items, with each of the three programs.
+# A function with `yield` in it does not run when it is called. When the caller asks for the next value, the function
+# runs up to its `yield` and waits there. `yield from` yields all values of a sequence, one after the other. Ask for
+# items with each of the three programs.
 
 # %%
 handing_out.explorable()
@@ -675,40 +661,39 @@ def orders_drawn():
 
 guess(
     "tensors.orders",
-    "Three epochs by yield from, and the first batch is asked for. How many orders are drawn by then?",
+    "A generator of three epochs uses yield from. You ask for the first batch. How many orders have been drawn?",
     truth=lambda: orders_drawn(),
 )
 
 # %% [markdown]
 # <details><summary>And why?</summary>
 #
-# Both generators one, the list all three. And the program with a plain `yield` hands over a
-# whole epoch as one item.
+# One, by both generators. The list draws all three. And the program with a plain `yield` yields a whole epoch as one
+# item.
 # </details>
 #
 # {{exercise epochs}}
 #
-# `order` is a function, handed in like any other value: `order(n)` gives the indices 0 ... n
-# − 1 in some order, another one at each call. Hand out the batches of `times` epochs, each
-# epoch in a new order.
+# `order` is a function, passed like any other argument. `order(n)` returns the indices 0 ... n − 1 in some order, a
+# different one at each call. Yield the batches of `times` epochs, each epoch in a new order.
 #
-# *You will need it in lab 02, which trains by mini-batches; and functions as values in all of
-# them: `derivative(f, x)`, `train(step, ...)`.*
+# *You will need it in lab 02, which trains by mini-batches. All labs pass functions as arguments: `derivative(f, x)`,
+# `train(step, ...)`.*
 #
 # <details><summary>Hint</summary>
 #
-# A tensor has `.split(size)`: a tuple of pieces of that size, and a shorter last one. What
-# hands over the pieces of one epoch, one after the other, is a single line in a loop.
+# `.split(size)` cuts a tensor into a tuple of pieces of that size; the last may be shorter. One line in a loop yields
+# the pieces of an epoch, one after the other.
 # </details>
 
 
 # %%
 def epochs(n, size, times, order):
-    """The batches of so many epochs, one after the other.
+    """The batches of `times` epochs, one after the other.
 
     order(n): a 1-d int64 tensor of n indices, called once for each epoch, when its first
-    batch is asked for. Yields 1-d tensors of `size` indices; the last of an epoch may be
-    shorter.
+    batch is asked for. Yields 1-d tensors of `size` indices; the last one of an epoch may
+    be shorter.
 
     >>> list(epochs(3, 2, 2, torch.arange))
     [tensor([0, 1]), tensor([2]), tensor([0, 1]), tensor([2])]
@@ -725,24 +710,23 @@ check("tensors.epochs")
 # %% [markdown]
 # ## For real: your lines read handwriting
 #
-# 1,797 digits of 8 × 8 pixels, and 640 weights: `x @ w` gives ten numbers for an image, the
-# largest one is the answer. `epochs` hands out the batches, `descend` makes the steps,
-# `shares` turns numbers into odds, `cut` takes half of each weight's bits away. (The loss is
-# torch's; you write it yourself in lab 04.)
+# The data are 1,797 digits of 8 × 8 pixels, and the model has 640 weights. `x @ w` gives ten numbers for an image; the
+# largest is the answer. `epochs` yields the batches, `descend` makes the steps, `shares` turns numbers into odds, and
+# `cut` removes half of each weight's bits. (The loss is torch's; you write it yourself in lab 04.)
 #
-# How many of the held-out digits will be read right, and how many with half of the bits?
+# How many of the held-out digits will it read correctly, and how many with half of the bits?
 
 # %%
 guess(
     "tensors.digits",
-    "Of 100 held-out digits, how many will be read right?",
+    "Of 100 held-out digits, how many will it read correctly?",
     unit="of 100",
 )
 
 # %%
 guess(
     "tensors.half",
-    "And with the upper 16 bits of each weight alone?",
+    "And with only the upper 16 bits of each weight?",
     unit="of 100",
 )
 
@@ -768,27 +752,27 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What you should see</summary>
 #
-# About 95 of 100 in both rows: the lower half of the bits hardly matters *after* training.
-# Whether a network can also be trained in 16 bits is lab 06.
+# About 95 of 100 in both rows: the lower half of the bits hardly matters *after* training. Can you also train a network
+# in 16 bits? Lab 06 tries it.
 # </details>
 
 # %% [markdown]
 # ## For those who want more
 #
-# No points, no check: a puzzle, and the proof to ask of yourself.
+# No points, no check: a puzzle, and the proof to demand of yourself.
 #
-# `x.as_strided(size, stride)` is a view that walks as many numbers as `stride` says for one step in each direction. Make all windows of 3 × 3 pixels of an image of
-# 8 × 8 with it: shape (6, 6, 3, 3), and not one pixel copied. *Proof:* the view's `data_ptr()` is the image's, and it equals
-# `x.unfold(0, 3, 1).unfold(1, 3, 1)`. Then add 1 to the view in place: PyTorch does not refuse. Which pixels changed by more than 1, and
-# why should you never do this?
+# `x.as_strided(size, stride)` is a view. Its `stride` says, for each axis, how many cells lie between two neighbours.
+# Use it to make all windows of 3 × 3 pixels of an image of 8 × 8: shape (6, 6, 3, 3), without copying a pixel. *Proof:*
+# the view's `data_ptr()` is the image's, and it equals `x.unfold(0, 3, 1).unfold(1, 3, 1)`. Then add 1 to the view in
+# place: PyTorch raises no error. Which pixels changed by more than 1, and why should you never do this?
 
 # %% [markdown]
 # ## Further reading
 #
 # - PyTorch's documentation: *Tensor Views*, *Broadcasting semantics*, *Autograd mechanics*.
-# - S. van der Walt, S. C. Colbert, G. Varoquaux (2011), *The NumPy Array: A Structure for
-#   Efficient Numerical Computation*, Computing in Science & Engineering 13(2): strides and
-#   broadcasting, by those who built them.
+# - S. van der Walt, S. C. Colbert, G. Varoquaux (2011), *The NumPy Array: A Structure for Efficient Numerical
+#   Computation*, Computing in Science & Engineering 13(2): strides and broadcasting, explained by the people who built
+#   them.
 # - D. Goldberg (1991), *What Every Computer Scientist Should Know About Floating-Point
 #   Arithmetic*, ACM Computing Surveys 23(1).
 # - Python's documentation, *Functional Programming HOWTO*: generators and functions as values.

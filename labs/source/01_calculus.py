@@ -3,19 +3,18 @@
 # ## The derivative, measured
 #
 # A network learns by asking, for each of its weights: *if I turn this one a little, how does the loss change?* The
-# answer is a
-# derivative. Here you measure derivatives, compute them exactly, check them, and use them to read handwriting, and to
-# fool the reader.
+# answer is a derivative. In this lab you measure derivatives, compute them exactly and check them. Then you use them to
+# read handwriting, and to fool the program that reads it.
 #
 # **After this lab you can**
 # - turn the limit in the definition into a program, and say why the smallest step is not the best one;
 # - compute gradients of functions of any number of variables, by measuring and by the chain rule;
 # - build *forward-mode automatic differentiation* in one small class;
-# - find a bug in a gradient that somebody else wrote, down to the coordinate.
+# - find a bug in another person's gradient, down to the coordinate.
 #
-# **100 points, 8 exercises, about 100 minutes.** You need Python functions and classes, and PyTorch's tensors (not its
-# autograd). No GPU, no download. Run each cell with Shift+Enter. The cell below an exercise checks it, as often as
-# you like.
+# **100 points, 8 exercises, about 100 minutes.** You need Python functions and classes and PyTorch's tensors, but not
+# its autograd, no GPU and no download. Run each cell with Shift+Enter. The cell below an exercise checks it, as often
+# as you like.
 #
 # Definitions and rules follow the review of calculus in HKUST COMP 4901Q, lecture 12, *A Case Study on Large-Scale
 # Machine Learning in HPC*.
@@ -40,33 +39,29 @@ style.use()
 # %% [markdown]
 # ## 1 · A slope, as a limit
 #
-# Take two points of a curve and draw the straight line through them: a *secant*. Move **h** to the left and the
-# second point slides
-# towards the first. Then tick the microscope, which magnifies by $1/h$, and do it again.
+# Take two points of a curve and draw the straight line through them: a *secant*. Move **h** to the left: the second
+# point slides towards the first. Then tick the microscope, which magnifies by $1/h$, and move **h** again.
 
 # %%
 secant.explorable()
 
 # %% [markdown]
-# Try to answer before you open:
+# Try to answer each question before you open it:
 #
 # <details><summary>What does the microscope show for <code>sin x</code> as h shrinks from 1 to 0.01?</summary>
 #
-# The curve becomes straight. To be *differentiable* at $x$ means just that: under a strong enough microscope the
-# curve is a line. The
-# slope of that line is the derivative.
+# The curve becomes straight. This is what *differentiable* at $x$ means: under a strong enough microscope the curve
+# looks like a line. The slope of that line is the derivative.
 # </details>
 # <details><summary>And for <code>|x|</code> at x = 0?</summary>
 #
-# The corner stays a corner at every magnification: no line, no derivative. With the central secant the slope is 0 all
-# the
-# same. A number came out, and it means nothing.
+# The corner is still a corner at every magnification, so there is no line and no derivative. The central secant has
+# slope 0 even so. It is a number without a meaning.
 # </details>
 # <details><summary>What happens below h = 10⁻¹⁵ ?</summary>
 #
-# The curve under the microscope turns into a staircase: float64 has no numbers in between. The slope jumps about, and
-# below
-# about 10⁻¹⁶ the point $x + h$ *is* $x$. The limit of the definition cannot be taken on a computer.
+# The curve under the microscope turns into a staircase, because float64 has no numbers in between. The slope jumps, and
+# below about 10⁻¹⁶ the point $x + h$ *is* $x$. A computer cannot take the limit in the definition.
 # </details>
 
 # %% [markdown]
@@ -74,18 +69,18 @@ secant.explorable()
 #
 # $$f'(x) = \frac{df}{dx} = \lim_{h \rightarrow 0} \frac{f(x + h) - f(x)}{h}.$$
 #
-# The quotient with a finite $h$ is the **forward difference**. Expand $f(x+h)$ by Taylor and it is
-# $f'(x) + \frac{h}{2} f''(x) + \dots$: the error falls like $h$. Stepping to both sides cancels that term:
+# The quotient with a finite $h$ is the **forward difference**. By Taylor's expansion of $f(x+h)$ it equals $f'(x) +
+# \frac{h}{2} f''(x) + \dots$, so its error falls like $h$. A step to both sides cancels that term:
 #
 # $$\frac{f(x + h) - f(x - h)}{2h} = f'(x) + \frac{h^2}{6} f'''(x) + \dots$$
 #
-# This is the **central difference**: half the step, a quarter of the error. We say it is of *order 2*.
+# This is the **central difference**. Half the step gives a quarter of the error: it is of *order 2*.
 
 # %% [markdown]
 # {{exercise derivative}}
 #
-# Write the central difference. If `x` is a tensor, the result is the tensor of the slopes at its elements, and `x` is
-# left as it was.
+# Write the central difference. If `x` is a tensor, return the tensor of the slopes at its elements, and do not change
+# `x`.
 #
 # <details><summary>Hint 1: tensors</summary>
 #
@@ -118,54 +113,48 @@ check("calculus.derivative")
 # %% [markdown]
 # ## 2 · How small is small enough?
 #
-# The definition says: the smaller, the better. The machine disagrees. Here is the error of the quotient for *every* h
-# at once, in
-# float32 (24 bits of precision) and float64 (53 bits).
+# By the definition, a smaller step is always better. On a computer it is not. The picture shows the error of the
+# quotient for *every* h at once, in float32 (24 bits of precision) and float64 (53 bits).
 
 # %%
 step_error.explorable()
 
 # %% [markdown]
-# <details><summary>Which of the two slopes of the V belongs to mathematics, which to the machine?</summary>
+# <details><summary>The errors form a V. Which side comes from mathematics, and which from the computer?</summary>
 #
-# The right one is **truncation**: the Taylor terms that the quotient leaves out. It rises like $h$ (forward) or $h^2$
-# (central). The
-# left one is **rounding**: $f(x+h)$ and $f(x-h)$ are rounded to the format's precision, their difference keeps that
-# error, and dividing by a small $h$
-# blows it up. It rises like $1/h$ to the left.
+# The right side is **truncation**, the Taylor terms that the quotient omits. It rises like $h$ (forward) or $h^2$
+# (central). The left side is **rounding**. $f(x+h)$ and $f(x-h)$ are rounded to the format's precision, their
+# difference keeps that error, and division by a small $h$ magnifies it. So it grows like $1/h$ as $h$ shrinks.
 # </details>
 # <details><summary>What does the central difference gain at its best step?</summary>
 #
-# For sin x at 1 in float64 its best error is near $10^{-11}$, the forward difference's near $10^{-8}$: three digits
-# more, for the same two
-# evaluations of $f$. And its best step is much *larger*.
+# For sin x at 1 in float64 its best error is near $10^{-11}$, and the forward difference's is near $10^{-8}$. You gain
+# three digits for the same two evaluations of $f$, and the best step is much *larger*.
 # </details>
 # <details><summary>What if f is x² and the quotient is central?</summary>
 #
-# $f''' = 0$: no truncation at all, no right branch. The larger h, the better.
+# Then $f''' = 0$: there is no truncation error and no right side. The larger h is, the better.
 # </details>
 
 # %% [markdown]
 # Let $\varepsilon$ be the spacing of the format's numbers near 1: `torch.finfo(dtype).eps`, which is $2^{-52} \approx
-# 2.2 \cdot 10^{-16}$ for float64 and
-# $2^{-23} \approx 1.2 \cdot 10^{-7}$ for float32. A value $f$ carries an error of about $\varepsilon |f|$, so for the
-# central difference
+# 2.2 \cdot 10^{-16}$ for float64 and $2^{-23} \approx 1.2 \cdot 10^{-7}$ for float32. A value $f$ has an error of about
+# $\varepsilon |f|$, so for the central difference
 #
 # $$\text{error}(h) \approx \underbrace{\frac{h^2}{6} |f'''(x)|}_{\text{truncation}} + \underbrace{\frac{\varepsilon |f(x)|}{h}}_{\text{rounding}},$$
 #
-# up to a small factor. It is least where its derivative with respect to $h$ is zero, at
+# up to a small factor. The error is smallest where its derivative with respect to $h$ is zero, at
 #
 # $$h^\star = \left( \frac{3\, \varepsilon\, |f(x)|}{|f'''(x)|} \right)^{1/3}.$$
 
 # %% [markdown]
 # {{exercise best_step}}
 #
-# Return a step that suits `f`, `x` and `dtype`. The check measures the error that your step gives, and compares it
-# with the best of a sweep over all steps: within a factor of ten
-# you pass. A fixed rule such as $\varepsilon^{1/3}$ earns half the points; for the rest the step must fit the size of
-# $x$ and the speed at which $f$ bends.
+# Return a step that suits `f`, `x` and `dtype`. The check measures the error with your step, and compares it with the
+# smallest error over all steps. You pass if it is at most ten times as large. A fixed rule such as $\varepsilon^{1/3}$
+# earns half the points. For the other half the step must fit the size of $x$ and how quickly $f$ bends.
 #
-# You may take it that $f(x)$ and $f'''(x)$ are not zero.
+# You may assume that $f(x)$ and $f'''(x)$ are not zero.
 #
 # <details><summary>Hint 1: the first half</summary>
 #
@@ -176,16 +165,16 @@ step_error.explorable()
 #
 # $$f'''(x) \approx \frac{f(x+2k) - 2f(x+k) + 2f(x-k) - f(x-2k)}{2k^3}$$
 #
-# for a rather large step $k$. You need its size only, not its digits.
+# for a rather large step $k$. You need only the size of $f'''$, not its digits.
 # </details>
 # <details><summary>Hint 3: which k?</summary>
 #
-# A thousandth of $|x|$, or 0.001 where $x$ is 0. Work in float64, whatever `dtype` is: `torch.tensor(x + k,
+# A thousandth of $|x|$, or 0.001 if $x$ is 0. Work in float64, whatever `dtype` is: `torch.tensor(x + k,
 # dtype=torch.float64)`.
 # </details>
 # <details><summary>Hint 4: nearly the answer</summary>
 #
-# `eps = torch.finfo(dtype).eps`, `third = ...` by hint 2, and then `(3 * eps * abs(f_x / third)) ** (1 / 3)`.
+# `eps = torch.finfo(dtype).eps`, `third = ...` as in hint 2, and then `(3 * eps * abs(f_x / third)) ** (1 / 3)`.
 # </details>
 
 
@@ -197,7 +186,7 @@ def best_step(f, x, dtype):
     size and sign.
     dtype: torch.float32 or torch.float64. Returns h > 0, a float.
 
-    >>> best_step(torch.exp, 1.0, torch.float64)  # any number near it does as well
+    >>> best_step(torch.exp, 1.0, torch.float64)  # any number near this one will do
     8.7e-06
     """
     # BEGIN SOLUTION
@@ -213,7 +202,8 @@ def best_step(f, x, dtype):
 check("calculus.best_step")
 
 # %% [markdown]
-# Your two functions together: the slope of $\ln$ at $x = 0.001$ is 1000. How many digits of it does each step find?
+# Now use your two functions together. The slope of $\ln$ at $x = 0.001$ is 1000. How many digits of it does each step
+# find?
 
 # %%
 with when_solved():
@@ -228,17 +218,17 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What you should see</summary>
 #
-# In float64 your step finds ten or eleven digits. A step of 10⁻⁵ finds four or five: it is large beside $x = 0.001$, and
-# $\ln$ bends within it. A step of 10⁻¹² finds seven, the rest is lost in rounding. In float32 five digits is all there
-# is, and with a step of 10⁻¹² even $x + h$ is $x$: the measured slope is 0.
+# In float64 your step finds ten or eleven digits. A step of 10⁻⁵ finds four or five, because it is large compared with
+# $x = 0.001$ and $\ln$ bends within it. A step of 10⁻¹² finds seven; rounding destroys the rest. In float32 your step
+# finds five digits. There a step of 10⁻¹² does not even change $x$, so the measured slope is 0.
 # </details>
 
 # %% [markdown]
 # ### The lecture's table, measured
 #
-# Nobody measures slopes that can be looked up. The lecture prints fourteen of them, in Leibniz's notation:
-# $\frac{d}{dx} \log_c x = \frac{1}{x \ln c}$, $\frac{d}{dx} |x| = \frac{|x|}{x}$,
-# $\frac{d}{dx} \ln |x| = \frac{1}{x}$ and so on. A printed table may be wrong; yours can be held against it.
+# You need not measure a slope that you can look up. The lecture's table has fourteen of them, in Leibniz's notation:
+# $\frac{d}{dx} \log_c x = \frac{1}{x \ln c}$, $\frac{d}{dx} |x| = \frac{|x|}{x}$, $\frac{d}{dx} \ln |x| =
+# \frac{1}{x}$ and so on. A printed table may have errors. Compare it with your measurements:
 
 # %%
 with when_solved():
@@ -249,17 +239,17 @@ with when_solved():
         print(f"{row.printed:<12} {row.slope_printed:<16} {error:8.0e}  {'both' if row.negative else ''}")
 
 # %% [markdown]
-# <details><summary>Which row has no slope at 0 although it has a value there? Which holds where its function does
-# not?</summary>
+# <details><summary>Which function has a value at 0 but no slope there? Which slope is defined where its function is not?</summary>
 #
-# $|x|$: its slope is −1 on the left and 1 on the right, and $|x|/x$ has no value at 0. And $1/x$ is the slope of
-# $\ln |x|$ on both sides of 0, where $\ln x$ itself is defined on one side only: that is why both rows are in the table.
+# $|x|$: its slope is −1 on the left and 1 on the right, and $|x|/x$ has no value at 0. And $1/x$ is defined on both
+# sides of 0, but $\ln x$ on one side only. On both sides $1/x$ is the slope of $\ln |x|$: that is why the table has
+# both rows.
 # </details>
 
 # %% [markdown]
 # ## 3 · A function worth knowing
 #
-# Rules spare us the measuring. For functions $f$ and $g$ (lecture 12):
+# With rules we need not measure. For functions $f$ and $g$ (lecture 12):
 #
 # | rule | says |
 # |---|---|
@@ -268,37 +258,35 @@ with when_solved():
 # | quotient | $\left( \frac{f}{g} \right)' = \frac{f' g - f g'}{g^2}$ |
 # | chain | $f(x) = h(g(x)) \;\Rightarrow\; f'(x) = h'(g(x)) \cdot g'(x)$ |
 #
-# The **logistic function** squeezes any number into $(0, 1)$, and neurons have long used it:
+# The **logistic function** maps any number into $(0, 1)$. Artificial neurons have long used it:
 #
 # $$f(x) = \frac{1}{1 + e^{-x}}, \qquad f'(x) = f(x) \, (1 - f(x)).$$
 #
-# <details><summary>Prove the second formula with the rules above, then open</summary>
+# <details><summary>Prove the second formula with the rules above, then open this</summary>
 #
-# With the quotient rule, $f' = \frac{0 \cdot (1 + e^{-x}) - 1 \cdot (-e^{-x})}{(1 + e^{-x})^2} = \frac{e^{-x}}{(1 +
-# e^{-x})^2}
-# = \frac{1}{1 + e^{-x}} \cdot \frac{e^{-x}}{1 + e^{-x}} = f \, (1 - f)$, since $1 - f = \frac{e^{-x}}{1 + e^{-x}}$.
+# By the quotient rule, $f' = \frac{0 \cdot (1 + e^{-x}) - 1 \cdot (-e^{-x})}{(1 + e^{-x})^2} = \frac{e^{-x}}{(1 +
+# e^{-x})^2} = \frac{1}{1 + e^{-x}} \cdot \frac{e^{-x}}{1 + e^{-x}} = f \, (1 - f)$, since $1 - f =
+# \frac{e^{-x}}{1 + e^{-x}}$.
 # </details>
 
 # %% [markdown]
-# So the slope costs one multiplication, once the output is known. Backpropagation (lab 04) lives on this: the forward
-# pass has
-# computed $f(x)$ already.
+# So once you know the output, the slope costs only one multiplication. Backpropagation (lab 04) relies on this, because
+# the forward pass has already computed $f(x)$.
 
 # %% [markdown]
 # {{exercise logistic}}
 #
-# `logistic` must survive $x = \pm 1000$, in float32 too: no `inf`, no `nan`. `logistic_grad` gets the *output* $y =
-# f(x)$, not $x$. Write it with `exp`: `torch.sigmoid` is closed to it.
+# `logistic` must not return `inf` or `nan` for $x = \pm 1000$, not even in float32. `logistic_grad` gets the *output*
+# $y = f(x)$, not $x$. Use `exp`: `torch.sigmoid` is not allowed here.
 #
 # <details><summary>Hint 1: where is the danger?</summary>
 #
-# $e^{1000}$ is `inf`, and `inf / inf` is `nan`. $1 / (1 + \infty)$, on the other hand, is a clean 0.
+# $e^{1000}$ is `inf`, and `inf / inf` is `nan`. But $1 / (1 + \infty)$ is exactly 0.
 # </details>
 # <details><summary>Hint 2: the careful form</summary>
 #
-# For $x < 0$ multiply above and below by $e^x$: $f(x) = e^x / (1 + e^x)$. So with $e = e^{-|x|}$, which is never
-# above 1, take $1/(1+e)$ or
-# $e/(1+e)$ by the sign of $x$: `torch.where(condition, a, b)`.
+# For $x < 0$ multiply numerator and denominator by $e^x$: $f(x) = e^x / (1 + e^x)$. So let $e = e^{-|x|}$, which is
+# never above 1. Choose $1/(1+e)$ or $e/(1+e)$ by the sign of $x$: `torch.where(condition, a, b)`.
 # </details>
 
 
@@ -334,7 +322,7 @@ def logistic_grad(y):
 check("calculus.logistic")
 
 # %% [markdown]
-# The formula and the measurement should lie on top of each other:
+# The formula and the measurement should agree:
 
 # %%
 with when_solved():
@@ -351,19 +339,16 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What is the largest slope, and why will it matter?</summary>
 #
-# 1/4, at $x = 0$. A signal that goes back through ten logistic layers is multiplied by at most $(1/4)^{10}$, about
-# one millionth, before the
-# weights come in. Lab 04 shows this *vanishing gradient*.
+# 1/4, at $x = 0$. Ten logistic layers multiply a signal on its way back by at most $(1/4)^{10}$, about one millionth,
+# and then by their weights. Lab 04 shows this *vanishing gradient*.
 # </details>
 
 # %% [markdown]
 # ## 4 · Many variables: the gradient
 #
-# Fix all variables but one, and differentiate with respect to that one: a **partial derivative**. For the lecture's
-# example
-# $z = x^2 + xy + y^2$ these are $\partial z / \partial x = 2x + y$ and $\partial z / \partial y = x + 2y$. Each is
-# the slope of a *slice* of the surface. All of them
-# together are the **gradient**,
+# To get a **partial derivative**, fix all variables except one, and differentiate with respect to that one. For the
+# lecture's example $z = x^2 + xy + y^2$ these are $\partial z / \partial x = 2x + y$ and $\partial z / \partial y = x +
+# 2y$. Each is the slope of a *slice* of the surface. Together they form the **gradient**,
 #
 # $$\nabla f = \left( \frac{\partial f}{\partial x_1}, \dots, \frac{\partial f}{\partial x_n} \right).$$
 
@@ -371,40 +356,38 @@ with when_solved():
 surface.explorable()
 
 # %% [markdown]
-# Blue is the slice along $x$ and its slope, green the slice along $y$, vermillion the gradient. The dotted line is
-# the direction in which you walk.
+# Blue is the slice along $x$ and its slope, green is the slice along $y$, and vermillion is the gradient. You walk
+# along the dotted line.
 #
 # <details><summary>Walk in all directions. Where is it steepest? Where is it level?</summary>
 #
-# Steepest along the gradient, and there the slope is the gradient's length. Level at a right angle to it, along the
-# contour line. In between, the slope towards the unit
-# vector $u$ is $\nabla f \cdot u$.
+# It is steepest along the gradient, where the slope is the gradient's length. It is level at a right angle to the
+# gradient, along the contour line. In any other direction, given by a unit vector $u$, the slope is $\nabla f \cdot u$.
 # </details>
 # <details><summary>Find the points where the gradient is zero, on each surface.</summary>
 #
-# The bowl has one, its minimum at (0, 0). The saddle has one at (0, 0) that is no minimum: up along $x$, down along
-# $y$. The waves
-# have many. The slope has none.
+# The bowl has one, its minimum at (0, 0). The saddle has one at (0, 0), but it is not a minimum: the saddle rises along
+# $x$ and falls along $y$. The waves have many. The slope has none.
 # </details>
 
 # %% [markdown]
 # {{exercise gradient}}
 #
-# Measure all partial derivatives of a function of a tensor: central differences, one element at a time.
+# Measure all partial derivatives of a function of a tensor. Use central differences, one element at a time.
 #
 # <details><summary>Hint 1: the plan</summary>
 #
-# For each element: a copy of `x` with that element raised by `h`, another with it lowered; two values of `f`; one
-# element of the result.
+# For each element, copy `x` with that element raised by `h`, and copy `x` with it lowered by `h`. The two values of `f`
+# give one element of the result.
 # </details>
 # <details><summary>Hint 2: any shape</summary>
 #
-# `step = torch.zeros_like(x)` and then `step.view(-1)[i] = h` sets the i-th element, whatever the shape. `x.numel()`
-# counts them.
+# `step = torch.zeros_like(x)` and then `step.view(-1)[i] = h` sets the i-th element of any shape. `x.numel()` is the
+# number of elements.
 # </details>
 # <details><summary>Hint 3: why not x[i] += h, and back again?</summary>
 #
-# It works, but `(x + h) - 2h + h` is not always `x` in floating point, and then the caller's `x` has been changed.
+# It works, but in floating point `(x + h) - 2h + h` is not always `x`. Then you have changed the caller's `x`.
 # </details>
 
 
@@ -435,9 +418,9 @@ def gradient(f, x, h=1e-5):
 check("calculus.gradient")
 
 # %% [markdown]
-# Leibniz writes $\frac{df}{dx}$ where $x$ is the only variable, and $\frac{\partial f}{\partial x_i}$ where others are
-# held still. Sum, product and chain rule hold for each partial derivative, hence for all together:
-# $\nabla (f g) = g \nabla f + f \nabla g$ and $\nabla h(f) = h'(f)\, \nabla f$. Measured:
+# Leibniz writes $\frac{df}{dx}$ where $x$ is the only variable, and $\frac{\partial f}{\partial x_i}$ where the other
+# variables are fixed. The sum, product and chain rules hold for each partial derivative, so they hold for the gradient:
+# $\nabla (f g) = g \nabla f + f \nabla g$ and $\nabla h(f) = h'(f)\, \nabla f$. Measure it:
 
 # %%
 with when_solved():
@@ -449,27 +432,26 @@ with when_solved():
 # %% [markdown]
 # ## 5 · No step at all: dual numbers
 #
-# A difference quotient must choose $h$, and loses digits whatever it chooses. There is a way without: let each number
-# bring its slope along.
+# A difference quotient needs an $h$, and loses digits with any $h$. You can do without $h$ if each number carries its
+# slope along.
 #
 # A **dual number** is $a + b\,\epsilon$ with $\epsilon^2 = 0$: a value $a$ and a slope $b$. Multiply two of them,
 #
 # $$(a + b\,\epsilon)(c + d\,\epsilon) = ac + (b c + a d)\,\epsilon,$$
 #
-# and the product rule appears by itself. If every operation does what its rule says, then evaluating *any* program
-# once on $x + 1\,\epsilon$ gives the value of $f$ **and** its
-# exact derivative. No $h$, no truncation; this is *forward-mode automatic differentiation* (Wengert, 1964; dual
-# numbers: Clifford, 1873).
+# and you get the product rule. If every operation follows its rule, then one evaluation of *any* program on $x +
+# 1\,\epsilon$ gives the value of $f$ **and** its exact derivative. There is no $h$ and no truncation. This is
+# *forward-mode automatic differentiation* (Wengert, 1964; dual numbers: Clifford, 1873).
 #
-# In Python, `x * y` calls `x.__mul__(y)`. And `3 * x`? An `int` does not know your class, so Python turns to
+# In Python, `x * y` calls `x.__mul__(y)`. What about `3 * x`? An `int` does not know your class, so Python calls
 # `x.__rmul__(3)`, the *reflected* method.
 
 # %% [markdown]
 # {{exercise Dual}}
 #
-# Fill in the methods. Each is one or two lines; `value` and `slope` are floats. A plain number is a constant: its
-# slope is 0. The methods `exp`, `log`, `sin` have the names that torch's tensors use, so that a
-# formula such as `(2 * x).sin()` takes a tensor or a `Dual` alike.
+# Fill in the methods. Each is one or two lines; `value` and `slope` are floats. A plain number is a constant, so its
+# slope is 0. The methods `exp`, `log` and `sin` have the same names as for torch's tensors, so a formula such as `(2 *
+# x).sin()` works for a tensor and for a `Dual`.
 #
 # | operation | slope |
 # |---|---|
@@ -482,17 +464,16 @@ with when_solved():
 #
 # <details><summary>Hint 1: numbers on the right</summary>
 #
-# Begin each binary operation with `other = as_dual(other)`: then there is one case only.
+# Begin each binary operation with `other = as_dual(other)`. Then there is only one case.
 # </details>
 # <details><summary>Hint 2: numbers on the left</summary>
 #
-# `__rsub__(self, other)` computes `other - self`. You have written minus and plus already: `-self + other`. And
-# `other / self` is
-# `as_dual(other) / self`.
+# `__rsub__(self, other)` computes `other - self`. You have already written minus and plus: `-self + other`. And
+# `other / self` is `as_dual(other) / self`.
 # </details>
 # <details><summary>Hint 3: the chain rule</summary>
 #
-# Every rule ends with a factor $f'$: the slope that the operand brings along, `self.slope`.
+# Every rule ends with a factor $f'$: the operand's slope, `self.slope`.
 # </details>
 
 
@@ -584,7 +565,7 @@ class Dual:
 
 
 def as_dual(x):
-    """A plain number as a Dual of slope 0; a Dual as it is."""
+    """Turn a plain number into a Dual of slope 0; return a Dual unchanged."""
     return x if isinstance(x, Dual) else Dual(x)
 
 
@@ -592,7 +573,7 @@ def as_dual(x):
 check("calculus.Dual")
 
 # %% [markdown]
-# Exact against measured, for $x^x = e^{x \ln x}$, whose derivative the lecture's table gives as $x^x (1 + \ln x)$:
+# Compare exact and measured for $x^x = e^{x \ln x}$. The lecture's table gives its derivative as $x^x (1 + \ln x)$:
 
 
 # %%
@@ -613,37 +594,36 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What you should see</summary>
 #
-# The Dual agrees with the table to the last digit or two; the central difference has about ten digits right, and
-# the best step does not
-# help much. For its one evaluation the Dual gives what no step can.
+# The Dual agrees with the table to the last digit or two; the central difference has about ten correct digits, and the
+# best step does not help much. The Dual needs one evaluation, and is more exact than any step.
 # </details>
 
 # %% [markdown]
-# For $n$ variables you run the program $n$ times, each time with slope 1 in another variable. Half as often as
-# central differences, and exact. Can one pass be enough for *all* variables?
-# Yes, backwards: lab 04.
+# For $n$ variables you run the program $n$ times, each time with slope 1 in another variable. This is half as often as
+# with central differences, and it is exact. Can one pass be enough for *all* variables? Yes, if you go backwards (lab
+# 04).
 
 # %% [markdown]
 # ## 6 · The chain rule with many variables
 #
-# Let $f$ depend on $x_1, \dots, x_n$, and each $x_i$ on $s_1, \dots, s_m$. Then each $s_j$ acts on $f$ through
-# *every* $x_i$, and the effects add:
+# Let $f$ depend on $x_1, \dots, x_n$, and each $x_i$ on $s_1, \dots, s_m$. Then each $s_j$ affects $f$ through *every*
+# $x_i$, and the effects add up:
 #
 # $$\frac{\partial f}{\partial s_j} = \sum_{i=1}^{n} \frac{\partial f}{\partial x_i} \frac{\partial x_i}{\partial s_j}.$$
 #
-# The lecture's case is $n = m = 2$. A layer of a network is nothing else: $s$ its weights, $x$ its outputs, $f$ the
+# The lecture's example has $n = m = 2$. In a layer of a network, $s$ are the weights, $x$ the outputs, and $f$ is the
 # loss.
 
 # %% [markdown]
 # {{exercise chain_gradient}}
 #
-# <details><summary>Hint 1: the shapes tell</summary>
+# <details><summary>Hint 1: look at the shapes</summary>
 #
-# `df_dx` has shape $(n,)$, `dx_ds` has $(n, m)$, the result $(m,)$. The sum is over the index that vanishes.
+# `df_dx` has shape $(n,)$, `dx_ds` has $(n, m)$, the result $(m,)$. Sum over the index that is not in the result.
 # </details>
 # <details><summary>Hint 2: one operator</summary>
 #
-# A vector times a matrix: `@`. Which stands on the left?
+# A vector times a matrix: `@`. Which of them must be on the left?
 # </details>
 
 
@@ -669,23 +649,23 @@ check("calculus.chain_gradient")
 # %% [markdown]
 # ## 7 · Trust, and check
 #
-# A wrong gradient seldom crashes. The network just learns badly, and you look for the reason for a week. So compare
-# every gradient that you derive by hand with one that you measure, once, at a random point.
+# A wrong gradient seldom crashes a program. The network just learns badly, and you spend a week looking for the reason.
+# So whenever you derive a gradient by hand, compare it once with a measured one, at a random point.
 #
-# How close is close? An absolute limit alone lets a wrong gradient of size $10^{-6}$ pass, and rejects a right one of
-# size $10^{6}$ for its rounding errors. A relative limit alone fails where the
-# gradient is zero. So allow both: coordinate by coordinate, with $a$ from `grad` and $m$ measured,
+# How close is close enough? An absolute limit alone accepts a wrong gradient of size $10^{-6}$, and rejects a right one
+# of size $10^{6}$ for its rounding errors. A relative limit alone fails where the gradient is zero. So use both. For
+# each coordinate, with $a$ from `grad` and $m$ measured, require
 #
 # $$|a - m| \le 10^{-4} \max(|a|, |m|) + 10^{-9}.$$
 
 # %% [markdown]
 # {{exercise grad_check}}
 #
-# The measuring is done by the library's `measured_gradient(f, x)`, which does what your `gradient` does: a mistake there
-# costs you no points here.
+# Measure with the library's `measured_gradient(f, x)`. It does the same as your `gradient`, so a mistake there costs
+# you no points here.
 #
-# Return whether all coordinates agree, and the index of the worst one: that with the largest $|a - m|$ in proportion
-# to what is allowed there.
+# Return whether all coordinates agree, and the index of the worst one. The worst has the largest ratio of $|a - m|$ to
+# its limit.
 #
 # <details><summary>Hint 1: one number per coordinate</summary>
 #
@@ -699,7 +679,7 @@ check("calculus.chain_gradient")
 # </details>
 # <details><summary>Hint 3: NaN</summary>
 #
-# `nan > 1` is False, and so is `nan <= 1`. Ask the question so that a NaN answers "no".
+# `nan > 1` is False, and so is `nan <= 1`. Ask the question so that the answer for a NaN is "no".
 # </details>
 
 
@@ -734,14 +714,14 @@ check("calculus.grad_check")
 # %% [markdown]
 # ## 8 · For real: a 3 or an 8?
 #
-# Handwritten digits of 8 × 8 pixels. One neuron looks at the image $x$ (64 pixels, and $x_0 = 1$ for the bias) and
-# answers $p = \text{logistic}(w \cdot x)$: near 0 for a 3, near 1 for an 8. Its mistake over $n$ images is the
-# lecture's mean squared error,
+# The data are handwritten digits of 8 × 8 pixels. One neuron gets the image $x$ (64 pixels, and $x_0 = 1$ for the bias)
+# and answers $p = \text{logistic}(w \cdot x)$. The answer should be near 0 for a 3, and near 1 for an 8. The error over
+# $n$ images is the lecture's mean squared error,
 #
 # $$L(w) = \frac{1}{n} \sum_{i=1}^{n} (p_i - y_i)^2.$$
 #
-# The chain rule gives its gradient with respect to all 65 weights, out of the parts that you wrote:
-# $\partial L / \partial p_i = 2 (p_i - y_i) / n$, and $\partial p_i / \partial w_j = p_i (1 - p_i)\, x_{ij}$.
+# The chain rule gives its gradient with respect to all 65 weights from the parts that you wrote: $\partial L
+# / \partial p_i = 2 (p_i - y_i) / n$, and $\partial p_i / \partial w_j = p_i (1 - p_i)\, x_{ij}$.
 
 # %%
 data = digits()
@@ -769,7 +749,7 @@ def loss_grad(w):
 
 
 def buggy_grad(w):
-    """Like loss_grad, but somebody was careless with the bias."""
+    """Like loss_grad, but with a mistake in the bias."""
     g = loss_grad(w)
     g[0] = g[0] / 2
     return g
@@ -784,21 +764,21 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What you should see</summary>
 #
-# `True` for the first. For the second `False`, and the index `(0,)`: the bias. Nothing else would have told you; with
-# half the bias gradient the neuron still learns, only
-# worse.
+# `True` for the first. For the second `False` and the index `(0,)`, which is the bias. Nothing else would have shown
+# you: with half the bias gradient the neuron still learns, only worse.
 # </details>
 
 # %% [markdown]
-# ### The bill
+# ### The cost
 #
-# Three ways to the same 65 numbers. What does each cost, and how exact is it? (On 30 images, since Duals are plain
-# Python.)
+# You have three ways to compute the same 65 numbers. How much time does each take, and how exact is it? (We use only 30
+# images, since Duals are plain Python.)
 
 # %%
 guess(
     "calculus.bill",
-    "The chain rule evaluates L once, central differences 130 times. How many times as long do they take?",
+    "The chain rule evaluates L once, central differences 130 times. How many times as long do central differences "
+    "take?",
     unit="times",
 )
 
@@ -849,9 +829,8 @@ with when_solved():
     reveal("calculus.bill", least[by_differences] / least[by_chain_rule])
 
 # %% [markdown]
-# For 65 weights nobody minds. How does the bill look for networks of the lectures, for *one* image? Let each
-# evaluation cost the multiply-adds of a forward pass (2 operations each), on a V100 at the 112
-# TFLOP/s that the lectures calculate with.
+# With 65 weights the time hardly matters. What about the lectures' networks, for *one* image? Count each evaluation as
+# the multiply-adds of one forward pass (2 operations each), on a V100 with the lectures' 112 TFLOP/s.
 
 # %%
 guess(
@@ -876,10 +855,9 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What you should see</summary>
 #
-# An hour for ResNet-50, most of a day for VGG-16, for one step with one image, at a speed that no real program
-# reaches. The chain rule, applied backwards, needs a fraction of a millisecond. Networks
-# of millions of weights can be trained because of backpropagation, not because of fast computers alone. Measured
-# gradients have one place: the check.
+# One step with one image takes an hour for ResNet-50 and most of a day for VGG-16, at a speed that no real program
+# reaches. The chain rule, applied backwards, needs a fraction of a millisecond. Fast computers alone are not enough to
+# train networks of millions of weights: it takes backpropagation. Use measured gradients only for checks.
 # </details>
 
 # %% [markdown]
@@ -888,9 +866,8 @@ with when_solved():
 #
 # ### Learn, then look
 #
-# Walk against the gradient a thousand times, $w \leftarrow w - r \nabla L$ (why and how well: lab 02). Then ask your
-# `gradient` another question: how does the *answer* change
-# with each pixel of the image?
+# Take a thousand steps against the gradient, $w \leftarrow w - r \nabla L$ (lab 02 explains why, and how well it
+# works). Then use your `gradient` for another question: how does the *answer* change with each pixel of the image?
 
 # %%
 three = X_new[y_new == 0][1, 1:].view(8, 8)
@@ -921,8 +898,8 @@ with when_solved():
     plt.show()
 
 # %% [markdown]
-# Ink in the orange places speaks for an 8: they close the two loops that a 3 leaves open on its left. And now uphill:
-# change the image by a little step along that gradient, again and again.
+# Ink in the orange places makes the neuron answer 8: there an 8 closes the two loops that a 3 leaves open on its left.
+# Now go uphill: change the image by small steps along that gradient, again and again.
 
 # %%
 with when_solved():
@@ -944,25 +921,24 @@ with when_solved():
 # <details><summary>What do you see, and is it an 8 now?</summary>
 #
 # After five steps the neuron takes it for an 8, and you still see a 3 with some grey in it. The gradient is the
-# direction in which the answer changes *fastest*, so it takes very little. Images made like this are called
+# direction in which the answer changes *fastest*, so a very small change is enough. Images made like this are called
 # *adversarial examples*; deep networks have them too.
 # </details>
 #
 # <details><summary>Think further: why is the step divided by its length?</summary>
 #
-# Where the neuron is sure, $p(1-p)$ is nearly 0 and so is the gradient: a step in proportion to it would not move the
-# image. Divided by its norm, each step has the same length,
-# 0.15; the direction is all that is used.
+# If the neuron is sure, $p(1-p)$ is nearly 0, and so is the gradient. A step proportional to it would hardly change the
+# image. After division by its norm, only the direction matters, and each step has the same length, 0.15.
 # </details>
 
 # %% [markdown]
 # ## 9 · Catch the impostors
 #
-# A test is a question that a wrong program answers wrongly. Until here the checks asked, and you answered. Now you ask.
+# A good test makes a wrong program give a wrong answer. So far the checks have tested you. Now you write the tests.
 #
-# Eight programs, **A** to **H**, claim to be `derivative`, the central difference of exercise 1. Four of them are, each
-# written in its own way. Four are impostors: on many inputs they answer as the others do. You do not see their code. You
-# choose the inputs.
+# Eight programs, **A** to **H**, claim to be `derivative`, the central difference of exercise 1. Four of them are
+# right, each written in its own way. The other four are impostors, which give the right answer on many inputs. You do
+# not see their code. You choose the inputs.
 
 # %% [markdown]
 # {{exercise unmask_derivative}}
@@ -975,29 +951,29 @@ with when_solved():
 # | `x` | a number from -10 to 10, or a tensor of up to 8 of them |
 # | `h` | a number from -1 to 1, not 0 |
 #
-# A program is unmasked where its slopes are wrong by more than rounding explains, or where it changes `x`. Each impostor
-# that you unmask earns two points. Two more are for sparing the innocent: an input that breaks the rules above, or on
-# which right programs differ because they round differently, unmasks nobody. The check tells whom you have caught, and by
-# what; press it often.
+# You unmask a program if its slopes are wrong by more than rounding explains, or if it changes `x`. Each impostor that
+# you unmask earns two points. You get two more points if you accuse no right program: an input does not count if it
+# breaks the rules above, or if right programs differ on it because they round differently. The check shows which
+# programs you have caught, and with which input. Run it often.
 #
 # <details><summary>Hint 1: where to begin</summary>
 #
-# With the mistakes that you made in exercise 1, or nearly made. On which inputs would nobody have noticed?
+# With the mistakes that you made in exercise 1, or nearly made. On which inputs would you not have noticed them?
 # </details>
 # <details><summary>Hint 2: one input can be better than ten</summary>
 #
-# The slope of $x^2$ is measured exactly by the central difference with *any* step, so `"square"` says nothing about the
-# step. Which function does, and with a large step or a small one?
+# For $x^2$ the central difference is exact with *any* step, so `"square"` tells you nothing about the step. Which
+# function does, and does it need a large step or a small one?
 # </details>
 # <details><summary>Hint 3: not only the result counts</summary>
 #
-# What else promised the docstring of `derivative`?
+# What else does the docstring of `derivative` promise?
 # </details>
 
 
 # %%
 def unmask_derivative():
-    """Inputs (f, x, h) on which the impostors among the eight programs answer wrongly.
+    """Inputs (f, x, h) on which the impostors among the eight programs give wrong answers.
 
     Returns a list of at most 12 tuples.
 
@@ -1020,22 +996,24 @@ check("calculus.unmask_derivative")
 # <details><summary>When all four are caught: who they were</summary>
 #
 # - **B** takes the forward difference.
-# - **D** steps by 1e-5, whatever h is.
-# - **E** steps by h |x| where |x| > 1.
-# - **G** moves the caller's x.
+# - **D** steps by 1e-5 for every h.
+# - **E** steps by h |x| if |x| > 1.
+# - **G** changes the caller's x.
 #
-# One input catches all of them: a cube, at a tensor with an element beyond 1, with a large step. Good tests are few, and
-# each has a reason.
+# One input catches all of them: a cube, at a tensor with an element beyond 1, with a large step. A few good tests are
+# enough, if each has a reason.
 # </details>
 
 # %% [markdown]
 # ## For those who want more
 #
-# No points, no check: a challenge, and the proof to ask of yourself.
+# No points, no check: a challenge, and the proof to demand of yourself.
 #
-# Differences lose digits because two nearly equal numbers are subtracted. W. Squire and G. Trapp (1998) subtract nothing: $f'(x) \approx \operatorname{Im} f(x + ih) / h$, with
-# the imaginary unit $i$ and $h = 10^{-100}$. Write it, a line with Python's `complex` and `cmath`, and say why it works by the series of $f(x + ih)$. *Proof:* draw its
-# error for $h$ from 1 to $10^{-100}$ beside those of your two differences. For which functions of this lab does it give nonsense, and why?
+# Differences lose digits because two nearly equal numbers are subtracted. W. Squire and G. Trapp (1998) subtract
+# nothing: $f'(x) \approx \operatorname{Im} f(x + ih) / h$, with the imaginary unit $i$ and $h = 10^{-100}$. Write it in
+# one line with Python's `complex` and `cmath`, and use the series of $f(x + ih)$ to explain why it works. *Proof:* draw
+# its error for $h$ from 1 to $10^{-100}$ next to the errors of your two differences. For which functions of this lab
+# does it give nonsense, and why?
 
 # %% [markdown]
 # ## Further reading
@@ -1044,14 +1022,14 @@ check("calculus.unmask_derivative")
 #   Learning: a Survey*, Journal of Machine Learning Research 18(153).
 # - A. Griewank, A. Walther (2008), *Evaluating Derivatives: Principles and Techniques of Algorithmic
 #   Differentiation*, 2nd edition, SIAM.
-# - R. E. Wengert (1964), *A simple automatic derivative evaluation program*, Communications of the ACM 7(8): two
-#   pages that began it.
+# - R. E. Wengert (1964), *A simple automatic derivative evaluation program*, Communications of the ACM 7(8): the two
+#   pages that started it.
 # - D. Goldberg (1991), *What Every Computer Scientist Should Know About Floating-Point Arithmetic*, ACM Computing
 #   Surveys 23(1).
 # - W. H. Press, S. A. Teukolsky, W. T. Vetterling, B. P. Flannery (2007), *Numerical Recipes*, 3rd edition, section
 #   5.7: the best step, and how to do better.
-# - M. Nielsen (2015), *Neural Networks and Deep Learning*, neuralnetworksanddeeplearning.com: where the lecture sends
-#   you for the chain rule at work.
+# - M. Nielsen (2015), *Neural Networks and Deep Learning*, neuralnetworksanddeeplearning.com: the lecture recommends it
+#   to see the chain rule at work.
 # - I. J. Goodfellow, J. Shlens, C. Szegedy (2015), *Explaining and Harnessing Adversarial Examples*, ICLR.
 #
 # **Next:** lab 02 walks downhill, first on one machine, then on many.

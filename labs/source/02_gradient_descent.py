@@ -2,18 +2,19 @@
 # # Lab 02 · Gradient descent, one step at a time, then in parallel
 #
 # Training a network means walking downhill on its loss, millions of times. In this lab you write that walk: the plain
-# step, the mini-batch step, momentum and Adam, and the step that several processors take together. At the end your own
-# functions learn to read handwritten digits.
+# step, the mini-batch step, momentum, Adam, and the step that several processors take together. At the end you train a
+# model with your own functions to read handwritten digits.
 #
 # **You will be able to**
-# - write gradient descent and say, before you run it, which learning rate is too high;
+# - write gradient descent, and predict which learning rate is too high;
 # - turn it into mini-batch SGD, and explain what a small batch gains and what it loses;
 # - write momentum and Adam so that they agree with PyTorch's to the last digits;
 # - split one gradient over *p* processors and get exactly the same step;
 # - measure how time per epoch and progress per epoch depend on the batch size.
 #
-# **100 points, 9 exercises, about 85 minutes.** You need Python functions, matrix products and partial derivatives
-# (lab 01). No GPU, no download. Run each cell with Shift+Enter. The cell below an exercise checks it, as often as you like.
+# **100 points, 9 exercises, about 85 minutes.** You need Python functions, matrix products and partial derivatives (lab
+# 01), but no GPU and no download. Run each cell with Shift+Enter. The cell below an exercise checks it, as often as you
+# like.
 
 # %%
 import math
@@ -35,13 +36,14 @@ style.use()
 # %% [markdown]
 # ## See it first
 #
-# A straight line $y = w_0 + w_1 x$ is fitted to 32 noisy points. Each pair $(w_0, w_1)$ has a loss: a landscape over two
-# weights. The rings are its contour lines, the star is the minimum, the dots are the steps.
+# Gradient descent fits a straight line $y = w_0 + w_1 x$ to 32 noisy points. Each pair $(w_0, w_1)$ has a loss, so the
+# loss is a landscape over two weights. The rings are its contour lines, the star is the minimum, and the dots are the
+# steps.
 #
 # Press play, then try these before you read on:
 # 1. Raise the **learning rate** slowly from 0.10. What happens near 0.2? And near 0.4?
 # 2. Go back to 0.05 and raise **momentum** to 0.8. How do path and loss change?
-# 3. Momentum 0, learning rate 0.10, and lower the **batch size** to 4, then to 1. Where does the path end?
+# 3. Set momentum to 0 and the learning rate to 0.10. Lower the **batch size** to 4, then to 1. Where does the path end?
 
 # %%
 descent_path.explorable()
@@ -49,20 +51,22 @@ descent_path.explorable()
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# 1. Up to about 0.2 the path bends smoothly into the valley. Above it, each step jumps across the valley floor, and back
-#    at the next. At about 0.4 the jumps stop shrinking, and beyond that the path leaves the map. The second number
-#    you will compute in exercise 3; the first is half of it.
-# 2. Along the valley the steps add up, so the path arrives sooner; it also swings past the minimum and comes back.
-# 3. With few samples a step points downhill only on average. The path gets near the minimum quickly and then rattles
-#    around it, the more the smaller the batch. A smaller learning rate late in training calms it: exercise 8.
+# 1. Up to about 0.2 the path bends smoothly into the valley. Above it, each step jumps across the valley floor, and the
+#    next one jumps back. At about 0.4 the jumps no longer shrink, and beyond that the path leaves the map. In exercise
+#    3 you compute the second number; the first is half of it.
+# 2. Along the valley the steps add up, so the path arrives sooner. It also overshoots the minimum and comes back.
+# 3. With few samples a step points downhill only on average. The path gets near the minimum quickly and then jitters
+#    around it. The smaller the batch, the stronger the jitter. A smaller learning rate late in training reduces it
+#    (exercise 8).
 # </details>
 
 # %% [markdown]
 # ## The step
 #
-# Training data are a set $D$ of $n$ samples; the loss $L(D, w)$ says how badly the model with weights $w$ does on them.
-# Change the weights by a little $\Delta w$, and the loss changes by about $\nabla L \cdot \Delta w$. Choose
-# $\Delta w = -r\,\nabla L$ with a small $r > 0$, and that is $-r\,\lVert\nabla L\rVert^2$: never uphill. So repeat
+# The training data are a set $D$ of $n$ samples. The loss $L(D, w)$ measures how badly the model with weights $w$ does
+# on them. If you change the weights by a small $\Delta w$, the loss changes by about $\nabla L \cdot \Delta w$. With
+# $\Delta w = -r\,\nabla L$ and a small $r > 0$ this is $-r\,\lVert\nabla L\rVert^2$, so you never go uphill. Repeat
+# this step:
 #
 # $$ w \leftarrow w - r\,\nabla L(w). $$
 #
@@ -72,8 +76,8 @@ descent_path.explorable()
 # %% [markdown]
 # {{exercise gradient_descent}}
 #
-# Write the walk for any function: you are given its gradient `grad`, a start and a number of steps. Return every point,
-# so that the path can be drawn.
+# Write the walk for any function. You get its gradient `grad`, a start and a number of steps. Return every point, so
+# that we can draw the path.
 #
 # <details><summary>Hint 1: the shape of the answer</summary>
 #
@@ -82,11 +86,12 @@ descent_path.explorable()
 # </details>
 # <details><summary>Hint 2: all my rows are equal</summary>
 #
-# `w -= ...` changes the tensor in place: the one in your list too, and the caller's `w0`. `w = w - ...` makes a new one.
+# `w -= ...` changes the tensor in place, so it also changes the tensor in your list and the caller's `w0`. `w = w -
+# ...` makes a new one.
 # </details>
 # <details><summary>Hint 3: almost the answer</summary>
 #
-# Start with `path = [w0]`; `steps` times, append `path[-1] - lr * grad(path[-1])`; at the end, stack.
+# Start with `path = [w0]`. Append `path[-1] - lr * grad(path[-1])` `steps` times, then stack.
 # </details>
 
 
@@ -101,7 +106,7 @@ def gradient_descent(
 
     grad: takes weights of shape (d,), returns the gradient there, shape (d,); call it once
     per step.
-    w0: shape (d,); stays as it is.
+    w0: shape (d,); not changed.
     Returns the points, shape (steps + 1, d): `w0` first, then one row per step.
 
     >>> gradient_descent(lambda w: 2 * w, torch.tensor([1.0]), lr=0.25, steps=3)
@@ -126,18 +131,18 @@ check("gradient_descent.gradient_descent")
 #
 # $$ L(w) = \frac1n \sum_{i=1}^n (x_i \cdot w - y_i)^2, \qquad \nabla L(w) = \frac2n\, X^T (X w - y), $$
 #
-# where row $i$ of $X$ is the sample $x_i$. The mean matters: a sum would grow with the data, and the right learning rate
-# would shrink with it.
+# where row $i$ of $X$ is the sample $x_i$. The mean matters: a sum would grow with the data, and you would need a
+# smaller learning rate for more data.
 
 # %% [markdown]
 # {{exercise mse_grad}}
 #
-# Two functions, one line each. No autograd: write the formula.
+# Write two functions of one line each. Do not use autograd: write the formula.
 #
 # <details><summary>Hint 1: shapes</summary>
 #
-# `X` is (n, d) and `w` is (d,), so `X @ w` is (n,): one prediction per sample. The gradient has the shape of `w`, and `X.T`
-# brings an error (n,) back to (d,).
+# `X` is (n, d) and `w` is (d,), so `X @ w` is (n,): one prediction per sample. The gradient has the shape of `w`, and
+# `X.T` maps an error (n,) back to (d,).
 # </details>
 # <details><summary>Hint 2: almost the answer</summary>
 #
@@ -182,17 +187,17 @@ check("gradient_descent.mse_grad")
 # %% [markdown]
 # ## How large may a step be?
 #
-# Near a minimum $w^*$ a smooth loss is a bowl, $L(w) \approx L(w^*) + \tfrac12 (w - w^*)^T H\, (w - w^*)$ with the symmetric matrix
-# $H$ of second derivatives, the **Hessian**. Its gradient there is $H(w - w^*)$, so one step gives
+# Near a minimum $w^*$ a smooth loss looks like a bowl, $L(w) \approx L(w^*) + \tfrac12 (w - w^*)^T H\, (w - w^*)$ with
+# the symmetric matrix $H$ of second derivatives, the **Hessian**. Its gradient there is $H(w - w^*)$, so one step gives
 #
 # $$ w_{k+1} - w^* = (I - r H)\,(w_k - w^*). $$
 #
 # Along an eigenvector of $H$ with eigenvalue $\lambda$ (the curvature in that direction) the distance to the minimum is
-# multiplied by $1 - r\lambda$ at every step. It shrinks as long as $|1 - r\lambda| < 1$, that is $0 < r < 2/\lambda$. Every direction must
-# shrink, so the steepest one sets the limit, and the flattest one sets the pace.
+# multiplied by $1 - r\lambda$ at every step. It shrinks if $|1 - r\lambda| < 1$, that is, if $0 < r < 2/\lambda$. It
+# must shrink in every direction. So the steepest direction sets the limit, and the flattest sets the speed.
 #
-# In the picture, the learning rates are shares of that limit. Make the valley longer and watch the flat direction take
-# over; then add momentum.
+# The picture gives learning rates as shares of that limit. Make the valley longer and watch how the flat direction
+# slows the descent. Then add momentum.
 
 # %%
 learning_rates.explorable()
@@ -200,10 +205,10 @@ learning_rates.explorable()
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# The curve on the right falls slowly as the learning rate grows, and turns up within a few per cent of the limit: the
-# best learning rate stands close to the cliff. In a round valley (1 : 1) half the limit is best, since $r = 1/\lambda$ lands on the
-# minimum at once. In a long valley no learning rate is quick: what is safe across the valley is tiny along it. Momentum
-# helps exactly there, and moves the limit out to $2(1+\beta)/\lambda_{\max}$.
+# The curve on the right falls slowly as the learning rate grows, and turns up within a few per cent of the limit. So
+# the best learning rate is just below the limit. In a round valley (1 : 1) half the limit is best, since $r =
+# 1/\lambda$ reaches the minimum in one step. In a long valley no learning rate is fast, because a step that is safe
+# across the valley is tiny along it. Momentum helps in this case, and raises the limit to $2(1+\beta)/\lambda_{\max}$.
 # </details>
 
 # %% [markdown]
@@ -211,8 +216,8 @@ learning_rates.explorable()
 #
 # <details><summary>Hint 1: which number of the matrix?</summary>
 #
-# The steepest direction diverges first. Its curvature is the largest eigenvalue of `hessian`, which is on the diagonal only if
-# the valley lies along the axes.
+# The steepest direction diverges first. Its curvature is the largest eigenvalue of `hessian`. You find it on the
+# diagonal only if the valley runs along an axis.
 # </details>
 # <details><summary>Hint 2: the function</summary>
 #
@@ -226,11 +231,11 @@ learning_rates.explorable()
 
 # %%
 def max_stable_lr(hessian: Tensor) -> float:
-    """The learning rate below which gradient descent converges, and above which it
-    diverges.
+    """The largest stable learning rate: gradient descent converges below it and diverges
+    above it.
 
-    hessian: symmetric, shape (d, d), with at least one positive eigenvalue and none
-    negative.
+    hessian: symmetric, shape (d, d), with at least one positive eigenvalue and no
+    negative one.
     Returns a number.
 
     >>> max_stable_lr(torch.tensor([[2.0, 1.0], [1.0, 2.0]]))      # eigenvalues 1 and 3
@@ -245,11 +250,11 @@ def max_stable_lr(hessian: Tensor) -> float:
 check("gradient_descent.max_stable_lr")
 
 # %% [markdown]
-# ## Try it: a linear model looks at real digits
+# ## Try it: a linear model on real digits
 #
-# Now three of your functions work together, on 1,797 real handwritten digits of 8 × 8 pixels. A linear model is to tell a 0
-# from all others: target $+1$ for a 0, $-1$ otherwise. The loss is quadratic, so its Hessian $H = \frac2n X^T X$ is the same
-# everywhere, and your limit should hold to the per cent. Does a learning rate 2 % above the limit do visible
+# Now use three of your functions on 1,797 real handwritten digits of 8 × 8 pixels. A linear model must tell a 0 from
+# all other digits: the target is $+1$ for a 0 and $-1$ otherwise. The loss is quadratic, so its Hessian $H = \frac2n
+# X^T X$ is the same everywhere, and your limit should be exact. Does a learning rate 2 % above the limit do visible
 # harm in 200 steps?
 
 
@@ -268,7 +273,7 @@ print(f"{n} digits to learn from, {len(X_test)} held out, {d} inputs each: 64 pi
 # %%
 guess(
     "gradient_descent.above",
-    "200 steps at 2 % above the limit: how many times the first loss is the last one?",
+    "200 steps at 2 % above the limit: how many times as large as the first loss is the last one?",
     unit="times",
 )
 
@@ -299,27 +304,27 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# The loss falls at 98 % of the limit and explodes at 102 %: the limit is sharp. At 50 %, the first step lands on the floor of
-# the steepest valley at once, since $r = 1/\lambda_{\max}$. That one direction (roughly, all pixels brighter together) is many times as
-# curved as every other; it alone keeps the learning rate down, and the others crawl. Some directions are flat: a pixel
-# that is blank in every image has a weight that the loss does not depend on.
+# The loss falls at 98 % of the limit and explodes at 102 %: the limit is sharp. At 50 %, the first step reaches the
+# floor of the steepest valley, since $r = 1/\lambda_{\max}$. This direction (roughly, all pixels brighter together) is
+# many times as curved as any other. It alone forces a small learning rate, and progress in the other directions is
+# slow. Some directions are flat: if a pixel is blank in every image, the loss does not depend on its weight.
 # </details>
 
 # %% [markdown]
 # ## Mini-batches
 #
-# Plain gradient descent looks at all $n$ samples before it dares one step. A **mini-batch** of $B$ samples gives an estimate of
-# the same gradient for $B/n$ of the work. If the batch is drawn at random, the estimate is right on average: the gradient of
-# the mean is the mean of the gradients. So shuffle the data, cut them into $\lceil n/B \rceil$ batches, take one step per batch; once
-# through the data is an **epoch**; then shuffle again.
+# Plain gradient descent looks at all $n$ samples before each step. A **mini-batch** of $B$ samples gives an estimate of
+# the same gradient for $B/n$ of the work. If the batch is drawn at random, the estimate is right on average, because
+# the gradient of the mean is the mean of the gradients. So shuffle the data, cut them into $\lceil n/B \rceil$ batches,
+# and take one step per batch. One pass through the data is an **epoch**. Then shuffle again.
 
 # %% [markdown]
 # {{exercise minibatches}}
 #
 # <details><summary>Hint 1: where is the randomness?</summary>
 #
-# `torch.randperm(n, generator=generator)` is a random order of 0 … n − 1. The generator remembers its state, so the next call
-# gives another order. Never seed it inside.
+# `torch.randperm(n, generator=generator)` is a random order of 0 … n − 1. The generator remembers its state, so the
+# next call gives another order. Never seed it inside the function.
 # </details>
 # <details><summary>Hint 2: cutting</summary>
 #
@@ -335,9 +340,9 @@ with when_solved():
 def minibatches(n: int, batch_size: int, generator: torch.Generator) -> Iterator[Tensor]:
     """The mini-batches of one epoch, as tensors of indices, in random order.
 
-    Yields 1-d int64 tensors of `batch_size` indices each; the last one has what is left and
-    may be shorter. Each index 0 .. n-1 comes exactly once. The order comes from `generator`
-    alone; each call draws a new one.
+    Yields 1-d int64 tensors of `batch_size` indices each; the last one may be
+    shorter. Each index 0 .. n-1 appears exactly once. Only `generator` decides the order;
+    each call draws a new one.
 
     >>> list(minibatches(5, 2, torch.Generator().manual_seed(0)))
     [tensor([4, 0]), tensor([1, 3]), tensor([2])]
@@ -353,11 +358,11 @@ check("gradient_descent.minibatches")
 # %% [markdown]
 # {{exercise sgd}}
 #
-# Stochastic gradient descent: `gradient_descent` with the gradient of one batch at a time.
+# Stochastic gradient descent is `gradient_descent` with the gradient of one batch at a time.
 #
 # <details><summary>Hint 1: two loops</summary>
 #
-# The outer loop counts epochs, the inner one takes the batches of your `minibatches`, called anew in each epoch.
+# The outer loop counts epochs, the inner one takes the batches of your `minibatches`, called again in each epoch.
 # </details>
 # <details><summary>Hint 2: almost the answer</summary>
 #
@@ -379,7 +384,7 @@ def sgd(
 
     grad: takes weights (d,) and the indices of a batch, returns the mean gradient over the
     batch, shape (d,).
-    n: the number of samples; w0: shape (d,), stays as it is. Batches as those of
+    n: the number of samples; w0: shape (d,), not changed. Use the batches of
     `minibatches`, with an order from `generator` for each epoch.
     Returns shape (1 + epochs * ceil(n / batch_size), d): `w0`, then a row after each batch.
 
@@ -402,14 +407,15 @@ def sgd(
 check("gradient_descent.sgd")
 
 # %% [markdown]
-# ## The experiment: your SGD learns to read
+# ## The experiment: your SGD trains a reader
 #
-# Ten classes need ten scores per image, $z = x^T W$ with $W$ of shape $(d, 10)$; softmax turns scores into probabilities, and the
-# loss is $-\log$ of the probability of the right class. Its gradient is as simple as that of the linear model,
-# $\frac1B X^T(\text{softmax}(XW) - Y)$ with $Y$ one-hot: **softmax regression**. (You derive it in lab 04; here it is given.)
+# Ten classes need ten scores per image, $z = x^T W$ with $W$ of shape $(d, 10)$. Softmax turns the scores into
+# probabilities, and the loss is $-\log$ of the probability of the right class. Its gradient is as simple as the linear
+# model's: $\frac1B X^T(\text{softmax}(XW) - Y)$ with one-hot $Y$. This is **softmax regression**. (Here the gradient is
+# given; you derive it in lab 04.)
 #
-# The same number of epochs, seven batch sizes, one learning rate: which batch size takes the shortest time
-# per epoch, and which has the lowest loss after ten epochs?
+# We train with seven batch sizes, with the same number of epochs and the same learning rate. Which batch size takes the
+# shortest time per epoch, and which has the lowest loss after ten epochs?
 
 # %%
 guess(
@@ -479,41 +485,43 @@ if len(rows) > 1:
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# Time per epoch falls as the batch grows, steeply at first: every step has a fixed cost (Python, launching a handful of
-# operations) and a large batch pays it less often. Beyond some hundred samples arithmetic dominates and the curve flattens.
-# Progress per epoch goes the other way: a batch of 1 takes n steps where the full batch takes one. Neither end is best. With
-# small batches the machine idles between tiny operations; with large ones you pay for samples that hardly change the
-# direction. On a parallel machine the trade-off is sharper still: **p processors want p times the batch**.
+# Time per epoch falls as the batch grows, steeply at first. Every step has a fixed cost (Python, launching a few
+# operations), and large batches mean fewer steps. Beyond a few hundred samples arithmetic dominates and the curve
+# flattens. Progress per epoch goes the other way: a batch of 1 takes n steps while the full batch takes one. Neither
+# extreme is best. With small batches the machine idles between tiny operations. With large ones you compute on samples
+# that hardly change the direction. On a parallel machine the conflict is even sharper: **p processors need p times the
+# batch**.
 # </details>
 
 # %% [markdown]
 # ## Steps with a memory
 #
-# **Momentum** (Polyak 1964) keeps a velocity: $v \leftarrow \beta v + g$, then $w \leftarrow w - r\,v$. Where gradients agree, steps
-# grow up to $1/(1-\beta)$ times; where they alternate, they cancel.
+# **Momentum** (Polyak 1964) keeps a velocity: $v \leftarrow \beta v + g$, then $w \leftarrow w - r\,v$. If the
+# gradients agree, the steps grow up to $1/(1-\beta)$ times as long. If they alternate, they cancel.
 #
-# **Adam** (Kingma and Ba 2015) keeps running means of the gradient and of its square, and divides by the root of the latter, so
-# that every weight moves at its own scale:
+# **Adam** (Kingma and Ba 2015) keeps running means of the gradient and of its square. It divides by the root of the
+# mean square, so that every weight moves at its own scale:
 #
 # $$ m \leftarrow 0.9\,m + 0.1\,g, \quad v \leftarrow 0.999\,v + 0.001\,g^2, \quad
 # \hat m = \frac{m}{1 - 0.9^t}, \quad \hat v = \frac{v}{1 - 0.999^t}, \quad w \leftarrow w - r\,\frac{\hat m}{\sqrt{\hat v} + 10^{-8}} $$
 #
-# with $t = 1, 2, \dots$ the number of the step. Both means begin at zero and are too small at first; the hats correct that.
+# with $t = 1, 2, \dots$ the number of the step. Both means begin at zero and are too small at first; $\hat m$ and $\hat
+# v$ correct that.
 
 # %% [markdown]
 # {{exercise adam_step}}
 #
-# One step each, as pure functions: everything that is remembered goes in and comes out. They must agree with `torch.optim.SGD` and
-# `torch.optim.Adam` over a hundred steps.
+# Write one step of each as a pure function: the state is an argument, and the new state is returned. They must agree
+# with `torch.optim.SGD` and `torch.optim.Adam` over a hundred steps.
 #
 # <details><summary>Hint 1: the order in momentum_step</summary>
 #
-# New velocity first, then the step with the *new* velocity.
+# First compute the new velocity, then step with the *new* velocity.
 # </details>
 # <details><summary>Hint 2: the first step of Adam</summary>
 #
-# `t` counts steps from 1, so increase it before you use it: with `t = 0` the correction divides by zero. Check by hand that the first
-# step moves every weight by `lr`, whatever its gradient.
+# `t` counts steps from 1, so increase it before you use it: with `t = 0` the correction divides by zero. Check by hand
+# that the first step moves every weight by `lr`, for any gradient that is not 0.
 # </details>
 # <details><summary>Hint 3: almost the answer</summary>
 #
@@ -550,9 +558,8 @@ def adam_step(w: Tensor, g: Tensor, state: dict, lr: float) -> tuple[Tensor, dic
     """One step of Adam with betas 0.9 and 0.999 and epsilon 1e-8.
 
     w, g: weights and gradient of one shape. state: {"t": steps so far, "m": mean gradient,
-    "v": mean squared gradient}; at first t = 0 and m, v are zeros. Nothing that comes in is
-    changed.
-    Returns the new (w, state).
+    "v": mean squared gradient}; at first t = 0 and m, v are zeros. No argument is
+    changed. Returns the new (w, state).
 
     >>> start = {"t": 0, "m": torch.zeros(2), "v": torch.zeros(2)}
     >>> adam_step(torch.tensor([1.0, 1.0]), torch.tensor([5.0, -0.01]), start, lr=0.1)[0]
@@ -573,9 +580,9 @@ check("gradient_descent.adam_step")
 # %% [markdown]
 # ## In parallel
 #
-# Now the data are spread over $p$ processors: processor $k$ holds a **shard** of $n_k$ samples and computes the gradient $g_k$ of *its* mean
-# loss. All $g_k$ are sent around and combined, every processor takes the same step, and the weights stay equal everywhere. Done
-# right, this is not an approximation:
+# Now the data are spread over $p$ processors: processor $k$ holds a **shard** of $n_k$ samples and computes the
+# gradient $g_k$ of *its* mean loss. The processors exchange and combine all $g_k$, and each takes the same step, so the
+# weights are equal everywhere. If you do it right, this is not an approximation:
 #
 # $$ \nabla L = \frac1n \sum_{i=1}^n \nabla \ell_i = \sum_{k=1}^p \frac{n_k}{n}\, g_k, \qquad n = n_1 + \dots + n_p. $$
 #
@@ -588,20 +595,20 @@ shards.explorable()
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# Each shard sees another part of the data and pulls in its own direction. Weighted by size, the arrows always end on the full
-# gradient, however the data were cut. The plain mean is right for equal shards only; otherwise the smallest shard counts as much
-# as the largest, and training quietly goes astray.
+# Each shard has a different part of the data and pulls in its own direction. Weighted by size, the arrows always end at
+# the full gradient, however you cut the data. The plain mean is right only for equal shards. Otherwise the smallest
+# shard counts as much as the largest: training goes in a wrong direction, and no error tells you.
 # </details>
 
 # %% [markdown]
 # {{exercise parallel_gradient}}
 #
-# Each call of `grad` below is what one processor would do. Combine the results; do not put the data together, since no
-# processor could hold them.
+# Each call of `grad` below stands for the work of one processor. Combine the results. Do not join the data, since no
+# processor could hold all of them.
 #
 # <details><summary>Hint 1: what does each shard contribute?</summary>
 #
-# A mean over $n_k$ rows, times $n_k$, is a sum over rows. Sums over shards add up to the sum over all rows.
+# A mean over $n_k$ rows, times $n_k$, is a sum over rows. The sums over the shards add up to the sum over all rows.
 # </details>
 # <details><summary>Hint 2: almost the answer</summary>
 #
@@ -619,9 +626,8 @@ def parallel_gradient(
 
     grad: takes w (d,), X (n_k, d), y (n_k,), returns the MEAN gradient over these rows,
     shape (d,); call it once per shard.
-    shards: a list of (X, y), each with at least one row; sizes may differ. Nothing that
-    comes in is changed.
-    Returns the mean gradient over all rows, shape (d,).
+    shards: a list of (X, y), each with at least one row; sizes may differ. No argument is
+    changed. Returns the mean gradient over all rows, shape (d,).
 
     >>> X, y = torch.tensor([[1.0], [1.0], [1.0]]), torch.tensor([0.0, 0.0, 6.0])
     >>> # shards of 2 and 1 rows: (2 * 2 + 1 * (-10)) / 3
@@ -638,7 +644,7 @@ def parallel_gradient(
 check("gradient_descent.parallel_gradient")
 
 # %% [markdown]
-# On the digits, with four processors of unequal size, the parallel step should be the serial step up to rounding:
+# On the digits, with four shards of unequal size, the parallel step should equal the serial step up to rounding:
 
 # %%
 with when_solved():
@@ -651,17 +657,18 @@ with when_solved():
     print(f"plain mean:    off by {float((plain_mean - serial).norm() / serial.norm()):.1e}: a wrong direction")
 
 # %% [markdown]
-# The shards are added in another order than the rows of one matrix product, so the last bits differ: floating-point addition is not
-# associative. Sending the gradients is what remains to be done. That is lab 07, with real processes; which way to send them
-# is lab 08.
+# The shards are added in a different order from the rows of one matrix product. So the last bits differ, because
+# floating-point addition is not associative. What is missing is to send the gradients. Lab 07 does it with real
+# processes, and lab 08 compares ways to send them.
 
 # %% [markdown]
 # ## A learning rate that changes
 #
-# Large batches want large learning rates: $k$ times the batch, $k$ times the rate is the **linear scaling rule** (Goyal et al. 2017).
-# Large rates are dangerous at the very start, where gradients are largest. So training begins with a **warm-up**, in equal parts
-# to the peak: here from 0; Goyal et al. begin with the rate of the small batch. After it the rate falls along half a
-# **cosine** wave (Loshchilov and Hutter 2017), fast in the middle, gently at the end, so that the rattling of small batches dies out:
+# Large batches need large learning rates: for $k$ times the batch take $k$ times the rate. This is the **linear scaling
+# rule** (Goyal et al. 2017). Large rates are dangerous at the very start, where gradients are largest. So training
+# begins with a **warm-up**, in equal increments to the peak. Here it starts from 0; Goyal et al. start from the rate of
+# the small batch. Then the rate falls along half a **cosine** wave (Loshchilov and Hutter 2017), fast in the middle and
+# slowly at the end, so that the jitter of small batches dies out:
 #
 # $$ r(s) = \begin{cases} r_{\max}\, s / S_w & s < S_w \\[4pt]
 # \tfrac12\, r_{\max} \left(1 + \cos \left(\pi\, \dfrac{s - S_w}{S - S_w}\right)\right) & S_w \le s \le S \\[4pt]
@@ -672,8 +679,8 @@ with when_solved():
 #
 # <details><summary>Hint 1: three pieces</summary>
 #
-# Treat `step < warmup` first; then `warmup = 0` never divides by zero. For the cosine compute the progress from 0 to 1 between
-# `warmup` and `total`.
+# Handle `step < warmup` first; then `warmup = 0` never divides by zero. For the cosine, compute the progress from 0 to
+# 1 between `warmup` and `total`.
 # </details>
 # <details><summary>Hint 2: almost the answer</summary>
 #
@@ -706,14 +713,15 @@ check("gradient_descent.lr_schedule")
 # %% [markdown]
 # ## All of it together
 #
-# The digits once more, batches of 16, ten epochs: plain steps, momentum, Adam, each with a constant learning rate and with
-# your schedule, for six peaks from cautious to reckless. The loop below is what every training script contains.
+# Train once more on the digits, with batches of 16, for ten epochs. Compare plain steps, momentum and Adam, each with a
+# constant learning rate and with your schedule, for six peaks from very low to much too high. Every training script
+# contains a loop like the one below.
 
 
 # %%
 guess(
     "gradient_descent.schedule",
-    "Which learning rate does the schedule help, with Adam?",
+    "With Adam, which learning rate does the schedule help?",
     choices=("the lowest", "the highest", "both", "neither"),
 )
 
@@ -775,19 +783,21 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# A cautious learning rate is better left constant: the schedule only takes away half of its steps. A reckless one rattles, and
-# there the schedule wins: it walks fast in the middle and calms down at the end, so the lowest loss of each method is reached with
-# a schedule and a high peak. Momentum and Adam go lower than plain steps in the same number of steps. And yet the held-out accuracies
-# hardly differ: below some point, a lower loss on the digits you learn from no longer means reading new ones better.
+# A low learning rate should stay constant, since the schedule would halve its total path. With a high one the weights
+# jitter, and there the schedule wins: it moves fast in the middle and slowly at the end. So each method reaches its
+# lowest loss with a schedule and a high peak. Momentum and Adam reach a lower loss than plain steps in the same number
+# of steps. But the held-out accuracies hardly differ. Below some point, a lower loss on the training digits does not
+# mean that the model reads new ones better.
 # </details>
 
 # %% [markdown]
 # ## Catch the impostors
 #
-# A test is a question that a wrong program answers wrongly. The checks of this lab put many questions to you; now you put them.
+# A good test makes a wrong program give a wrong answer. So far the checks have tested you. Now you write the tests.
 #
-# Eight programs, **A** to **H**, claim to be `lr_schedule` of exercise 8. Four of them are, each written in its own way. Four are impostors: for most
-# steps of most schedules they answer as the others do. You do not see their code. You choose the questions.
+# Eight programs, **A** to **H**, claim to be `lr_schedule` of exercise 8. Four of them are right, each written in its
+# own way. The other four are impostors, which give the right answer for most steps of most schedules. You do not see
+# their code. You choose the inputs.
 
 # %% [markdown]
 # {{exercise unmask_lr_schedule}}
@@ -801,26 +811,28 @@ with when_solved():
 # | `total` | an int from 1 to 1,000 |
 # | `peak` | a number from 0.001 to 10 |
 #
-# A program is unmasked where its rate is wrong by more than rounding explains, or where it raises an error. Each impostor that you unmask earns two points. Two more are for inputs that keep the rules: one that breaks
-# them unmasks nobody. The check tells whom you have caught, and by what; press it often.
+# You unmask a program if its rate is wrong by more than rounding explains, or if it raises an error. Each impostor that
+# you unmask earns two points. You get two more points if all your inputs follow the rules; an input that breaks them
+# does not count. The check shows which programs you have caught, and with which input. Run it often.
 #
 # <details><summary>Hint 1: where to begin</summary>
 #
-# With the mistakes that you made in exercise 8, or nearly made. At which steps would nobody have noticed?
+# With the mistakes that you made in exercise 8, or nearly made. At which steps would you not have noticed them?
 # </details>
 # <details><summary>Hint 2: where formulas change</summary>
 #
-# The first step, the last one and the one after it; a step on either side of the end of the warm-up; no warm-up at all.
+# Try the first step, the last one and the one after it, a step on either side of the end of the warm-up, and no warm-up
+# at all.
 # </details>
 
 
 # %%
 def unmask_lr_schedule() -> list[tuple[int, int, int, float]]:
-    """Inputs (step, warmup, total, peak) for which the impostors answer wrongly.
+    """Inputs (step, warmup, total, peak) for which the impostors give wrong answers.
 
     Returns a list of at most 12 tuples.
 
-    An input that unmasks nobody:
+    An input that unmasks none of them:
 
         [(10, 0, 100, 1.0)]
     """
@@ -840,28 +852,32 @@ check("gradient_descent.unmask_lr_schedule")
 # %% [markdown]
 # <details><summary>When all four are caught: who they were</summary>
 #
-# - **B** goes on with the wave after the last step.
-# - **C** begins its warm-up with a step taken.
-# - **F** divides by warmup where it is 0.
-# - **G** counts the wave from step 0.
+# - **B** continues the wave after the last step.
+# - **C** begins its warm-up one step ahead.
+# - **F** divides by warmup even if it is 0.
+# - **G** starts the wave at step 0.
 #
-# Without a warm-up, and before the end, three of them are right, and the fourth goes wrong in step 0 alone. The ends are where tests belong.
+# Without a warm-up, and before the end, three of them are right, and the fourth is wrong only in step 0. So test the
+# boundaries.
 # </details>
 
 # %% [markdown]
 # ## For those who want more
 #
-# No points, no check: a challenge, and the proof to ask of yourself.
+# No points, no check: a challenge, and the proof to demand of yourself.
 #
-# J. Barzilai and J. Borwein (1988) choose the learning rate anew in each step from the last two: $\eta = \frac{s \cdot s}{s \cdot y}$, where $s$ is the last change of $w$ and
-# $y$ that of the gradient. No $\lambda_{\max}$, nothing to tune; the loss may rise on its way. Write it around your `mse_grad`, with one small step to begin with.
-# *Proof:* on the digits, how many steps does it need for the loss that 200 steps at 98 % of the limit $2/\lambda_{\max}$ reach?
+# J. Barzilai and J. Borwein (1988) choose a new learning rate in each step from the last two points: $\eta = \frac{s
+# \cdot s}{s \cdot y}$, where $s$ is the last change of $w$ and $y$ is the last change of the gradient. You need no
+# $\lambda_{\max}$ and tune nothing, but the loss may rise on the way. Write it around your `mse_grad`, and begin with
+# one small step. *Proof:* on the digits, how many steps does it need for the loss that 200 steps at 98 % of the limit
+# $2/\lambda_{\max}$ reach?
 
 # %% [markdown]
-# ## What you have, and where it goes
+# ## What you have, and what comes next
 #
-# A training loop, and the one equation behind data parallelism: $\nabla L = \sum_k \frac{n_k}{n} g_k$. Lab 04 computes $\nabla L$ for a deep
-# network; lab 07 runs this very step on live processes; lab {{number consistency}} asks what happens when they stop waiting for each other.
+# You have a training loop, and the equation behind data parallelism: $\nabla L = \sum_k \frac{n_k}{n} g_k$. Lab 04
+# computes $\nabla L$ for a deep network. Lab 07 runs this parallel step on real processes. Lab {{number consistency}}
+# asks what happens if they do not wait for each other.
 #
 # **Further reading**
 # - G. Goh, "Why Momentum Really Works", *Distill*, 2017: the explorable article on the valley, the limit and momentum.

@@ -1,20 +1,20 @@
 # %% [markdown]
 # # Lab 03 · The perceptron
-# ## A machine that learns, and what it cannot
+# ## A machine that learns, and its limits
 #
-# A neuron that adds up its inputs and answers yes or no; a rule of one line by which it learns from its mistakes; a
-# theorem that says how many mistakes it can make at most. And four points on which it fails for ever, which is why
-# networks have layers.
+# In this lab you build a neuron that adds up its inputs and answers yes or no. It learns from its mistakes by a rule of
+# one line, and a theorem limits the number of these mistakes. But there are four points that it can never learn. That
+# is why networks have layers.
 #
 # **You will be able to**
-# - write Rosenblatt's learning rule and say what it does to the line that separates two classes,
-# - compute the margin of a data set and from it, before any training, a bound on the mistakes of training,
+# - write Rosenblatt's learning rule and explain how it moves the line that separates two classes;
+# - compute the margin of a data set, and use it to bound the number of mistakes before you train;
 # - say which problems a single neuron cannot solve, and solve one of them in two ways: with a new coordinate, and with
-#   a second layer,
-# - tell handwritten digits apart with a machine of 65 weights, and see where it stops.
+#   a second layer;
+# - tell handwritten digits apart with a machine of 65 weights, and find its limits.
 #
-# **100 points, 8 exercises, about 85 minutes.** You need nothing but tensors: no gradient appears in this lab. No GPU, no
-# download. In this lab $n$ counts inputs and $m$ samples.
+# **100 points, 8 exercises, about 85 minutes.** You need only tensors: no gradients, no GPU and no download. In this
+# lab $n$ is the number of inputs and $m$ the number of samples.
 
 # %%
 import matplotlib.pyplot as plt
@@ -32,11 +32,11 @@ style.use()
 # ## See it learn
 #
 # Below are two classes of points, +1 (blue discs) and −1 (orange squares), and a line. On its blue side the machine
-# answers +1, on the other side −1; a hollow point is answered wrongly. Press ▶, or move the slider **update** with the
-# arrow keys, and watch the line turn: each update is caused by one point, the ringed one.
+# answers +1, on the other side −1. For a hollow point the answer is wrong. Press ▶, or move the slider **update** with
+# the arrow keys, and watch the line turn. One point causes each update; it has a ring.
 #
-# Then change the world. **Click into the plane** to add a point, hold Shift for the other class, click a point to remove
-# it. (Without a mouse: Tab to the picture, move the crosshair with the arrow keys, press Enter or Shift-Enter.)
+# Then change the points. **Click into the plane** to add a point, hold Shift for the other class, and click a point to
+# remove it. (Without a mouse: Tab to the picture, move the crosshair with the arrow keys, press Enter or Shift-Enter.)
 
 # %%
 perceptron_plane.explorable()
@@ -44,28 +44,29 @@ perceptron_plane.explorable()
 # %% [markdown]
 # Three things to try:
 #
-# 1. *far from the origin* takes many updates although the two clouds are well apart. Which of the three weights is the
-#    slow one?
+# 1. *far from the origin* takes many updates although the two clouds are well apart. Which of the three weights is
+#    slow?
 # 2. With **start w at** *zero*, change **r**. What happens to the line, and to the number of updates? Try it again with
 #    *somewhere*.
-# 3. Choose *XOR* and step to the end. Then start from *nothing yet* and find the smallest number of points that it
-#    cannot learn.
+# 3. Choose *XOR* and step to the end. Then start from *nothing yet* and find the smallest set of points that it cannot
+#    learn.
 #
 # <details><summary>What you should see</summary>
 #
-# 1. The bias w₀. Each update changes it by 2r, and the line has to move far from the origin, so it needs many.
-# 2. From w = 0 the rate r changes nothing but the length of w: every weight is a multiple of 2r, the sign of z stays the
-#    same, and so do all updates. From another start r says how much the start still counts: a small r needs many updates
-#    to forget it.
-# 3. Every epoch makes about as many updates as the one before. Four points are enough when the two of each class face
-#    each other across a square; three points in a line, +1 −1 +1, do it too.
+# 1. The bias w₀. Each update changes it by only 2r, but the line has to move far from the origin. That takes many
+#    updates.
+# 2. From w = 0 the rate r changes only the length of w. Every weight is a multiple of 2r, so the sign of z does not
+#    depend on r, and neither do the updates. From another start, r decides how much the start matters: with a small r
+#    it takes many updates to forget it.
+# 3. Every epoch makes about as many updates as the one before. Four points are enough, if the two of each class are at
+#    opposite corners of a square. Three points in a line, +1 −1 +1, are also enough.
 #
 # </details>
 
 # %% [markdown]
 # ## One neuron
 #
-# A sample is a vector $x = (1, x_1, \dots, x_n)$. Its first entry is always $x_0 = 1$, so that the bias needs no rule of its
+# A sample is a vector $x = (1, x_1, \dots, x_n)$. Its first entry is always $x_0 = 1$. So the bias needs no rule of its
 # own: it is the weight $w_0$ of that input. The neuron computes
 #
 # $$z = w^T x = w_0 + w_1 x_1 + \dots + w_n x_n, \qquad \hat y = \mathrm{sgn}(z) = \begin{cases} +1 & z \ge 0 \\ -1 & z < 0 \end{cases}$$
@@ -82,7 +83,7 @@ perceptron_plane.explorable()
 # </details>
 # <details><summary>Hint 2: the sign</summary>
 #
-# `torch.sign` answers 0 at 0. Use `torch.where(condition, 1.0, -1.0)` with the condition of the formula above.
+# `torch.sign` returns 0 at 0. Use `torch.where(condition, 1.0, -1.0)` with the condition of the formula above.
 #
 # </details>
 
@@ -109,24 +110,24 @@ check("perceptron.predict")
 # %% [markdown]
 # ## Learning from mistakes
 #
-# Rosenblatt's rule (1957) looks at one sample and changes nothing if the answer was right. If it was wrong, every weight
-# moves, the bias included:
+# Rosenblatt's rule (1957) looks at one sample. If the answer is right, nothing changes. If it is wrong, every weight
+# moves, including the bias:
 #
 # $$w_j \leftarrow w_j + r\,(y - \hat y)\,x_j, \qquad j = 0, \dots, n.$$
 #
-# After a mistake $y - \hat y$ is $+2$ or $-2$. So $w$ moves towards a sample that should have been called $+1$, and away from one
-# that should have been called $-1$, and $z$ of that very sample moves in the right direction by $2 r\,|x|^2$.
+# After a mistake $y - \hat y$ is $+2$ or $-2$. So $w$ moves towards a sample with the label $+1$, and away from one
+# with the label $-1$. For this sample, $z$ moves in the right direction by $2 r\,|x|^2$.
 #
 # {{exercise update}}
 #
 # <details><summary>Hint 1: is an if needed?</summary>
 #
-# No. When the answer is right, $y - \hat y = 0$, and the formula itself changes nothing.
+# No. If the answer is right, $y - \hat y = 0$, and the formula changes nothing.
 #
 # </details>
 # <details><summary>Hint 2: a new tensor</summary>
 #
-# `w += ...` writes into the tensor that was passed in; `w + ...` makes a new one. And `yhat` is `predict(w, x)`, or
+# `w += ...` writes into the caller's tensor; `w + ...` makes a new one. And `yhat` is `predict(w, x)`, or
 # `1.0 if w @ x >= 0 else -1.0`.
 #
 # </details>
@@ -134,8 +135,9 @@ check("perceptron.predict")
 
 # %%
 def update(w, x, y, lr):
-    """The weights after looking at one sample: w + lr (y - yhat) x, a new tensor; `w`
-    itself stays as it is.
+    """The weights after looking at one sample: w + lr (y - yhat) x, a new tensor. `w`
+    itself is
+    not changed.
 
     w: (n+1,), x: (n+1,) with x[0] = 1, y: +1.0 or -1.0, lr: the rate r > 0.
 
@@ -153,17 +155,17 @@ def update(w, x, y, lr):
 check("perceptron.update")
 
 # %% [markdown]
-# ## Until no mistake is left
+# ## Repeat until there are no mistakes
 #
-# One **epoch** goes through all samples in their order, and each sample is judged by the newest `w`. Epoch follows epoch until one passes
-# without an update, or until there have been `max_epochs`.
+# One **epoch** goes through all samples in their order, and judges each sample with the newest `w`. Stop after the
+# first epoch without an update, or after `max_epochs`.
 #
 # {{exercise fit}}
 #
-# <details><summary>Hint 1: the frame</summary>
+# <details><summary>Hint 1: the loops</summary>
 #
-# Two loops: one over epochs, one over `zip(X, y)`. Each epoch appends a count to `mistakes`, also when it is 0, and a count of 0 ends
-# the outer loop.
+# Two loops: one over epochs, one over `zip(X, y)`. Each epoch appends its count to `mistakes`, even if it is 0. A count
+# of 0 ends the outer loop.
 #
 # </details>
 # <details><summary>Hint 2: nearly the answer</summary>
@@ -184,12 +186,12 @@ check("perceptron.update")
 
 # %%
 def fit(X, y, lr, max_epochs):
-    """Train a perceptron from w = 0: samples in the order given, until an epoch has no
-    mistake or max_epochs are over.
+    """Train a perceptron from w = 0. Take the samples in the given order, until an epoch
+    has
+    no mistake or max_epochs are over.
 
     X: (m, n+1) with X[:, 0] = 1, y: (m,) of +1.0 and -1.0.
-    Returns (w, mistakes): w (n+1,), and a list with the number of updates in each epoch
-    that was run.
+    Returns (w, mistakes): w (n+1,), and a list with the number of updates in each epoch.
 
     >>> X = torch.tensor([[1.0, 2.0], [1.0, -1.0], [1.0, 1.0]])
     >>> fit(X, torch.tensor([1.0, -1.0, 1.0]), lr=0.5, max_epochs=10)
@@ -214,13 +216,14 @@ def fit(X, y, lr, max_epochs):
 check("perceptron.fit")
 
 # %% [markdown]
-# Try it on two bands of points left and right of the line $x_1 = 2$, with a gap that you choose. The narrower the gap, the longer it takes; where
-# they overlap, it never ends.
+# Try it on two bands of points to the left and right of the line $x_1 = 2$, with a gap that you choose. The narrower
+# the gap, the longer it takes. If the bands overlap, it never ends.
 
 
 # %%
 def two_bands(gap, n=120, seed=1):
-    """n points, those of +1 right of the line x1 = 2, those of -1 left of it, `gap` apart: X (n, 3), y (n,)."""
+    """n points, +1 right of the line x1 = 2 and -1 left of it, `gap` apart: X (n, 3), y
+    (n,)."""
     generator = torch.Generator().manual_seed(seed)
     y = torch.where(torch.rand(n, generator=generator) < 0.5, 1.0, -1.0)
     x1 = 2 + y * (gap / 2 + torch.rand(n, generator=generator))
@@ -240,32 +243,33 @@ with when_solved():
 # %% [markdown]
 # ## Why it must stop
 #
-# Suppose some $w^*$ separates the classes. Its **margin** is the distance of the nearest sample from the cut, counted as negative
-# where the sample is on the wrong side:
+# Suppose some $w^*$ separates the classes. The **cut** is where $w^{*T} x = 0$. The **margin** is the distance of the
+# nearest sample from the cut, and is negative if a sample is on the wrong side:
 #
 # $$\gamma = \min_i \frac{y^i\, w^{*T} x^i}{|w^*|}.$$
 #
-# (Distances are measured in the space of $x = (1, x_1, \dots, x_n)$, and $|w^*|$ is the length of the whole $w^*$: there the cut
-# goes through the origin.)
+# (We measure distances in the space of $x = (1, x_1, \dots, x_n)$, where the cut goes through the origin. $|w^*|$ is
+# the length of the whole $w^*$.)
 #
 # {{exercise margin}}
 #
 # <details><summary>Hint 1: the sign of y z</summary>
 #
-# A sample of label −1 is right when z is negative, so y z is positive for each right answer. `y * (X @ w)` has all of them.
+# The answer for a sample with label −1 is right if z is negative, so y z is positive for each right answer. `y * (X @
+# w)` computes them all.
 #
 # </details>
 # <details><summary>Hint 2: nearly the answer</summary>
 #
-# The smallest of them, `.min()`, divided by `w.norm()`. `float(...)` or `.item()` makes a number of it.
+# Take the smallest of them, `.min()`, and divide it by `w.norm()`. `float(...)` or `.item()` turns it into a number.
 #
 # </details>
 
 
 # %%
 def margin(w, X, y):
-    """The distance of the nearest sample from the cut of w, negative where w gets a sample
-    wrong; a number.
+    """The distance of the nearest sample from the cut of w, a number; negative if w gets a
+    sample wrong.
 
     w: (n+1,), not zero; X: (m, n+1) with X[:, 0] = 1; y: (m,) of +1.0 and -1.0.
 
@@ -282,14 +286,16 @@ def margin(w, X, y):
 check("perceptron.margin")
 
 # %% [markdown]
-# Now follow the length of $w$ from $w = 0$ through its updates, each of which adds $2 r\, y\, x$:
+# Now follow the length of $w$ from $w = 0$ through its updates. Each update adds $2 r\, y\, x$:
 #
-# - **It must grow.** Each update brings $w^{*T} w / |w^*|$ forward by at least $2 r \gamma$, and $|w|$ is at least as long as that. After $M$
-#   updates, $|w| \ge 2 r \gamma M$.
-# - **It cannot grow fast.** An update is made only where $y\, w^T x \le 0$, so it is at a right angle to $w$ or points backwards, and $|w|^2$ grows by at most
-#   $(2 r)^2 |x|^2 \le (2 r R)^2$, with $R$ the length of the longest sample. After $M$ updates, $|w| \le 2 r R \sqrt M$.
+# - **It must grow.** Each update increases $w^{*T} w / |w^*|$ by at least $2 r \gamma$, and $|w|$ is at least this
+#   large. After $M$ updates, $|w| \ge 2 r \gamma M$.
+# - **It cannot grow fast.** An update happens only if $y\, w^T x \le 0$, so it is at a right angle to $w$ or points
+#   backwards. Then $|w|^2$ grows by at most $(2 r)^2 |x|^2 \le (2 r R)^2$, where $R$ is the length of the longest
+#   sample. After $M$ updates, $|w| \le 2 r R \sqrt M$.
 #
-# A bound from below that grows like $M$, one from above that grows like $\sqrt M$: they meet, and there the updates must have ended.
+# The lower bound grows like $M$, the upper bound like $\sqrt M$. They meet, and the updates must end at that point or
+# before it.
 
 
 # %%
@@ -321,35 +327,38 @@ with when_solved():
     plt.show()
 
 # %% [markdown]
-# Where the bounds meet, $2 r \gamma M = 2 r R \sqrt M$, the rate $r$ cancels, and what is left is **Novikoff's theorem** (1962):
+# Where the bounds meet, $2 r \gamma M = 2 r R \sqrt M$. The rate $r$ cancels, and you get **Novikoff's theorem**
+# (1962):
 #
 # $$M \le \left( \frac{R}{\gamma} \right)^2.$$
 #
-# No count of samples stands in it, and no dimension: only how long the longest sample is, and how wide the gap. It holds for every $w^*$ that
-# separates the samples; the one with the widest margin gives the best promise.
+# It contains neither the number of samples nor the dimension, but only the length of the longest sample and the margin.
+# It holds for every $w^*$ that separates the samples. The $w^*$ with the widest margin gives the best bound.
 #
 # {{exercise novikoff_bound}}
 #
 # <details><summary>Hint 1: the pieces</summary>
 #
-# `X.norm(dim=1)` has the length of every sample. The margin you have already; write it out again or call yours.
+# `X.norm(dim=1)` has the length of every sample. You already have the margin: write it out again, or call your
+# function.
 #
 # </details>
 # <details><summary>Hint 2: when there is no margin</summary>
 #
-# Where `w_star` gets a sample wrong, the margin is negative, and its square would look like a fine promise. Return `math.inf` (or
-# `float("inf")`) where the margin is not positive.
+# If `w_star` gets a sample wrong, the margin is negative, but its square would look like a good bound. Return
+# `math.inf` (or `float("inf")`) if the margin is not positive.
 #
 # </details>
 
 
 # %%
 def novikoff_bound(X, y, w_star):
-    """(R / margin)^2: no perceptron that starts at 0 makes more mistakes on these samples;
-    a number.
+    """(R / margin)^2, a number: a perceptron that starts at 0 makes at most this many
+    mistakes
+    on these samples.
 
     X: (m, n+1) with X[:, 0] = 1, y: (m,) of +1.0 and -1.0, w_star: (n+1,).
-    Infinite (float("inf")) where w_star does not separate the samples.
+    Infinite (float("inf")) if w_star does not separate the samples.
 
     >>> novikoff_bound(torch.tensor([[1.0, 1.0], [1.0, -1.0]]), torch.tensor([1.0, -1.0]),
     ...                torch.tensor([0.0, 8.0]))
@@ -366,13 +375,14 @@ def novikoff_bound(X, y, w_star):
 check("perceptron.novikoff_bound")
 
 # %% [markdown]
-# How good is the promise? Here are 200 random problems, some with a wide gap and some with a narrow one: the mistakes that your `fit` made, against
-# what your bound allows, for the $w^*$ that the problem was cut with. No point may lie above the dashed line.
+# How good is the bound? Here are 200 random problems, some with a wide gap and some with a narrow one. The plot
+# compares the mistakes of your `fit` with your bound, for the $w^*$ that was used to make the problem. No point may lie
+# above the dashed line.
 
 # %%
 guess(
     "perceptron.bound",
-    "Of the mistakes that the bound allows, how many are made in the problem that comes closest to it?",
+    "In the problem that comes closest to the bound: what share of the allowed mistakes does your fit make?",
     unit="%",
 )
 
@@ -409,20 +419,21 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What do you see?</summary>
 #
-# The bound always holds, and it is generous: it must cover the worst order of the worst samples. What it gets right is the direction: problems
-# with a narrow margin lie to the right, and there the most mistakes are made.
+# The bound always holds, but it is generous, because it must cover the worst order of the worst samples. It does
+# predict the trend: problems with a narrow margin lie to the right, and these have the most mistakes.
 #
 # </details>
 #
 # ## What no line can do
 #
-# $+1$ where the signs of $x_1$ and $x_2$ differ, $-1$ where they agree: **XOR**. No line separates the four corners $(\pm 1, \pm 1)$, and it is easy to
-# see why: with the two corners of $+1$ on one side, the middle between them, $(0, 0)$, is on that side as well; but it is also the
-# middle between the two corners of $-1$. There is no $w^*$, so there is no margin, no bound, and no end. Minsky and Papert wrote a book on such
-# limits (1969).
+# **XOR** is $+1$ where the signs of $x_1$ and $x_2$ differ, and $-1$ where they agree. No line separates the four
+# corners $(\pm 1, \pm 1)$, and it is easy to see why. If both corners of $+1$ are on one side, so is the point halfway
+# between them, $(0, 0)$. But this point is also halfway between the two corners of $-1$. There is no $w^*$, so there is
+# no margin and no bound, and training never ends. Minsky and Papert wrote a book on such limits (1969).
 #
-# There is a way out that leaves the perceptron as it is: give it one more input, $x_3 = x_1 x_2$. Seen from above nothing has moved, but
-# two of the clouds have risen and two have sunk, and a plane fits between them. Move the lift $t$ (the height is $t\, x_1 x_2$), then let the epochs pass.
+# One solution does not change the perceptron: give it one more input, $x_3 = x_1 x_2$. Seen from above nothing has
+# moved, but two of the clouds have risen and two have sunk, so a plane fits between them. Move the lift $t$ (the height
+# is $t\, x_1 x_2$), then step through the epochs.
 
 # %%
 perceptron_lift.explorable()
@@ -430,8 +441,9 @@ perceptron_lift.explorable()
 # %% [markdown]
 # <details><summary>What you should see</summary>
 #
-# Without a lift, updates go on for ever. The smallest lift is enough for it to settle, but then the margin is narrow, and it takes many
-# mistakes; the higher the lift, the fewer. In the plane, the flat cut casts a shadow that is not a line: it is a hyperbola, nearly the two axes.
+# Without a lift, the updates never end. With the smallest lift they do, but the margin is narrow, so it takes many
+# mistakes. The higher the lift, the fewer mistakes it takes. In the plane of $x_1$ and $x_2$ the cut is not a line but
+# a hyperbola, close to the two axes.
 #
 # </details>
 #
@@ -439,7 +451,8 @@ perceptron_lift.explorable()
 #
 # <details><summary>Hint</summary>
 #
-# `X[:, 1:2]` is column 1 with its second dimension kept, shape (m, 1). `torch.cat([..., ...], dim=1)` puts columns side by side.
+# `X[:, 1:2]` is column 1 with its second dimension kept, shape (m, 1). `torch.cat([..., ...], dim=1)` puts columns next
+# to each other.
 #
 # </details>
 
@@ -472,8 +485,9 @@ with when_solved():
 # %% [markdown]
 # ## A second layer
 #
-# We knew which coordinate to add. The other way out is a machine that makes its own coordinates: **two neurons** look at the inputs, each draws a line,
-# and a **third** looks only at what they say, $(1, h_1, h_2)$. Set the three biases until all four corners are right:
+# We knew which coordinate to add. The other solution is a machine that makes its own coordinates. **Two neurons** look
+# at the inputs, and each draws a line. A **third** looks only at their outputs, $(1, h_1, h_2)$. Set the three biases
+# so that all four corners are right:
 #
 # $$h_1 = \mathrm{sgn}(b_1 + x_1 + x_2), \qquad h_2 = \mathrm{sgn}(b_2 - x_1 - x_2), \qquad \hat y = \mathrm{sgn}(b_3 + h_1 + h_2).$$
 
@@ -483,9 +497,9 @@ perceptron_mlp.explorable()
 # %% [markdown]
 # <details><summary>What makes it work?</summary>
 #
-# The green line must leave the corner (−1, −1) on its own, the pink one the corner (+1, +1). Then the four corners land on only three places, both
-# corners of +1 on the same one, (h₁, h₂) = (1, 1), and there the third neuron's line can cut it off from the rest. The first layer has
-# moved the points until a line was enough.
+# The green line must separate the corner (−1, −1) from the others, and the pink line the corner (+1, +1). Then the four
+# corners become only three points, and both corners of +1 become the same point, (h₁, h₂) = (1, 1). The third neuron's
+# line can separate this point from the other two. The first layer has moved the points so that a line is enough.
 #
 # </details>
 #
@@ -493,32 +507,33 @@ perceptron_mlp.explorable()
 #
 # <details><summary>Hint 1: which neurons?</summary>
 #
-# One hidden neuron can say "x₁ or x₂ is +1" (OR), the other "not both" (NAND). The output neuron says "both of you" (AND).
+# One hidden neuron can compute "x₁ or x₂ is +1" (OR), the other "not both" (NAND). The output neuron computes "h₁ and
+# h₂" (AND).
 #
 # </details>
 # <details><summary>Hint 2: weights for a logical OR</summary>
 #
-# `w = (1, 1, 1)`: z = 1 + x₁ + x₂ is −1 at (−1, −1) and at least 1 at the other three corners. For NAND turn the signs of x₁ and x₂ round; for AND
-# look for a bias such that only h₁ = h₂ = +1 gives a positive z.
+# `w = (1, 1, 1)`: z = 1 + x₁ + x₂ is −1 at (−1, −1) and at least 1 at the other three corners. For NAND change the
+# signs of the weights of x₁ and x₂. For AND find a bias such that only h₁ = h₂ = +1 gives a positive z.
 #
 # </details>
 # <details><summary>Hint 3: from layer to layer</summary>
 #
-# With a row of `W` per hidden neuron, `H = predict(W.T, X)` is (m, 2) in one go. The output neuron needs its own input of 1: `with_bias(H)` puts a
-# column of ones in front.
+# With one row of `W` per hidden neuron, `H = predict(W.T, X)` computes all of (m, 2) at once. The output neuron also
+# needs an input of 1: `with_bias(H)` adds a column of ones in front.
 #
 # </details>
 
 
 # %%
 def mlp_xor(X):
-    """XOR by two layers of step neurons, with weights chosen by hand: no if, no product of
+    """XOR by two layers of step neurons, with weights that you choose: no if, no product of
     inputs.
 
     X: (m, 3) with rows (1, x1, x2), the corners x1, x2 = +1 or -1 in any order.
-    Returns (H, yhat): H (m, 2), what the two hidden neurons say; yhat (m,), what the output
-    neuron makes of them. All entries are +1.0 or -1.0, also for points between the corners:
-    a neuron draws a line through the whole plane.
+    Returns (H, yhat): H (m, 2), the outputs of the two hidden neurons; yhat (m,), the
+    answers of the output neuron. All entries are +1.0 or -1.0, also for points between the
+    corners: a neuron draws a line through the whole plane.
 
     >>> H, yhat = mlp_xor(torch.tensor([[1.0, 1.0, -1.0], [1.0, 1.0, 1.0]]))
     >>> yhat
@@ -536,17 +551,19 @@ def mlp_xor(X):
 check("perceptron.mlp_xor")
 
 # %% [markdown]
-# You found the weights by hand. To *learn* the weights of a hidden layer, one has to know how much each hidden neuron is to blame for a mistake,
-# and a step function does not tell: its slope is 0 wherever it has one. That is the subject of lab 04.
+# You found the weights by hand. To *learn* the weights of a hidden layer, you have to know how much each hidden neuron
+# contributes to a mistake. A step function cannot tell you, because its slope is 0 wherever it has one. Lab 04 solves
+# this problem.
 #
 # ## Any function
 #
-# XOR took two hidden neurons. What can a hundred do? Each hidden neuron below looks at one number $x$ and switches on at a threshold of its own; the
-# output adds up what they say, each with a weight. No weight is learned: they are read off the curve.
+# XOR took two hidden neurons. What can a hundred do? Each hidden neuron below looks at one number $x$ and switches on
+# at its own threshold. The output is the weighted sum of the neurons' outputs. The weights are not learned but computed
+# from the curve.
 #
 # 1. Find the number of steps at which you can no longer tell the network from the wave.
-# 2. Twice as many neurons: how much closer is the network with steps, and how much with ramps?
-# 3. On which curve are ramps no better than steps?
+# 2. Double the number of neurons. How much closer does the network with steps get, and the network with ramps?
+# 3. For which curve are ramps no better than steps?
 
 # %%
 any_function.explorable()
@@ -554,19 +571,22 @@ any_function.explorable()
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# 1. With some forty it is hard to see, and that is the theorem: one hidden layer comes as close to any continuous function as you like, if it may have
-#    enough neurons (Cybenko 1989). It says nothing about how many, nor how to find the weights.
-# 2. With steps the error halves. With ramps, which are called ReLU, it is a quarter: straight pieces follow a smooth curve better than level ones.
-#    Steps have another fault, that no slope tells how to move them.
-# 3. On the jump: one piece has to cross it, level or straight, and only a narrower piece helps. A single step at the right place would do; the
-#    network has its thresholds at equal distances, and does not know where the place is. Training finds out.
+# 1. With about forty the difference is hard to see. There is a theorem: one hidden layer with enough neurons comes as
+#    close to any continuous function as you like (Cybenko 1989). It does not tell you how many neurons you need, or how
+#    to find the weights.
+# 2. With steps the error halves. With ramps (ReLUs) it falls to a quarter, because sloping pieces follow a smooth curve
+#    better than level ones. Steps have another drawback: they have no slope that tells you how to move them.
+# 3. For the jump: one piece has to cross it, and only a narrower piece makes the error smaller. A single step at the
+#    right place would be enough, but the network has equally spaced thresholds and does not know the place. Training
+#    can find it.
 # </details>
 
 # %% [markdown]
 # ## Reading digits with 65 weights
 #
-# The digits are real: 1,797 images of 8 × 8 pixels. A sample has 64 pixels and $x_0 = 1$. One digit against another is a problem with two
-# classes; there are 45 such pairs. Here is your `fit` on the pair that needs the most updates.
+# The data are 1,797 real digits of 8 × 8 pixels. A sample has 64 pixels and $x_0 = 1$. To tell one digit from another
+# is a problem with two classes, and there are 45 such pairs. Here is your `fit` on the pair that needs the most
+# updates.
 
 
 # %%
@@ -575,7 +595,7 @@ PIXELS, HELD_OUT = (with_bias(images.flatten(1)) for images in (data.x, data.x_h
 
 
 def pair(X, labels, a, b):
-    """The samples of the digits a and b alone, with the labels +1 for a and -1 for b."""
+    """Only the samples of the digits a and b, with the labels +1 for a and -1 for b."""
     chosen = (labels == a) | (labels == b)
     return X[chosen], torch.where(labels[chosen] == a, 1.0, -1.0)
 
@@ -599,7 +619,8 @@ with when_solved():
     plt.show()
 
 # %% [markdown]
-# All 45 pairs. A pair that settles is separable, and your updates are the proof.
+# Now train on all 45 pairs. If the updates of a pair end (the pair *settles*), the pair is separable, and your `w` is
+# the proof.
 
 # %%
 guess(
@@ -611,7 +632,7 @@ guess(
 # %%
 guess(
     "perceptron.wrong",
-    "Each pair is asked about its held-out images, 3,231 answers in all. How many are wrong?",
+    "Each pair's perceptron reads the pair's held-out images: 3,231 answers in total. How many are wrong?",
     unit="answers",
 )
 
@@ -644,10 +665,11 @@ with when_solved():
     reveal("perceptron.wrong", wrong.nansum())
 
 # %% [markdown]
-# ## Where it stops
+# ## Its limits on digits
 #
-# Harder: one digit against *all nine others*. To read a digit with ten such machines, each has to single out its own. Below is every digit's run, and an
-# independent judge: `separable` asks a linear program whether *any* $w$ gets every sample right, without trying updates.
+# It is harder to tell one digit from *all nine others*. To read digits with ten such machines, each must recognise its
+# own digit. Below you see the run for every digit. `separable` checks the result independently: it solves a linear
+# program to find out whether *any* $w$ gets every sample right, without trying updates.
 
 
 # %%
@@ -678,20 +700,23 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# - Every *pair* of digits is separable, most within a handful of epochs, and hardly any held-out image is read wrongly. Among 64 pixels there is nearly always a
-#   direction that parts two digits.
-# - **8 against the rest is impossible**, and the linear program proves it: an 8 shares its strokes with 3, 5 and 9, and a weighted sum of pixels cannot say "all
-#   of these strokes together". Its updates never calm down, and after 20 epochs it reads hardly
-#   more images right than a machine that always says no.
-# - Not settled does not mean not separable: 1 and 9 can be parted from the rest, by a margin so narrow that the perceptron needs more than
-#   1,000 epochs. Novikoff's bound says *at most*, and with a narrow margin that can be long.
+# - Every *pair* of digits is separable. Most pairs take only a few epochs, and hardly any held-out image is read
+#   wrongly. With 64 pixels there is nearly always a direction that separates two digits.
+# - **8 against the rest is impossible**, and the linear program proves it. An 8 shares its strokes with 3, 5 and 9, and
+#   a weighted sum of pixels cannot express "all of these strokes together". Its updates never end, and after 20 epochs
+#   it reads hardly more images correctly than a machine that always answers no.
+# - If the updates have not ended yet, the digit may still be separable: 1 and 9 are separable from the rest, but the
+#   margin is so narrow that the perceptron needs more than 1,000 epochs. Novikoff's bound is finite, but with a narrow
+#   margin it is large.
 #
 # </details>
 #
-# <details><summary>If you want to go on</summary>
+# <details><summary>If you want to try more</summary>
 #
-# - Average all the w's that a run passes through and predict with the mean (Freund and Schapire, 1999). How does 8 against the rest do now?
-# - Shuffle the samples of 8 against 1 before `fit`. How much do the updates depend on the order? The bound does not.
+# - Average all the w's of a run and predict with the mean (Freund and Schapire, 1999). How well does 8 against the rest
+#   work now?
+# - Shuffle the samples of 8 against 1 before `fit`. How much does the number of updates depend on the order? The bound
+#   does not depend on it.
 # - `from hpcdl.data import mnist` fetches the 70,000 images of MNIST once (12 MB). Which of its 45 pairs settle?
 #
 # </details>
@@ -699,10 +724,11 @@ with when_solved():
 # %% [markdown]
 # ## Catch the impostors
 #
-# A test is a question that a wrong program answers wrongly. The checks of this lab put many questions to you; now you put them.
+# A good test makes a wrong program give a wrong answer. So far the checks have tested you. Now you write the tests.
 #
-# Eight programs, **A** to **H**, claim to be `fit` of exercise 3. Four of them are, each written in its own way. Four are impostors, whose perceptrons
-# often learn all the same. You do not see their code. You choose the samples.
+# Eight programs, **A** to **H**, claim to be `fit` of exercise 3. Four of them are right, each written in its own way.
+# The other four are impostors, but their perceptrons often learn, too. You do not see their code. You choose the
+# samples.
 
 # %% [markdown]
 # {{exercise unmask_fit}}
@@ -716,9 +742,10 @@ with when_solved():
 # | `lr` | from 0.25 to 8 |
 # | `max_epochs` | an int from 1 to 20 |
 #
-# Coordinates, from -8 to 8, and `lr` are multiples of 0.25: on these numbers all sums are exact, and right programs agree to the last bit. A program is
-# unmasked where its weights or its counts of mistakes are not those of exercise 3. Each impostor that you unmask earns two points. Two more are for inputs that keep the rules: one that breaks
-# them unmasks nobody. The check tells whom you have caught, and by what; press it often.
+# Coordinates, from -8 to 8, and `lr` are multiples of 0.25. With these numbers all sums are exact, and right programs
+# agree to the last bit. You unmask a program if its weights or its counts of mistakes differ from exercise 3's. Each
+# impostor that you unmask earns two points. You get two more points if all your inputs follow the rules; an input that
+# breaks them does not count. The check shows which programs you have caught, and with which input. Run it often.
 #
 # <details><summary>Hint 1: where to begin</summary>
 #
@@ -726,13 +753,13 @@ with when_solved():
 # </details>
 # <details><summary>Hint 2: samples that take time</summary>
 #
-# A single sample is learned in two epochs by almost anything. Which samples take many epochs, or never end?
+# Almost any program learns a single sample in two epochs. Which samples take many epochs, or never end?
 # </details>
 
 
 # %%
 def unmask_fit():
-    """Inputs (points, labels, lr, max_epochs) for which the impostors answer wrongly.
+    """Inputs (points, labels, lr, max_epochs) for which the impostors give wrong answers.
 
     Returns a list of at most 12 tuples.
 
@@ -742,7 +769,7 @@ def unmask_fit():
     """
     # BEGIN SOLUTION
     return [
-        # one line parts them, and it takes a while
+        # one line separates them, and it takes a while
         ([(2, 0), (1, 0)], [1, -1], 0.5, 20),
         # XOR: no line does
         ([(1, 1), (1, -1), (-1, 1), (-1, -1)], [-1, 1, 1, -1], 0.5, 6),
@@ -756,22 +783,24 @@ check("perceptron.unmask_fit")
 # %% [markdown]
 # <details><summary>When all four are caught: who they were</summary>
 #
-# - **A** takes sgn(0) for -1.
-# - **D** updates once in an epoch, for all mistakes together.
-# - **E** stops where an epoch has as many mistakes as the one before.
+# - **A** takes sgn(0) = -1.
+# - **D** updates once per epoch, for all mistakes together.
+# - **E** stops if an epoch has as many mistakes as the one before.
 # - **G** stops one epoch early.
 #
-# XOR, which taught you what a perceptron cannot do, is also the best test of a program that learns: what never ends shows how a program ends.
+# XOR is also the best test here: training on it never ends by itself, so it shows when and how a program stops.
 # </details>
 
 # %% [markdown]
 # ## For those who want more
 #
-# No points, no check: a challenge, and the proof to ask of yourself.
+# No points, no check: a challenge, and the proof to demand of yourself.
 #
-# Your `fit` asks of the weights only products $w \cdot x$, and $w$ is a sum of samples that were read wrongly. So do without $w$: keep how often each sample was added, and
-# write $x_i \cdot x$ wherever a product is needed. Then put $(1 + x_i \cdot x)^2$ in its place (M. Aizerman, E. Braverman and L. Rozonoer 1964, the first *kernel*).
-# *Proof:* with plain products it makes the mistakes of your `fit`, epoch by epoch; with the square it learns XOR, which `fit` alone cannot.
+# Your `fit` uses the weights only in products $w \cdot x$, and $w$ is a sum of samples that were read wrongly. So do
+# without $w$: count how often each sample was added, and compute every product from the $x_i \cdot x$. Then replace
+# $x_i \cdot x$ by $(1 + x_i \cdot x)^2$ (M. Aizerman, E. Braverman and L. Rozonoer 1964, the first *kernel*). *Proof:*
+# with plain products it makes the same mistakes as your `fit`, epoch by epoch. With the square it learns XOR, which
+# `fit` alone cannot.
 
 # %% [markdown]
 # ## Further reading

@@ -2,20 +2,21 @@
 # # Lab 04 · Backpropagation
 # ## Errors flow backwards
 #
-# A network has many weights and one cost. Backpropagation finds how fast the cost changes with every one of them, in a
-# single sweep from the last layer to the first, for about twice the work of running the network forward. All of deep
-# learning stands on it. In this lab you write it, and your own code learns to read handwritten digits.
+# A network has many weights and one cost. Backpropagation finds how fast the cost changes with each weight. It takes a
+# single pass from the last layer to the first, and about twice the work of running the network forward. All of deep
+# learning depends on it. In this lab you write it, and then train a network with your own code to read handwritten
+# digits.
 #
 # **You will be able to**
-# - run a network forward, and say what the four equations of backpropagation mean;
-# - write backpropagation for whole batches, without a loop over samples, and prove it right against PyTorch;
-# - differentiate *any* program, by recording what it does and walking the record backwards;
-# - write a softmax and its cross-entropy that survive every input;
-# - say where the memory of training goes, and why deep networks of sigmoids learn so slowly;
-# - keep three sets of data apart, and stop a network before it learns wrong labels by heart.
+# - run a network forward, and explain the four equations of backpropagation;
+# - write backpropagation for whole batches, without a loop over samples, and check it against PyTorch;
+# - differentiate *any* program: record its operations, and walk through the record backwards;
+# - write a softmax and its cross-entropy that give finite numbers for every input;
+# - explain what takes memory in training, and why deep networks of sigmoids learn so slowly;
+# - use three separate sets of data, and stop training before the network memorises wrong labels.
 #
-# **100 points, 9 exercises, about 100 minutes.** You need matrix products, the chain rule (lab 01) and mini-batch gradient
-# descent (lab 02). No GPU, no download. In this lab $N$ counts the samples of a batch.
+# **100 points, 9 exercises, about 100 minutes.** You need matrix products, the chain rule (lab 01) and mini-batch
+# gradient descent (lab 02), but no GPU and no download. In this lab $N$ is the number of samples in a batch.
 
 # %%
 import itertools
@@ -39,15 +40,16 @@ style.use()
 # %% [markdown]
 # ## See it first
 #
-# A network of four layers: two inputs, two hidden layers, one output. Each edge carries a weight, each circle holds an
-# activation. Press **Next** and follow one training step: forward, layer by layer; then the error, back along the same
-# edges; then the gradients; then the step. On the right, the equation at work is lit and written out in numbers.
+# This network has four layers: two inputs, two hidden layers and one output. Each edge has a weight, and each circle an
+# activation. Press **Next** and follow one training step: forward through the layers, then the error back along the
+# same edges, then the gradients, then the step. On the right, the current equation is highlighted and written out in
+# numbers.
 #
 # Go through it once. Then try these:
 # 1. At stage 3, move the **target y** until the error at stage 4 is almost 0. What happens to all gradients?
 # 2. Set both inputs to 10 and look at stage 6. Why do some errors in layer 2 almost vanish?
-# 3. Set the inputs back to 1 and 0.5 and the target to 0.50, go to stage 9, and raise the **learning rate η**. From where on does
-#    the cost rise?
+# 3. Set the inputs back to 1 and 0.5 and the target to 0.50, go to stage 9, and raise the **learning rate η**. At what
+#    rate does the cost begin to rise?
 
 # %%
 backprop_picture.explorable()
@@ -55,35 +57,36 @@ backprop_picture.explorable()
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# 1. The error of the output is $(y - a)$ turned round, times a slope. When it is 0, everything that is computed from it is
-#    0 too: a network that is right learns nothing from this sample.
-# 2. Large inputs push $z$ of layer 2 far from 0, where the curve of $\sigma$ is flat. Its slope multiplies every error on the
-#    way back, so these neurons hardly hear what went wrong. One says they are *saturated*.
-# 3. Between 12 and 16 the step begins to reach too far. Gradient descent promises progress for *small* steps only; how small
-#    is lab 02's limit, and here the curvature, and so the limit, changes with the weights.
+# 1. The error of the output is $a - y$ times a slope. If it is 0, everything that is computed from it is 0, too. If the
+#    network is right, it learns nothing from this sample.
+# 2. Large inputs push $z$ of layer 2 far from 0, where the curve of $\sigma$ is flat. Its slope multiplies every error
+#    on the way back, so almost no error reaches these neurons. They are called *saturated*.
+# 3. Between 12 and 16 the step becomes too long. Gradient descent guarantees progress only for *small* steps. Lab 02
+#    gave the limit; here the curvature changes with the weights, and so does the limit.
 # </details>
 
 # %% [markdown]
 # ## Notation
 #
-# Layer 1 is the input, layer $L$ the output. $w^l_{jk}$ leads from neuron $k$ of layer $l-1$ to neuron $j$ of layer $l$, so
-# the matrix $W^l$ has a row for each neuron it leads **to**. A neuron adds up and squashes:
+# Layer 1 is the input, layer $L$ the output. $w^l_{jk}$ leads from neuron $k$ of layer $l-1$ to neuron $j$ of layer
+# $l$, so the matrix $W^l$ has a row for each neuron that it leads **to**. A neuron adds up its inputs and applies
+# $\sigma$:
 #
 # $$z^l = W^l a^{l-1} + b^l, \qquad a^l = \sigma(z^l), \qquad \sigma(z) = \frac{1}{1 + e^{-z}}.$$
 #
-# The input is $a^1 = x$. In code, `weights` is the list $[W^2, \dots, W^L]$ and `biases` is $[b^2, \dots, b^L]$: Python counts
-# from 0, so `weights[0]` leads from layer 1 to layer 2. The functions `sigma(z)` and `sigma_prime(z)` $= \sigma'(z)$ are given;
-# both work elementwise on tensors of any shape.
+# The input is $a^1 = x$. In code, `weights` is the list $[W^2, \dots, W^L]$ and `biases` is $[b^2, \dots, b^L]$: Python
+# counts from 0, so `weights[0]` leads from layer 1 to layer 2. The functions `sigma(z)` and `sigma_prime(z)` $=
+# \sigma'(z)$ are given; both work elementwise on tensors of any shape.
 #
-# Samples come alone, as a vector $(n,)$, or as a batch $(N, n)$ with one sample per **row**. For a row the equation reads
-# $a\,W^T + b$. That is the same thing: for a vector, `a @ W.T` equals `W @ a`. So one expression serves both.
+# The input is one sample, a vector $(n,)$, or a batch $(N, n)$ with one sample per **row**. For rows, the equation
+# becomes $a\,W^T + b$. For a single vector, `a @ W.T` equals `W @ a`, so one expression works for both.
 #
 # {{exercise feedforward}}
 #
 # <details><summary>Hint 1: what to remember</summary>
 #
-# The backward sweep will need every $z$ and every $a$, so keep them all. Begin with `zs = []` and `activations = [x]`; the
-# last entry, `activations[-1]`, is always what the next layer takes.
+# The backward pass will need every $z$ and every $a$, so keep them all. Begin with `zs = []` and `activations = [x]`.
+# The last entry, `activations[-1]`, is always the input of the next layer.
 #
 # </details>
 # <details><summary>Hint 2: one line for sample and batch</summary>
@@ -105,7 +108,7 @@ backprop_picture.explorable()
 
 # %%
 def feedforward(weights, biases, x):
-    """Run the network forward, and keep what every layer computed.
+    """Run the network forward, and keep the results of every layer.
 
     weights: list of (m, n), biases: list of (m,), one of each per layer after the input.
     x: a sample (n,) or a batch (N, n), one sample per row.
@@ -134,13 +137,13 @@ check("backprop.feedforward")
 #
 # $$C = \tfrac12\,|y - a^L|^2 = \tfrac12 \sum_j (y_j - a^L_j)^2.$$
 #
-# The trick of backpropagation is to ask first not about the weights but about $z$: how fast does the cost change when the
-# input of a neuron is nudged? This is called the neuron's **error**,
+# The trick of backpropagation is to look first at $z$, not at the weights. How fast does the cost change if you change
+# the input $z$ of a neuron a little? This is called the neuron's **error**,
 #
 # $$\delta^l_j = \frac{\partial C}{\partial z^l_j}.$$
 #
-# In the last layer it takes the chain rule with two factors: the cost changes with $a$ at the rate
-# $\nabla_a C = a^L - y$, and $a$ changes with $z$ at the rate $\sigma'(z)$. With $\odot$ for the elementwise product,
+# In the last layer the chain rule gives two factors. The cost changes with $a$ at the rate $\nabla_a C = a^L - y$, and
+# $a$ changes with $z$ at the rate $\sigma'(z)$. We write $\odot$ for the elementwise product:
 #
 # $$\delta^L = \nabla_a C \odot \sigma'(z^L). \tag{1}$$
 #
@@ -148,7 +151,7 @@ check("backprop.feedforward")
 #
 # <details><summary>Hint 1: the sign</summary>
 #
-# Where the output is too high ($a > y$), a larger $z$ makes it worse: the error is positive there. So it is $a - y$.
+# If the output is too high ($a > y$), a larger $z$ makes it worse, so the error is positive. It is $a - y$.
 #
 # </details>
 # <details><summary>Hint 2: the product</summary>
@@ -181,19 +184,19 @@ check("backprop.output_error")
 # %% [markdown]
 # ## One layer back
 #
-# A hidden neuron has no target. What it does matters only through the neurons that it feeds. A nudge of $z^l_k$ changes $a^l_k$
-# at the rate $\sigma'(z^l_k)$, and $a^l_k$ reaches every neuron $j$ of the next layer through $w^{l+1}_{jk}$, where the error is
-# known already. Adding up over all these paths:
+# A hidden neuron has no target. It affects the cost only through the neurons of the next layer. A small change of
+# $z^l_k$ changes $a^l_k$ at the rate $\sigma'(z^l_k)$, and $a^l_k$ reaches every neuron $j$ of the next layer through
+# $w^{l+1}_{jk}$. There we already know the error. The sum over all these paths is
 #
 # $$\delta^l_k = \Big(\sum_j w^{l+1}_{jk}\,\delta^{l+1}_j\Big)\,\sigma'(z^l_k), \qquad\text{or}\qquad
 # \delta^l = \big((W^{l+1})^T \delta^{l+1}\big) \odot \sigma'(z^l). \tag{2}$$
 #
-# Forward, $W$ takes a layer to the next; backward, $W^T$ takes the errors of the next layer to this one. The same weights, read by
-# columns instead of rows.
+# Forward, $W$ maps a layer to the next. Backward, $W^T$ maps the errors of the next layer to this layer. The weights
+# are the same, but we read columns instead of rows.
 #
 # {{exercise backpropagate_error}}
 #
-# <details><summary>Hint 1: shapes lead the way</summary>
+# <details><summary>Hint 1: look at the shapes</summary>
 #
 # If layer $l$ has $n$ neurons and layer $l+1$ has $m$, then `w_next` is (m, n), `delta` is (m,), and the result must be (n,). Only
 # one product fits.
@@ -201,7 +204,8 @@ check("backprop.output_error")
 # </details>
 # <details><summary>Hint 2: sample and batch in one line</summary>
 #
-# For rows, $W^T \delta$ reads $\delta\,W$: `delta @ w_next` takes (m,) to (n,), and (N, m) to (N, n). Then comes the slope.
+# For rows, $W^T \delta$ becomes $\delta\,W$: `delta @ w_next` maps (m,) to (n,), and (N, m) to (N, n). Then multiply by
+# the slope.
 #
 # </details>
 
@@ -230,22 +234,23 @@ check("backprop.backpropagate_error")
 # %% [markdown]
 # ## From errors to gradients
 #
-# The weight $w^l_{jk}$ moves $z^l_j$ at the rate $a^{l-1}_k$, what arrives at its start. The bias moves $z^l_j$ one to one. So
+# The weight $w^l_{jk}$ changes $z^l_j$ at the rate $a^{l-1}_k$, which is the input that it multiplies. The bias changes
+# $z^l_j$ at the rate 1. So
 #
 # $$\frac{\partial C}{\partial w^l_{jk}} = a^{l-1}_k\,\delta^l_j, \qquad\text{as a matrix}\qquad
 # \frac{\partial C}{\partial W^l} = \delta^l (a^{l-1})^T, \tag{3}$$
 #
 # $$\frac{\partial C}{\partial b^l} = \delta^l. \tag{4}$$
 #
-# A column times a row is a matrix, the *outer product*. Look at stage 7 of the picture: a weight whose input is 0, or whose
-# neuron makes no error, has no gradient.
+# A column times a row is a matrix, the *outer product*. Look at stage 7 of the picture: if a weight's input is 0, or
+# its neuron's error is 0, its gradient is 0.
 #
 # {{exercise gradients}}
 #
 # <details><summary>Hint 1: which activation belongs to which error?</summary>
 #
-# `deltas[0]` is the error of layer 2, and the weights into layer 2 start at layer 1, the input: `activations[0]`. So both lists are
-# read side by side, and the last activation is not needed.
+# `deltas[0]` is the error of layer 2, and the weights into layer 2 start at layer 1, the input: `activations[0]`. So
+# take the two lists in pairs; you do not need the last activation.
 #
 # </details>
 # <details><summary>Hint 2: the outer product</summary>
@@ -259,8 +264,7 @@ check("backprop.backpropagate_error")
 def gradients(deltas, activations):
     """The gradients of one sample's cost, equations (3) and (4).
 
-    deltas: [delta^2, ..., delta^L], vectors; activations: [a^1, ..., a^L], vectors, one
-    more.
+    deltas: [delta^2, ..., delta^L], vectors; activations: [a^1, ..., a^L], one vector more.
     Returns (weight_grads, bias_grads): two lists over the layers 2 to L, of the shapes of W
     and b.
 
@@ -284,21 +288,22 @@ check("backprop.gradients")
 #
 # $$\frac{\partial C}{\partial W^l} = \frac1N \sum_x \delta^{x,l} (a^{x,l-1})^T, \qquad \frac{\partial C}{\partial b^l} = \frac1N \sum_x \delta^{x,l}.$$
 #
-# A loop over samples would be right, and slow. With errors $\delta$ (N, m) and activations $a$ (N, n) as rows, the sum of all $N$ outer
-# products is **one** matrix product, `delta.T @ a`. This is the reason why training is made of matrix products, why GPUs are good at it,
-# and why batches exist.
+# A loop over samples would be right, but slow. With errors $\delta$ (N, m) and activations $a$ (N, n) as rows, the sum
+# of all $N$ outer products is **one** matrix product, `delta.T @ a`. This is why training consists of matrix products,
+# why GPUs are good at it, and why we use batches.
 #
 # {{exercise backprop}}
 #
 # <details><summary>Hint 1: the plan</summary>
 #
-# Run `feedforward`. Compute the last layer's error with `output_error`. Then, for each layer from the last to the first: its two gradients,
-# and after that the error of the layer before, with `backpropagate_error`. Your functions take batches already.
+# Run `feedforward`. Compute the last layer's error with `output_error`. Then, for each layer from the last to the
+# first, compute its two gradients, and after that the error of the layer before, with `backpropagate_error`. Your
+# functions already take batches.
 #
 # </details>
 # <details><summary>Hint 2: indices</summary>
 #
-# With `i` counting down over `range(len(weights) - 1, -1, -1)`, the layer's weights are `weights[i]`, what arrives at them is
+# With `i` counting down over `range(len(weights) - 1, -1, -1)`, the layer's weights are `weights[i]`, its input is
 # `activations[i]`, and the layer before has `zs[i - 1]`. At `i = 0` there is no layer before: the input has no error.
 #
 # </details>
@@ -350,13 +355,14 @@ check("backprop.backprop")
 # %% [markdown]
 # ### What it saves
 #
-# The obvious way to a gradient is to nudge each weight in turn and run the network again. Backpropagation gets all of them from one pass
-# forward and one back. Here are both on one network, with your functions: the same numbers, at a different price.
+# The obvious way to get a gradient is to change each weight a little, one after the other, and run the network again.
+# Backpropagation gets all derivatives from one pass forward and one back. Compare both on one network, with your
+# functions. They give the same numbers, but take different times.
 
 # %%
 guess(
     "backprop.nudging",
-    "600 weights nudged one by one, or one pass back for 900: how many times as long does nudging take?",
+    "Change 600 weights one by one, or run one pass back for all 900: how many times as long does the first way take?",
     unit="times",
 )
 
@@ -388,22 +394,24 @@ with when_solved():
 # %% [markdown]
 # ### Where the memory goes
 #
-# Running a network forward needs the weights and one layer of data at a time. Training needs more: the backward pass uses every $a$ and
-# every $z$, so they wait in memory until it comes by, and there is a gradient for each weight and for each piece of data. In short
-# $D + W + \nabla D + \nabla W$, with $D$ for the data that flows through the layers. That is an upper bound: your `backprop` drops each layer's
-# $\nabla D$ once the layer before has its own, and $\sigma' = a(1 - a)$ needs no $z$. $W$ does not depend on the batch; $D$ grows with it.
+# Running a network forward needs the weights and one layer of data at a time. Training needs more. The backward pass
+# uses every $a$ and every $z$, so they stay in memory until then, and there is a gradient for each weight and for each
+# number of the data. In short, it needs $D + W + \nabla D + \nabla W$, where $D$ is the data that flows through the
+# layers. This is an upper bound: your `backprop` frees each layer's $\nabla D$ once it has computed the $\nabla D$ of
+# the layer before, and $\sigma' = a(1 - a)$ needs no $z$. $W$ does not depend on the batch size, but $D$ grows with it.
 
 # %%
 guess(
     "backprop.memory",
-    "A network of widths 784, 512, 512, 10: from which batch on does D take more memory than W?",
+    "A network of widths 784, 512, 512, 10: from which batch size on does D take more memory than W?",
     unit="samples",
 )
 
 
 # %%
 def training_memory(widths, N, bytes_per_number=4):
-    """Megabytes of W and of D for a batch of N samples; their gradients need as much again."""
+    """Megabytes of W and of D for a batch of N samples; their gradients take the same
+    amount again."""
     numbers_w = sum(n * m + m for n, m in itertools.pairwise(widths))
     numbers_d = N * (widths[0] + 2 * sum(widths[1:]))  # z and a of each layer, and the input
     return numbers_w * bytes_per_number / 1e6, numbers_d * bytes_per_number / 1e6
@@ -426,12 +434,14 @@ with when_solved():
 # %% [markdown]
 # ## Why deep sigmoids learn slowly
 #
-# Each step back multiplies the error by $W^T$ and by $\sigma'(z)$. The slope of the sigmoid is never more than ¼. Do this twenty times.
+# Each step back multiplies the error by $W^T$ and by $\sigma'(z)$. The slope of the sigmoid is never more than ¼. What
+# happens after twenty such steps?
 #
-# Below, two networks of the same weights, one with $\sigma$, one with $\mathrm{ReLU}(z) = \max(0, z)$, whose slope is 1 or 0. Change the number of
-# layers and the size of the initial weights (a weight is drawn with deviation *size* · $\sqrt{1/n}$, with $n$ inputs to its neuron).
+# Below are two networks with the same weights. One uses $\sigma$, the other $\mathrm{ReLU}(z) = \max(0, z)$, whose
+# slope is 1 or 0. Change the number of layers and the size of the initial weights. (A weight of a neuron with $n$
+# inputs is drawn with standard deviation *size* · $\sqrt{1/n}$.)
 # 1. How much smaller is the first layer's gradient than the last one's, at 10, 20 and 40 layers?
-# 2. Can you save the sigmoid with larger weights?
+# 2. Do larger weights help the sigmoid?
 # 3. Which size keeps the gradient of ReLU at about 1 through 40 layers? What happens a little above and below it?
 
 # %%
@@ -440,20 +450,21 @@ gradient_norms.explorable()
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# 1. On the logarithmic axis the sigmoid's line is straight: each layer costs the same factor. A learning rate that suits the last layer
-#    leaves the first ones where they started.
-# 2. Only in part. Larger weights make up for the small slope at first, but they also push $z$ to where $\sigma$ is flat: the mean slope on the
-#    right falls as you raise them.
-# 3. About $1.4 = \sqrt2$: half the neurons are off, so the weights must be larger by that much to keep the mean square of the signal. This
-#    is the initialisation of He et al. (2015). A little off, and 40 layers multiply it up: the gradient explodes or vanishes in *every* layer.
+# 1. On the logarithmic axis the sigmoid's line is straight, so each layer costs the same factor. With a learning rate
+#    that suits the last layer, the first layers hardly move.
+# 2. Only in part. At first larger weights make up for the small slope, but they also push $z$ to where $\sigma$ is
+#    flat. So the mean slope on the right falls as you raise them.
+# 3. About $1.4 = \sqrt2$: half the neurons are off, so the weights must be larger by this factor to preserve the mean
+#    square of the signal. This is the initialisation of He et al. (2015). A small deviation is multiplied 40 times: the
+#    gradient explodes or vanishes in *every* layer.
 # </details>
 
 # %% [markdown]
 # ## Any program, not only layers
 #
-# Nothing in the chain rule cares about layers. Take any computation on numbers: write down each operation as it happens, with what went in and
-# **the slope** of the result with respect to each input. The record is a graph; walk it backwards and you have every gradient. This is what
-# PyTorch does when you call `.backward()`.
+# The chain rule does not need layers. Take any computation on numbers, and record each operation as it happens: its
+# inputs, and **the slope** of the result with respect to each input. The record is a graph. Walk through it backwards,
+# and you get every gradient. PyTorch does this when you call `.backward()`.
 #
 # Here is the graph of $y = \sigma(w x + w)$. It is small, but $w$ is used twice. Press **Next**.
 
@@ -466,10 +477,10 @@ value_graph.explorable()
 # | attribute | meaning |
 # |---|---|
 # | `data` | its number |
-# | `parents` | the nodes it was computed from (none for an input or a constant) |
+# | `parents` | the nodes that it was computed from (none for an input or a constant) |
 # | `slopes` | its derivative with respect to each parent, in the same order |
-# | `index` | its place in the record: always larger than that of its parents |
-# | `grad` | 0.0, until a backward sweep sets it |
+# | `index` | its place in the record: always larger than its parents' |
+# | `grad` | 0.0, until a backward pass sets it |
 
 # %%
 a, b = Value(2.0, "a"), Value(3.0, "b")
@@ -482,19 +493,19 @@ print("index", a.index, b.index, "->", product.index)
 #
 # <details><summary>Hint 1: in which order?</summary>
 #
-# A node may pass its gradient on only when everything that depends on it has passed its own on before. A node's `index` is always
-# larger than its parents': so go through the nodes from the largest index to the smallest.
+# A node may pass on its gradient only after all nodes that depend on it have passed on theirs. A node's `index` is
+# always larger than its parents', so visit the nodes from the largest index to the smallest.
 #
 # </details>
 # <details><summary>Hint 2: finding all nodes, each once, without recursion</summary>
 #
-# Keep a `set` of the nodes found and a list of nodes whose parents you have not looked at yet. Take one from the list; each of its
-# parents that is not in the set goes into both. When the list is empty, the set has them all.
+# Keep a `set` of the nodes found, and a list of the nodes whose parents you have not looked at yet. Take a node from
+# the list. Add each of its parents that is not in the set to both. When the list is empty, the set holds all nodes.
 #
 # </details>
-# <details><summary>Hint 3: the sweep</summary>
+# <details><summary>Hint 3: the backward pass</summary>
 #
-# Set every `grad` to 0.0, the root's to 1.0. Then, node by node in that order, for each parent with its slope:
+# Set every `grad` to 0.0 and the root's to 1.0. Then visit the nodes in that order. For each parent and its slope:
 # `parent.grad += slope * node.grad`.
 #
 # </details>
@@ -502,11 +513,12 @@ print("index", a.index, b.index, "->", product.index)
 
 # %%
 def backward(value):
-    """Set `grad` of `value` and of every node it was computed from to the derivative of
-    `value` with respect to it.
+    """Set `grad` of `value` and of every node that it was computed from to the derivative
+    of
+    `value` with respect to that node.
 
-    value: a `Value`. Every call starts from zero, so a second call gives the same. Returns
-    nothing.
+    value: a `Value`. Every call starts from zero, so a second call gives the same result.
+    Returns nothing.
 
     >>> x = Value(3.0)
     >>> backward(x * x + x)
@@ -533,8 +545,9 @@ def backward(value):
 check("backprop.backward")
 
 # %% [markdown]
-# Try it on a program of your own. `Value` knows `+ - * / **`, `exp`, `log`, `tanh`, `sigmoid` and `relu`. Below, Newton's method for a square
-# root: a loop, differentiated by your sweep. What must $\partial \sqrt s / \partial s$ be at $s = 2$?
+# Try it on a program of your own. `Value` knows `+ - * / **`, `exp`, `log`, `tanh`, `sigmoid` and `relu`. Below is
+# Newton's method for a square root, a loop that your backward pass differentiates. What must $\partial \sqrt s /
+# \partial s$ be at $s = 2$?
 
 # %%
 with when_solved():
@@ -554,24 +567,27 @@ with when_solved():
 # %% [markdown]
 # ## A better cost for classes
 #
-# Ten digits, ten outputs: which one is it? The last layer now gives plain numbers $z$, called **logits**, without $\sigma$. The *softmax* turns them into
-# probabilities, and the cost of a sample with label $c$ is how surprised the network is by the truth, the *cross-entropy*:
+# A network for ten digits has ten outputs. Its last layer now gives plain numbers $z$ without $\sigma$, called
+# **logits**. The *softmax* turns them into probabilities. The cost of a sample with label $c$ is the *cross-entropy*,
+# which is large if the network gave the right class a small probability:
 #
 # $$p_k = \frac{e^{z_k}}{\sum_j e^{z_j}}, \qquad C = -\log p_c, \qquad \delta_k = \frac{\partial C}{\partial z_k} = p_k - [k = c].$$
 #
-# The error is simply probability minus truth. No factor $\sigma'$ is left that could make it small: a network that is sure and wrong gets a
-# strong error, where the squared cost with its sigmoid hardly moves. For a batch, loss and gradient are means over the $N$ samples.
+# ($[k = c]$ is 1 if $k = c$, else 0.) So the error is the probability minus the truth. It has no factor $\sigma'$ that
+# could make it small. If a network is sure but wrong, its error is large, while with the squared cost and a sigmoid it
+# would be tiny. For a batch, loss and gradient are means over the $N$ samples.
 #
-# One warning: $e^{1000}$ is infinity. But $p$ does not change when the same number is subtracted from all $z$ of a sample.
+# Take care: in floating point $e^{1000}$ is infinite. But $p$ does not change if you subtract the same number from all
+# $z$ of a sample.
 #
 # {{exercise softmax_cross_entropy}}
 #
-# Write it with `max`, `exp`, `sum` and `log`: torch's own softmax and cross-entropy are closed to it.
+# Write it with `max`, `exp`, `sum` and `log`: torch's own softmax and cross-entropy are not allowed here.
 #
 # <details><summary>Hint 1: what to subtract</summary>
 #
-# The largest logit of each row: `logits - logits.max(dim=1, keepdim=True).values`. Then every exponent is at most 0, and one of them is 0, so
-# the sum is at least 1.
+# Subtract the largest logit of each row: `logits - logits.max(dim=1, keepdim=True).values`. Then every exponent is at
+# most 0, and one of them is 0, so the sum is at least 1.
 #
 # </details>
 # <details><summary>Hint 2: the logarithm</summary>
@@ -590,7 +606,7 @@ with when_solved():
 def softmax_cross_entropy(logits, labels):
     """The mean cross-entropy of a batch, and its gradient with respect to the logits.
 
-    logits: (N, K) of any size, +-10,000 too; labels: (N,) int64, the right class of each
+    logits: (N, K) of any size, even +-10,000; labels: (N,) int64, the right class of each
     row. Neither is changed.
     Returns (loss, dlogits): a number (or 0-d tensor), and (N, K).
 
@@ -613,22 +629,25 @@ check("backprop.softmax_cross_entropy")
 # %% [markdown]
 # ## Training
 #
-# Mini-batch gradient descent with backpropagation, the whole algorithm: in each epoch, shuffle the samples and cut them into batches; for each
-# batch run forward, take the error of the last layer from `softmax_cross_entropy`, send it back, and step every weight against its gradient.
+# Now write the whole algorithm, mini-batch gradient descent with backpropagation. In each epoch, shuffle the samples
+# and cut them into batches. For each batch run forward, take the error of the last layer from `softmax_cross_entropy`,
+# send it back, and move every weight against its gradient.
 #
-# Two things to watch. The hidden layers use $\sigma$, the last one does not: its logits are `zs[-1]`. And **all gradients belong to the old weights**:
-# send the error back through $W$ *before* you change that $W$.
+# Note two things. The hidden layers use $\sigma$, but the last one does not: its logits are `zs[-1]`. And **all
+# gradients belong to the old weights**: send the error back through $W$ *before* you change that $W$.
 #
 # {{exercise train}}
 #
 # <details><summary>Hint 1: batches</summary>
 #
-# `torch.randperm(len(X), generator=generator)` is a new order; `.split(batch_size)` cuts it, and the last piece is simply shorter.
+# `torch.randperm(len(X), generator=generator)` is a new order; `.split(batch_size)` cuts it, and the last piece may be
+# shorter.
 #
 # </details>
 # <details><summary>Hint 2: no second division</summary>
 #
-# `softmax_cross_entropy` has divided by the batch size already. So the gradients are `delta.T @ activations[i]` and `delta.sum(dim=0)`.
+# `softmax_cross_entropy` has already divided by the batch size. So the gradients are `delta.T @ activations[i]` and
+# `delta.sum(dim=0)`.
 #
 # </details>
 # <details><summary>Hint 3: nearly the answer</summary>
@@ -653,10 +672,10 @@ check("backprop.softmax_cross_entropy")
 
 # %%
 def train(X, labels, weights, biases, lr, batch_size, epochs, generator):
-    """Mini-batch gradient descent on the cross-entropy of a network whose last layer gives
-    logits.
+    """Mini-batch gradient descent on the cross-entropy of a network whose last layer
+    gives logits.
 
-    X: (N, n), labels: (N,) int64; weights, biases: the start, which stays as it is.
+    X: (N, n), labels: (N,) int64; weights, biases: the start, which is not changed.
     Each epoch draws a new order of the samples from `generator`, and cuts it into batches
     of `batch_size`; the last one may be shorter.
     Returns (weights, biases), the trained network.
@@ -689,8 +708,8 @@ check("backprop.train")
 # %% [markdown]
 # ## Read 1,797 handwritten digits
 #
-# Real images, 8 by 8 pixels, written by many people. Four fifths are for training, the rest is held out: the network never sees it before it is
-# asked. Everything that runs below is yours.
+# These are real images of 8 by 8 pixels, written by many people. Four fifths are for training; the rest is held out, so
+# the network never sees it in training. The code below runs your own functions.
 
 # %%
 split = digits()
@@ -753,41 +772,48 @@ with when_solved():
     plt.show()
 
 # %% [markdown]
-# Three experiments, each a change of one line above:
-# 1. Replace the widths `(64, 32, 10)` by `(64, 10)`, no hidden layer; then by `(64, 32, 32, 32, 32, 10)`. What do you expect of each?
+# Try three experiments. Each changes one line above:
+# 1. Replace the widths `(64, 32, 10)` by `(64, 10)`, without a hidden layer, and then by `(64, 32, 32, 32, 32, 10)`.
+#    What do you expect of each?
 # 2. Multiply all initial weights by 0 (`initial((64, 32, 10), generator, scale=0.0)`). Why does it learn at all, and why so badly?
-# 3. Batches of 1,438, the whole set, with the same number of epochs. How many steps does it make now?
+# 3. Use batches of 1,438, the whole set, with the same number of epochs. How many steps does it take now?
 #
 # <details><summary>What did you see?</summary>
 #
-# 1. Without a hidden layer it is a linear machine, and good at this: about 96 %. With four hidden layers of sigmoids it stays at chance, 10 %, for
-#    the first fifteen epochs and longer, where one hidden layer reads most digits after three: the picture of gradient norms, in real life.
-# 2. With zero weights all hidden neurons compute the same, get the same error, and stay the same for ever: the layer is one neuron wide, and
-#    accuracy stops below 45 %. Random initial weights break that symmetry.
-# 3. One step for each epoch: 30 instead of 1,350. It ends at about 85 %, where batches of 32 are after two or three epochs. Each step points in a
-#    better direction, but there are too few of them.
+# 1. Without a hidden layer it is a linear machine, and good at this task: about 96 %. With four hidden layers of
+#    sigmoids the accuracy stays at chance, 10 %, for more than fifteen epochs. With one hidden layer it reads most
+#    digits after three. The cause is the vanishing gradient of the picture above.
+# 2. With zero weights all hidden neurons compute the same and get the same error, so they are always equal. The layer
+#    is effectively one neuron wide, and the accuracy stays below 45 %. Random initial weights break that symmetry.
+# 3. It takes one step per epoch, 30 instead of 1,350. It ends at about 85 %, which batches of 32 reach after two or
+#    three epochs. Each step has a better direction, but there are too few steps.
 # </details>
 
 # %% [markdown]
 # ## Three sets, and when to stop
 #
-# The held-out digits have just told you which widths are the better ones. Whoever chooses by a set has learned from it, so it takes three: from the
-# **training set** the network learns its weights; by the **validation set** you choose what it does not learn, the widths, the learning rate, the
-# epoch to stop at; the **test set** is asked once, when nothing is left to choose.
+# The held-out digits have just told you which widths are better. If you use a set to choose, you have learned from it.
+# So you need three sets. The network learns its weights from the **training set**. With the **validation set** you
+# choose what it does not learn: the widths, the learning rate, the epoch to stop at. You use the **test set** only
+# once, when there is nothing left to choose.
 #
-# Below, a network with one hidden layer has 150 digits to learn from, and a fifth of them carry the label of another digit. An epoch is one step on all of
-# them, with momentum. Guess first: of the losses on the training and on the validation set, which one rises in the end? Three things hold a network back:
-# - **early stopping**: keep the weights of the epoch with the lowest loss on the validation set;
-# - **weight decay**: the cost has $\frac\lambda2 \sum w^2$ added, over all weights and no bias. Each gradient has $\lambda w$ more, and a plain step of
-#   gradient descent becomes $w \leftarrow (1 - \eta\lambda)\,w - \eta\,\partial C/\partial w$: every weight shrinks, unless its gradient speaks against it;
-# - **dropout**: in each step of training every hidden neuron is left out with probability $p$. What the others say is multiplied by $\frac{1}{1-p}$,
-#   so that the next layer hears as much as before on average, and a trained network is used as it is, with all its neurons.
+# Below, a network with one hidden layer learns from 150 digits, but a fifth of them have the label of another digit. An
+# epoch is one step on all of them, with momentum. Guess first: which loss rises in the end, the training loss or the
+# validation loss? Three methods limit what a network learns:
+# - **early stopping**: keep the weights of the epoch with the lowest validation loss;
+# - **weight decay**: add $\frac\lambda2 \sum w^2$ to the cost, summed over all weights but not the biases. This adds
+#   $\lambda w$ to each gradient, and a plain step of gradient descent becomes $w \leftarrow (1 - \eta\lambda)\,w -
+#   \eta\,\partial C/\partial w$. So every weight shrinks, unless its gradient prevents it;
+# - **dropout**: in each training step, leave out every hidden neuron with probability $p$. Multiply the activations of
+#   the others by $\frac{1}{1-p}$, so that the next layer gets the same input on average. Use the trained network with
+#   all its neurons.
 #
 # 1. Compare the full bars with the pale ones. What did the network learn after its best epoch?
-# 2. Make all labels right, then go back and take 400 digits. Where is stopping worth nothing?
-# 3. Raise $\lambda$ to the end, put it back to 0, and raise $p$. Which values hold back enough, and which too much?
+# 2. Make all labels right. Then go back and take 400 digits. When does early stopping not help?
+# 3. Raise $\lambda$ to its maximum, set it back to 0, and raise $p$. Which values limit the network enough, and which
+#    too much?
 #
-# The picture asks the test set at each of your moves, to show what you could not see.
+# Here the picture shows the result on the test set each time, so that you see what you normally could not see.
 
 # %%
 three_sets.explorable()
@@ -795,23 +821,27 @@ three_sets.explorable()
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# 1. The wrong labels, by heart. At its best epoch, 26, it gives 76 % of the training digits the label they came with, and 85 % of the test digits the
-#    right one. After 100 epochs it repeats 99 % of its labels, and reads 69 % of the test digits. It *overfits*.
-# 2. With all labels right: the loss on the validation set falls to the end, and 94 % are read right there. With 400 digits there is more to contradict a
-#    wrong label, and less is lost: 88 % at the best epoch, 84 % at the end.
-# 3. With $\lambda = 0.01$ the last epoch is as good as the best, 86 %; with 0.03 the weights cannot grow, and 32 % is all it reaches. With $p = 0.5$ it ends at
-#    80 %; with 0.8, some six neurons of 32 in a step, 100 epochs are too few: 50 %. Good values are choices, so they are the validation set's to make.
+# 1. It memorised the wrong labels. At its best epoch, 26, it predicts the given label for 76 % of the training digits,
+#    and the right digit for 85 % of the test digits. After 100 epochs it predicts 99 % of the given labels, but only 69
+#    % of the test digits. It *overfits*.
+# 2. When all labels are right: the validation loss falls to the end, and there the network reads 94 % correctly. With
+#    400 digits, more right labels contradict a wrong one, so the loss of accuracy is smaller: 88 % at the best epoch,
+#    84 % at the end.
+# 3. With $\lambda = 0.01$ the last epoch is as good as the best, 86 %; with 0.03 the weights cannot grow, and it
+#    reaches only 32 %. With $p = 0.5$ it ends at 80 %. With 0.8 a step uses only about six of the 32 neurons, and 100
+#    epochs are too few: 50 %. To choose good values, use the validation set.
 # </details>
 
 # %% [markdown]
 # ### Why a third set
 #
-# A thousand networks draw each of their answers by lot, so each reads one digit in ten. You keep the one that is best on 100 digits of a validation set.
+# A thousand networks give random answers, so each reads one digit in ten correctly. You keep the network that is best
+# on 100 digits of a validation set.
 
 # %%
 guess(
     "backprop.lottery",
-    "1,000 networks draw their answers by lot: of 100 digits, how many does the best one read right?",
+    "1,000 networks give random answers: of 100 digits, how many does the best one read correctly?",
     unit="digits",
 )
 
@@ -823,26 +853,27 @@ with when_solved():
     scores = right[:, :100].sum(dim=1)
     chosen = scores.argmax()
     print(f"The best of 1,000 reads {scores[chosen]} of the 100 digits that it was chosen by,")
-    print(f"and {right[chosen, 100:].float().mean():.1%} of {len(X_held_out)} digits that nobody chose by.")
+    print(f"and {right[chosen, 100:].float().mean():.1%} of {len(X_held_out)} digits that were not used to choose.")
     reveal("backprop.lottery", scores[chosen].item())
 
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# 19, nearly twice what any of them can do; and 7 % of the others. The best of many is lucky, and its luck ends with the digits that it was chosen by. Real
-# networks differ in more than luck, but each choice by a set takes some of it along: what a set says of the winner that it chose is too good. Only one
-# that was never asked tells how good it is, and it can do so once.
+# 19, nearly twice the 10 that chance gives; and 7 % of the other digits. The best of many is lucky, and its luck does
+# not carry over to other digits. Real networks differ in more than luck, but if you choose a network with a set, some
+# of its result on that set is luck. So that result is too good. Only a set that you have never used shows how good the
+# network is, and only once.
 # </details>
 
 # %% [markdown]
 # ### Stop your own training
 #
-# Nobody knows the best epoch before it is over. So one waits: when a number of epochs in a row, the *patience*, has brought no better loss on the
-# validation set, training stops, and the best network so far is the result. Your `train` makes new lists and leaves the old ones as they are, so to keep
-# a network is to keep its name.
+# You recognise the best epoch only later. So you wait. If the validation loss has not improved for a number of epochs
+# in a row, called the *patience*, training stops, and the result is the best network so far. Your `train` makes new
+# lists and does not change the old ones, so to keep a network, just keep its variables.
 #
-# Here are 1,079 digits to learn from, a fifth of them with wrong labels again, and 359 to validate. The weights can decay once after each epoch,
-# $W \leftarrow (1 - \eta\lambda)\,W$, with `DECAY` for $\lambda$.
+# Here are 1,079 digits for training, again a fifth of them with wrong labels, and 359 for validation. The weights can
+# decay once after each epoch, $W \leftarrow (1 - \eta\lambda)\,W$, with `DECAY` for $\lambda$.
 
 
 # %%
@@ -871,37 +902,41 @@ with when_solved():
         elif epoch - best_epoch >= PATIENCE:
             break
     print(f"stopped after epoch {epoch}; the best on the validation set was epoch {best_epoch}, loss {lowest:.3f}")
-    print(f"and now, once: {accuracy(*best, X_held_out, split.y_held_out):.1%} of the test digits are read right")
+    print(f"and now, once: {accuracy(*best, X_held_out, split.y_held_out):.1%} of the test digits are read correctly")
 
 # %% [markdown]
-# Two experiments, each a change of one line above (and each one more question to the test set):
-# 1. `WRONG = 0.0`, then `PATIENCE = 10` as well. What does impatience cost?
-# 2. `PATIENCE = 100`, which never stops, and the last network instead of the best: `accuracy(weights, biases, ...`. Then with `DECAY = 0.02`.
+# Try two experiments. Each changes one line above (and uses the test set once more):
+# 1. `WRONG = 0.0`, then `PATIENCE = 10` as well. What does too little patience cost?
+# 2. `PATIENCE = 100`, which never stops, and use the last network instead of the best: `accuracy(weights, biases, ...`.
+#    Then try it with `DECAY = 0.02`.
 #
 # <details><summary>What did you see?</summary>
 #
-# 1. With right labels there is little to be saved from. Patience 5 stops after epoch 23 with 97 %, patience 10 after epoch 68 with 97.5 %; after 100
-#    epochs it would be 98 %. A loss that wavers looks like one that rises.
-# 2. The network of epoch 100 reads 84 % of the test digits, where stopping gave 95 %. With the decay it learns few of the wrong labels, and that
-#    of epoch 100 reads 96 %.
+# 1. With right labels stopping gains little. Patience 5 stops after epoch 23 with 97 %, patience 10 after epoch 68 with
+#    97.5 %. After 100 epochs it would be 98 %. Impatient stopping mistakes a loss that fluctuates for one that rises.
+# 2. The network of epoch 100 reads 84 % of the test digits, but with stopping it was 95 %. With the decay the network
+#    learns few of the wrong labels, and after epoch 100 it reads 96 %.
 # </details>
 
 # %% [markdown]
 # ## Catch the impostors
 #
-# A test is a question that a wrong program answers wrongly. The checks of this lab put many questions to you; now you put them.
+# A good test makes a wrong program give a wrong answer. So far the checks have tested you. Now you write the tests.
 #
-# Eight programs, **A** to **H**, claim to be `softmax_cross_entropy`. Four of them are, each written in its own way. Four are impostors: while the logits
-# are small and the batch is kind, they answer as the others do. You do not see their code. You choose the batch.
+# Eight programs, **A** to **H**, claim to be `softmax_cross_entropy`. Four of them are right, each written in its own
+# way. The other four are impostors, which give the right answer for small logits and simple batches. You do not see
+# their code. You choose the batches.
 
 # %% [markdown]
 # {{exercise unmask_softmax}}
 #
-# Return a list of at most 12 inputs, each a tuple `(logits, labels)`: the logits are a list of 1 to 6 rows, each a list of 2 to 6 numbers from -10,000 to
-# 10,000, all of one length; the labels are a list of one class for each row, from 0.
+# Return a list of at most 12 inputs, each a tuple `(logits, labels)`: the logits are a list of 1 to 6 rows, each a list
+# of 2 to 6 numbers from -10,000 to 10,000, all of the same length. The labels are a list with one class for each row,
+# counted from 0.
 #
-# A program is unmasked where its loss or its gradient is wrong by more than rounding (a millionth) explains. Each impostor that you unmask earns two points. Two more are for inputs that keep the rules: one that breaks
-# them unmasks nobody. The check tells whom you have caught, and by what; press it often.
+# You unmask a program if its loss or its gradient is wrong by more than rounding (a millionth) explains. Each impostor
+# that you unmask earns two points. You get two more points if all your inputs follow the rules; an input that breaks
+# them does not count. The check shows which programs you have caught, and with which input. Run it often.
 #
 # <details><summary>Hint 1: where to begin</summary>
 #
@@ -909,17 +944,17 @@ with when_solved():
 # </details>
 # <details><summary>Hint 2: large in three ways</summary>
 #
-# One logit can be large. One row can be far above another. And a network can be sure, and wrong.
+# One logit can be large. One row can be far above another. And a network can be sure but wrong.
 # </details>
 
 
 # %%
 def unmask_softmax() -> list[tuple[list[list[float]], list[int]]]:
-    """Inputs (logits, labels) for which the impostors answer wrongly.
+    """Inputs (logits, labels) for which the impostors give wrong answers.
 
     Returns a list of at most 12 tuples.
 
-    An input that unmasks nobody:
+    An input that unmasks none of them:
 
         [([[0.0, 1.0]], [1])]
     """
@@ -928,7 +963,7 @@ def unmask_softmax() -> list[tuple[list[list[float]], list[int]]]:
         ([[1.0, 2.0], [3.0, 4.0]], [0, 1]),  # two rows, two labels
         ([[1000.0, 0.0]], [0]),  # exp(1000) is infinite
         ([[500.0, 500.0], [-500.0, -500.0]], [0, 0]),  # a row far below another
-        ([[40.0, 0.0]], [1]),  # sure, and wrong
+        ([[40.0, 0.0]], [1]),  # sure but wrong
     ]
     # END SOLUTION
 
@@ -944,27 +979,31 @@ check("backprop.unmask_softmax")
 # - **E** takes the exponential of the logits themselves.
 # - **H** shifts all rows by the largest logit of the whole batch.
 #
-# B's little 1e-12 stands in many programs. It hides how wrong a network is just where it is most wrong.
+# Many programs contain B's small 1e-12. It hides the error exactly where the network is most wrong.
 # </details>
 
 # %% [markdown]
 # ## For those who want more
 #
-# No points, no check: a challenge, and the proof to ask of yourself.
+# No points, no check: a challenge, and the proof to demand of yourself.
 #
-# K. He et al. (2016) let a layer *add* to what comes in: $a^l = a^{l-1} + \sigma(W^l a^{l-1} + b^l)$, all layers equally wide. Which of the four equations change, and by
-# what? Write that backprop. *Proof:* its gradients equal autograd's to 1e-12 in float64; and with forty layers of sigmoids, draw the norm of each layer's gradient with and
+# K. He et al. (2016) let a layer *add* to its input: $a^l = a^{l-1} + \sigma(W^l a^{l-1} + b^l)$, where all layers have
+# the same width. Which of the four equations change, and how? Write this backprop. *Proof:* its gradients equal
+# autograd's to 1e-12 in float64; and with forty layers of sigmoids, draw the norm of each layer's gradient with and
 # without the sum.
 
 # %% [markdown]
 # ## What you take with you
 #
-# - The error $\delta = \partial C/\partial z$ flows back through $W^T$ and $\sigma'$; each gradient is error times what arrived.
-# - One sweep back costs about as much as two passes forward, whatever the number of weights; the price is memory for every $z$ and $a$.
-# - In a batch everything is a matrix product. In lab 07 the gradients of several machines are averaged, layer by layer, *while* the sweep still runs: the
-#   last layer's gradient is ready first.
-# - Any program can be differentiated backwards: record, then walk the record in reverse, and accumulate.
-# - Learn from one set, choose by a second, and ask the third once.
+# - The error $\delta = \partial C/\partial z$ flows back through $W^T$ and $\sigma'$; each gradient is the error times
+#   the layer's input.
+# - One pass back takes about as long as two passes forward, for any number of weights, but needs memory for every $z$
+#   and $a$.
+# - In a batch everything is a matrix product. In lab 07 you average the gradients of several machines, layer by layer,
+#   *while* the backward pass still runs: the last layer's gradient is ready first.
+# - You can differentiate any program backwards: record its operations, then walk through the record in reverse and
+#   accumulate.
+# - Learn from one set, choose with a second, and use the third only once.
 #
 # ### Further reading
 #

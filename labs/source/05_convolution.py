@@ -2,20 +2,22 @@
 # # Lab 05 · Convolution
 # ## One operation, five algorithms
 #
-# A convolutional network spends nearly all its time in one operation: a small window slides over an image, and at each place
-# the numbers under it are multiplied by weights and added up. There are at least five ways to compute it. They give the same
-# numbers, but one needs a quarter of the multiplications of another, one needs ten times the memory, and which of them wins
-# depends on the layer. In this lab you write all of them, count what they do, race them, and bring one to the GPU.
+# A convolutional network spends nearly all its time in one operation. A small window slides over an image; at each
+# place you multiply the numbers under it by weights and add them up. There are at least five ways to compute this. They
+# give the same numbers, but one needs only a quarter of the multiplications of another, one needs ten times the memory,
+# and the fastest depends on the layer. In this lab you write all of them, count their operations, race them, and write
+# one for the GPU.
 #
 # **You will be able to**
 # - write a convolution directly, as a matrix product, as a matrix, with Fourier transforms and with Winograd's tiles;
-# - say what each of them costs in multiplications and in memory, and predict which is best for a layer;
+# - count the multiplications and the memory of each, and predict which is best for a layer;
 # - derive Winograd's matrices exactly, for every size of tile and filter;
-# - train a network through your own convolution, whose two gradients are convolutions again;
+# - train a network with your own convolution, whose two gradients are convolutions, too;
 # - write a GPU kernel that multiplies by a matrix without ever storing it.
 #
-# **100 points, 10 exercises, about 120 minutes.** You need matrix products and a little about complex numbers. No GPU, no download.
-# The kernel at the end is written in Triton, which is for Linux: elsewhere run the lab on Binder, or leave that one exercise.
+# **100 points, 10 exercises, about 120 minutes.** You need matrix products and the basics of complex numbers, but no
+# GPU and no download. The kernel at the end is written in Triton, which runs on Linux. On other systems run the lab on
+# Binder, or skip that exercise.
 
 # %%
 import math
@@ -42,12 +44,12 @@ style.use()
 # %% [markdown]
 # ## See it first
 #
-# The picture is an example from the lecture: a window of 2 x 2 weights α β γ δ slides over an image of 3 x 3 pixels A … J. Press play,
-# or step with the arrow keys. Each place of the window makes one output, and it also fills **a column** of the matrix in the middle
-# and **a row** of the matrix on the right.
+# The picture shows the lecture's example: a window of 2 x 2 weights α β γ δ slides over an image of 3 x 3 pixels A … J.
+# Press play, or step with the arrow keys. Each place of the window gives one output, and it also fills **a column** of
+# the matrix in the middle and **a row** of the matrix on the right.
 #
 # 1. Which pixel is copied most often into the matrix in the middle? Which only once?
-# 2. The matrix on the right: how many of its numbers are not zero? Make the image larger: does that share rise or fall?
+# 2. In the matrix on the right, how many numbers are not zero? Make the image larger: does their share rise or fall?
 # 3. Set the stride to 2. What happens to the two matrices?
 
 # %%
@@ -56,10 +58,13 @@ sliding_window.explorable()
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# 1. The pixel in the middle, E: all four windows see it. The corners A, C, G, J are seen once. The matrix holds every pixel as often as
-#    windows see it: for a window of R x S up to R S times. That is the memory which the second algorithm pays.
-# 2. 16 of 36: each of the four rows has the four weights. The share falls: a row keeps its four weights, but gets longer with the image.
-# 3. Fewer places for the window, so fewer columns in the middle and fewer rows on the right. What is in them stays the same.
+# 1. The pixel in the middle, E, since all four windows see it. Only one window sees each of the corners A, C, G, J. The
+#    matrix holds a pixel once for each window that sees it, which is up to R S times for a window of R x S. So the
+#    second algorithm needs much memory.
+# 2. 16 of 36: each of the four rows has the four weights. The share falls, because a row always has four weights, but
+#    gets longer with the image.
+# 3. The window has fewer places, so there are fewer columns in the middle and fewer rows on the right. Their contents
+#    do not change.
 # </details>
 
 # %% [markdown]
@@ -70,29 +75,30 @@ sliding_window.explorable()
 #
 # $$y_{n,k}(p, q) = \sum_{c=0}^{C-1} \sum_{i=0}^{R-1} \sum_{j=0}^{S-1} w_{k,c}(i, j)\; x_{n,c}(p + i, q + j).$$
 #
-# This is the lecture's formula with its letters $f_o \to k$, $f_i \to c$. Mathematicians call it a *correlation*; their convolution would turn the
-# window round, $x(p - i, q - j)$. In deep learning nobody turns it, and neither do we.
+# This is the lecture's formula with its letters $f_o \to k$, $f_i \to c$. Mathematicians call it a *correlation*; their
+# convolution flips the window, $x(p - i, q - j)$. Deep learning does not flip it, and neither do we.
 #
-# The window fits in $P = H - R + 1$ places from top to bottom. Two options change that: **padding** puts rings of zeros round the image first, and with
-# **stride** $t$ the window moves $t$ pixels at a time, so that it starts at pixel $(t p, t q)$:
+# The window fits in $P = H - R + 1$ places from top to bottom. Two options change that. **Padding** first puts rings of
+# zeros around the image. With **stride** $t$ the window moves $t$ pixels at a time, so it starts at pixel $(t p, t q)$:
 #
 # $$P = \left\lfloor \frac{H + 2\,\text{padding} - R}{\text{stride}} \right\rfloor + 1, \qquad
 # Q = \left\lfloor \frac{W + 2\,\text{padding} - S}{\text{stride}} \right\rfloor + 1.$$
 #
-# In these exercises torch's own convolutions are out of bounds, of course: the check notices when one is called.
+# You may not use torch's own convolutions in these exercises: the check notices if you call one.
 #
 # {{exercise conv_direct}}
 #
 # <details><summary>Hint 1: which loops?</summary>
 #
-# Seven loops would be right, and would take minutes. Loop over the few places (i, j) of the window alone, and let torch do all images, channels and
-# outputs at once.
+# Seven loops would be right, but would take minutes. Loop only over the few places (i, j) of the window, and let torch
+# do all images, channels and outputs at once.
 #
 # </details>
-# <details><summary>Hint 2: what place (i, j) of the window sees</summary>
+# <details><summary>Hint 2: the pixels that place (i, j) of the window sees</summary>
 #
-# While the window slides, its place (i, j) meets the pixels with rows i, i + stride, i + 2 stride, …, P of them:
-# `x[:, :, i : i + stride * (P - 1) + 1 : stride, j : j + stride * (Q - 1) + 1 : stride]`, of shape (N, C, P, Q). `functional.pad(x, (padding,) * 4)` adds the zeros.
+# While the window slides, its place (i, j) meets pixels in the rows i, i + stride, i + 2 stride, … (P rows): `x[:, :, i
+# : i + stride * (P - 1) + 1 : stride, j : j + stride * (Q - 1) + 1 : stride]`, of shape (N, C, P, Q).
+# `functional.pad(x, (padding,) * 4)` adds the zeros.
 #
 # </details>
 # <details><summary>Hint 3: nearly the answer</summary>
@@ -136,31 +142,33 @@ check("convolution.conv_direct")
 # %% [markdown]
 # ## A convolution is a matrix product
 #
-# Processors are better at matrix products than at anything else. So copy: write what the window sees at each place into a column, and a convolution
-# becomes **one** product, filters (K, C R S) times columns (C R S, P Q). This is *im2col* (Chellapilla et al., 2006), the matrix in the middle of the picture.
+# Processors are better at matrix products than at anything else. So copy the pixels that the window sees at each place
+# into a column. Then a convolution is **one** product, filters (K, C R S) times columns (C R S, P Q). This is *im2col*
+# (Chellapilla et al., 2006), the matrix in the middle of the picture.
 #
-# The rows of the matrix run over channel, then row, then column of the window, so that a filter is simply `w[k].flatten()`; the columns run over p, then q.
-# For the lecture's image and a window of 2 x 2:
+# The rows of the matrix run over channel, then row, then column of the window, so that a filter is just
+# `w[k].flatten()`. The columns run over p, then q. For the lecture's image and a window of 2 x 2:
 #
 # $$\begin{pmatrix} A&B&C\\ D&E&F\\ G&H&J \end{pmatrix} \;\to\;
 # \begin{pmatrix} A&B&D&E\\ B&C&E&F\\ D&E&G&H\\ E&F&H&J \end{pmatrix}$$
 #
-# The way back, `col2im`, takes a matrix of that shape and **adds** each of its numbers to the pixel that `im2col` copied from there. It is not the inverse (what was copied four
-# times comes back four times) but the *adjoint*: $\langle \text{im2col}(x), c\rangle = \langle x, \text{col2im}(c)\rangle$. Training needs it: if the columns
-# get the gradient $c$, the image gets `col2im(c)`.
+# The other direction, `col2im`, takes a matrix of that shape and **adds** each of its numbers to the pixel that
+# `im2col` copies there. It is not the inverse, since a pixel that was copied four times comes back four times. It is
+# the *adjoint*: $\langle \text{im2col}(x), c\rangle = \langle x, \text{col2im}(c)\rangle$. Training needs it: if the
+# columns get the gradient $c$, the image gets `col2im(c)`.
 #
 # {{exercise im2col}}
 #
 # <details><summary>Hint 1: the same R S slices</summary>
 #
-# The slice of hint 2 above, (N, C, P, Q), is the row (c, i, j) of the matrix for all c at once. Make an empty (N, C, r, s, P, Q), fill `[:, :, i, j]`,
-# and reshape at the end.
+# The slice of hint 2 above, (N, C, P, Q), is the row (c, i, j) of the matrix for all c at once. Make an empty tensor
+# (N, C, r, s, P, Q), fill `[:, :, i, j]`, and reshape at the end.
 #
 # </details>
-# <details><summary>Hint 2: back</summary>
+# <details><summary>Hint 2: col2im</summary>
 #
-# `columns.view(N, C, r, s, P, Q)`, a padded image of zeros, and the same two loops: now the slice of the image is on the left, with `+=`. In the end cut
-# the padding off.
+# Take `columns.view(N, C, r, s, P, Q)`, a padded image of zeros, and the same two loops. Now the slice of the image is
+# on the left, with `+=`. At the end cut off the padding.
 #
 # </details>
 # <details><summary>Hint 3: nearly the answer</summary>
@@ -182,7 +190,8 @@ check("convolution.conv_direct")
 
 # %%
 def im2col(x, r, s, stride=1, padding=0):
-    """What a window of r x s sees at each of its places, as the columns of a matrix.
+    """The pixels that a window of r x s sees at each of its places, as the columns of a
+    matrix.
 
     x: (N, C, H, W). Returns (N, C r s, P Q): row s (r c + i) + j, column Q p + q holds
     pixel (p stride + i, q stride + j) of channel c of the padded image.
@@ -203,11 +212,12 @@ def im2col(x, r, s, stride=1, padding=0):
 
 
 def col2im(columns, shape, r, s, stride=1, padding=0):
-    """The adjoint of im2col: each number of the matrix is added to the pixel that im2col
-    takes it from.
+    """The adjoint of im2col: add each number of the matrix to the pixel that im2col takes
+    it
+    from.
 
-    columns: (N, C r s, P Q); shape: (N, C, H, W), that of the image. Returns an image of
-    that shape.
+    columns: (N, C r s, P Q); shape: (N, C, H, W), the image's. Returns an image of that
+    shape.
 
     >>> col2im(torch.ones(1, 4, 4), (1, 1, 3, 3), 2, 2)[0, 0]
     tensor([[1., 2., 1.], [2., 4., 2.], [1., 2., 1.]])
@@ -228,7 +238,8 @@ def col2im(columns, shape, r, s, stride=1, padding=0):
 check("convolution.im2col")
 
 # %% [markdown]
-# Now the product. The function that multiplies comes as an argument, `matmul`. Use it as you would use `torch.matmul`; the check passes one that counts.
+# Now compute the product. The function that multiplies is an argument, `matmul`. Use it like `torch.matmul`; the check
+# passes one that counts the multiplications.
 #
 # {{exercise conv_im2col}}
 #
@@ -248,8 +259,8 @@ check("convolution.im2col")
 def conv_im2col(x, w, stride=1, padding=0, matmul=torch.matmul):
     """The convolution as one matrix product, of the filters with the columns of im2col.
 
-    x: (N, C, H, W), w: (K, C, R, S). Returns y (N, K, P, Q). All multiplications are in one
-    call of `matmul`.
+    x: (N, C, H, W), w: (K, C, R, S). Returns y (N, K, P, Q). All multiplications happen
+    in one call of `matmul`.
 
     >>> conv_im2col(torch.arange(1.0, 10.0).view(1, 1, 3, 3), torch.ones(1, 1, 2, 2))
     tensor([[[[12., 16.], [24., 28.]]]])
@@ -267,7 +278,8 @@ check("convolution.conv_im2col")
 # %% [markdown]
 # ## A convolution is a matrix
 #
-# im2col makes a matrix of the image. One can also make a matrix of the **filter**, and leave the image alone, as one long vector. For the lecture's example
+# im2col turns the image into a matrix. You can also turn the **filter** into a matrix, and treat the image as one long
+# vector. For the lecture's example
 #
 # $$\begin{pmatrix}
 # \alpha&\beta&0&\gamma&\delta&0&0&0&0\\
@@ -279,27 +291,29 @@ check("convolution.conv_im2col")
 # \begin{pmatrix} \alpha A + \beta B + \gamma D + \delta E\\ \alpha B + \beta C + \gamma E + \delta F\\
 # \alpha D + \beta E + \gamma G + \delta H\\ \alpha E + \beta F + \gamma H + \delta J \end{pmatrix}.$$
 #
-# (The lecture adds a bias $b$ to each line.) A matrix whose diagonals are constant is called *Toeplitz*; this one is made of such blocks. Look at the step from row 2 to row 3: the window reached the
-# end of a line, and the weights jump by **two** places. Nobody would compute with this matrix, it is almost all zeros. But it says that a convolution is linear, $y = T x$, and so its gradient
-# is $T^T$ times the gradient of $y$: a convolution again.
+# (The lecture adds a bias $b$ to each line.) A matrix whose diagonals are constant is called *Toeplitz*; this one is
+# made of such blocks. From row 2 to row 3 the weights jump by **two** places, because the window reached the end of a
+# line. You would not compute with this matrix, since nearly all its numbers are zeros. But it shows that a convolution
+# is linear, $y = T x$. So the gradient of $x$ is $T^T$ times the gradient of $y$, and this is a convolution, too.
 #
 # {{exercise toeplitz}}
 #
 # <details><summary>Hint 1: one row</summary>
 #
-# Row `p * Q + q` belongs to the output (p, q). It has the weight `w[i, j]` at the place of pixel (p + i, q + j) in the unrolled image: column `(p + i) * wd + q + j`.
+# Row `p * Q + q` belongs to the output (p, q). It has the weight `w[i, j]` at the position of pixel (p + i, q + j) in
+# the unrolled image: column `(p + i) * wd + q + j`.
 #
 # </details>
 # <details><summary>Hint 2: three loops are enough</summary>
 #
-# The S weights of a row of the window stand side by side: `T[row, start : start + S] = w[i]`.
+# The S weights of a row of the window are next to each other: `T[row, start : start + S] = w[i]`.
 #
 # </details>
 
 
 # %%
 def toeplitz(w, h, wd):
-    """The matrix T of a convolution: T @ x.ravel() are the outputs, for every image
+    """The matrix T of a convolution: T @ x.ravel() gives the outputs, for every image
     x (h, wd).
 
     w: (R, S), one filter for one channel. Returns T ((h - R + 1) (wd - S + 1), h wd), of
@@ -327,18 +341,20 @@ check("convolution.toeplitz")
 # %% [markdown]
 # ## Through the Fourier transform
 #
-# A Fourier transform $\mathcal F$ writes an image as a sum of waves. For waves, sliding is easy: it multiplies each of them by a number. So the convolution becomes a plain product, frequency by frequency
-# (Mathieu et al., 2014):
+# A Fourier transform $\mathcal F$ writes an image as a sum of waves. To shift a wave, you only multiply it by a number.
+# So the convolution becomes a plain product for each frequency (Mathieu et al., 2014):
 #
 # $$y_{n,k} = \mathcal F^{-1}\Big( \sum_c \mathcal F(x_{n,c}) \odot \overline{\mathcal F(w_{k,c})} \Big).$$
 #
-# The bar is the complex conjugate: without it the window would be flipped. `torch.fft.rfft2(w, s=(H, W))` fills the filter up with zeros to the size of the image, so that the spectra match. For real images half of the
-# spectrum says everything, so it has only W // 2 + 1 columns, and `irfft2` must be told the size it came from: `s=(H, W)`.
+# The bar is the complex conjugate: without it the window would be flipped. `torch.fft.rfft2(w, s=(H, W))` pads the
+# filter with zeros to the size of the image, so that the spectra match. For real images half of the spectrum is enough,
+# so it has only W // 2 + 1 columns, and you must tell `irfft2` the original size: `s=(H, W)`.
 #
-# One more thing. Waves have no border: a window that sticks out on the right sees the image again from its left. In which outputs does this happen? Only in those where the window does not fit into the
-# image, beyond row $P$ and column $Q$. **Cut them off**, and what is left is right. (If padding is asked for, put the zeros there first.)
+# Waves have no border: a window that extends beyond the right edge sees the left edge of the image. This only affects
+# the outputs where the window does not fit into the image, beyond row $P$ and column $Q$. **Cut them off**; the rest is
+# right. (If padding is given, add the zeros first.)
 #
-# The cost hardly depends on the size of the window. That is why large windows are its home (Vasilache et al., 2015).
+# The cost hardly depends on the size of the window. So this way is best for large windows (Vasilache et al., 2015).
 #
 # {{exercise conv_fft}}
 #
@@ -379,12 +395,13 @@ check("convolution.conv_fft")
 # %% [markdown]
 # ## Fewer multiplications
 #
-# Nearly all of VGG-16 are windows of 3 x 3: 15 billion multiplications for one image, nine for each output and channel. Fourier does not help there: the
-# windows are too small. Is nine the least? Begin with one dimension, two neighbouring outputs of a filter with three weights:
+# Nearly all of VGG-16 consists of 3 x 3 windows: 15 billion multiplications for one image, nine for each output and
+# channel. The Fourier transform does not help, because the windows are too small. Can we do with fewer than nine? Begin
+# with one dimension, and two neighbouring outputs of a filter with three weights:
 #
 # $$y_0 = d_0 g_0 + d_1 g_1 + d_2 g_2 \qquad y_1 = d_1 g_0 + d_2 g_1 + d_3 g_2$$
 #
-# Those are six multiplications. With how few can it be done? And what would that make of the nine in two dimensions?
+# These are six multiplications. How few are enough? And how many would you then need in two dimensions instead of nine?
 
 # %%
 vgg = [layer for layer in networks.vgg16() if layer.name.startswith("conv")]
@@ -395,16 +412,18 @@ for products, outputs in ((9, 1), (16, 4), (36, 16)):
     print(f"   {products:2} products, outputs {outputs:2}: {direct * share / 1e9:4.1f}, {1 / share:.2f} times fewer")
 
 # %% [markdown]
-# Four are enough, and no fewer (Winograd 1980):
+# Four are enough, and fewer are not (Winograd 1980):
 #
 # $$\begin{aligned} m_1 &= (d_0 - d_2)\, g_0 & m_2 &= (d_1 + d_2)\,\tfrac{g_0 + g_1 + g_2}{2} & y_0 &= m_1 + m_2 + m_3\\
 # m_4 &= (d_1 - d_3)\, g_2 & m_3 &= (d_2 - d_1)\,\tfrac{g_0 - g_1 + g_2}{2} & y_1 &= m_2 - m_3 - m_4 \end{aligned}$$
 #
-# Multiply it out: they are the same $y_0$ and $y_1$. The sums of weights are made once for a filter, and
-# used for every tile of the image. In two dimensions do it along the rows and then along the columns: 2 x 2 outputs from a tile of 4 x 4 pixels with $4 \cdot 4 = 16$ products where the formula takes $4 \cdot 9 = 36$
-# (Lavin and Gray, 2016). That is the second line above: 2.25 times fewer.
+# Multiply it out: you get the same $y_0$ and $y_1$. You compute the sums of weights once for a filter, and use them for
+# every tile of the image. In two dimensions do it along the rows and then along the columns. A tile of 4 x 4 pixels
+# gives 2 x 2 outputs with $4 \cdot 4 = 16$ products, while the formula takes $4 \cdot 9 = 36$ (Lavin and Gray, 2016).
+# That is the second line above: 2.25 times fewer.
 #
-# In the picture both do one product per step. Choose an output: which of the 16 products does it use, and with which sign?
+# In the picture both ways do one product per step. Choose an output: which of the 16 products does it use, and with
+# which sign?
 
 # %%
 winograd_products.explorable()
@@ -412,26 +431,33 @@ winograd_products.explorable()
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# Winograd's tile is done when the direct way has not finished its second output. But none of its outputs is ready before: every output adds up nine of the *same* 16 products, some of them with a minus sign. What was saved in
-# multiplications is paid in additions, and in numbers that stand between. A tile of 4 x 4 outputs takes 36 products instead of 144, with larger constants and more rounding.
+# Winograd's tile is complete before the direct way has finished its second output. But none of its outputs is ready
+# earlier: every output adds up nine of the *same* 16 products, some with a minus sign. You save multiplications, but
+# need more additions and memory for intermediate numbers. A tile of 4 x 4 outputs takes 36 products instead of 144,
+# with larger constants and more rounding.
 # </details>
 #
 # ### Where the matrices come from
 #
-# As matrices, $y = A^T\big[(G g) \odot (B^T d)\big]$. Call it $F(m, r)$: $m$ outputs, $r$ weights, and $a = m + r - 1$ pixels, products and points. A polynomial of degree $a - 1$ is known by its values at $a$ points. So to multiply two polynomials: take
-# their values at $a$ points, multiply these ($a$ products!), find the polynomial through them. Winograd's algorithm is this idea, read backwards (transposed), since a correlation is the transpose of a product of polynomials.
+# As matrices, $y = A^T\big[(G g) \odot (B^T d)\big]$. Call it $F(m, r)$: it has $m$ outputs, $r$ weights, and $a = m +
+# r - 1$ pixels, products and points. The values at $a$ points determine a polynomial of degree $a - 1$. So you can
+# multiply two polynomials in three steps: take their values at $a$ points, multiply these values ($a$ products!), and
+# find the polynomial through the results. Winograd's algorithm is this idea transposed, since a correlation is the
+# transpose of a product of polynomials.
 #
-# Take $a - 1$ different numbers $t_0, t_1, \dots$, the simplest there are, and as the last point infinity, where the value of a polynomial is its leading coefficient. With
+# Take the $a - 1$ simplest different numbers $t_0, t_1, \dots$. The last point is infinity, where the value of a
+# polynomial is its leading coefficient. With
 #
 # $$N_i(t) = \prod_{j \ne i} (t - t_j), \qquad f_i = N_i(t_i), \qquad M(t) = \prod_j (t - t_j),$$
 #
-# | matrix | size | row or column $i$, for the numbers | the last one, for infinity |
+# | matrix | size | row or column $i$, for the number $t_i$ | the last one, for infinity |
 # |---|---|---|---|
 # | $A^T$ | $m \times a$ | column $(1, t_i, t_i^2, \dots, t_i^{m-1})$ | column $(0, \dots, 0, 1)$ |
 # | $G$ | $a \times r$ | row $(1, t_i, t_i^2, \dots, t_i^{r-1}) \,/\, f_i$ | row $(0, \dots, 0, 1)$ |
 # | $B^T$ | $a \times a$ | row: the coefficients of $N_i$, the constant first, then a 0 | row: the coefficients of $M$ |
 #
-# $B^T$ and $A^T$ come out whole or nearly so, and only $G$ has real fractions. It is for the filters, once. The points and the coefficients are given:
+# $B^T$ and $A^T$ contain whole numbers or nearly so. Only $G$ has real fractions, and you apply it to each filter only
+# once. The points and the coefficients are given:
 
 # %%
 POINTS = [Fraction(t) for t in (0, 1, -1, 2, -2, "1/2", "-1/2", 3, -3)]
@@ -515,21 +541,23 @@ check("convolution.winograd_matrices")
 #
 # $$U = G\, g\, G^T, \qquad V = B^T d\, B, \qquad Y = A^T \Big[\sum_c U_{k,c} \odot V_c\Big] A,$$
 #
-# and $Y$ is a tile of $m \times m$ outputs. The tiles of pixels overlap by $r - 1$. The sum over channels is where the work is: at each of the $a^2$ positions of a tile it is a matrix product,
-# $(K \times C)$ times $(C \times \text{all tiles of all images})$. So the layer is **one batched product**, `matmul(U, V)` with U (a², K, C) and V (a², C, tiles). Transform the filters once, not again for every tile, and give
-# `matmul` nothing but these: the check counts.
+# and $Y$ is a tile of $m \times m$ outputs. The tiles of pixels overlap by $r - 1$. Most of the work is in the sum over
+# channels. At each of the $a^2$ positions of a tile it is a matrix product, $(K \times C)$ times $(C \times \text{all
+# tiles of all images})$. So the layer is **one batched product**, `matmul(U, V)` with U (a², K, C) and V (a², C,
+# tiles). Transform the filters once, not for every tile, and use `matmul` only for this product: the check counts.
 #
 # {{exercise conv_winograd}}
 #
-# <details><summary>Hint 1: fill up, cut up</summary>
+# <details><summary>Hint 1: pad, and cut into tiles</summary>
 #
-# Tiles must be whole: `functional.pad(x, (0, -Q % m, 0, -P % m))` adds what is missing on the right and below. `x.unfold(2, a, m).unfold(3, a, m)` are the tiles, (N, C, rows, columns, a, a).
+# Tiles must be whole: `functional.pad(x, (0, -Q % m, 0, -P % m))` adds the missing zeros on the right and below.
+# `x.unfold(2, a, m).unfold(3, a, m)` are the tiles, (N, C, rows, columns, a, a).
 #
 # </details>
 # <details><summary>Hint 2: transforms</summary>
 #
-# `G @ w @ G.T` transforms the last two axes of all filters at once, and `B_T @ tiles @ B_T.T` those of all tiles. The matrices as tensors:
-# `torch.tensor([[float(v) for v in row] for row in rows], dtype=x.dtype)`.
+# `G @ w @ G.T` transforms the last two axes of all filters at once, and `B_T @ tiles @ B_T.T` does it for all tiles. To
+# turn the matrices into tensors, use `torch.tensor([[float(v) for v in row] for row in rows], dtype=x.dtype)`.
 #
 # </details>
 # <details><summary>Hint 3: nearly the answer</summary>
@@ -550,8 +578,8 @@ def conv_winograd(x, w, m=2, matmul=torch.matmul):
     """The convolution by Winograd's tiles of m x m outputs; stride 1, no padding.
 
     x: (N, C, H, W), w: (K, C, r, r), of the same dtype. Returns y (N, K, H - r + 1,
-    W - r + 1); sizes that are no multiple of m too. `matmul` gets the transformed filters
-    and tiles, and does all products of the two.
+    W - r + 1); also for sizes that are not multiples of m. `matmul` gets the transformed
+    filters and tiles, and does all products of the two.
 
     >>> conv_winograd(torch.arange(1.0, 10.0).view(1, 1, 3, 3), torch.ones(1, 1, 3, 3))
     tensor([[[[45.]]]])
@@ -578,10 +606,11 @@ check("convolution.conv_winograd")
 # %% [markdown]
 # ## What each of them costs
 #
-# Before you measure, count. Two numbers say most of it: the multiplications, and the bytes that go to and from memory. Every algorithm reads x and w and writes y once; what it puts in between is
-# written once and read once. Numbers have 4 bytes, complex ones 8. Only products of data with weights count here, not the constants inside of transforms.
+# Before you measure, count. Two numbers matter most: the multiplications, and the bytes that move to and from memory.
+# Every algorithm reads x and w and writes y once. It writes its intermediate arrays once and reads them once. Numbers
+# have 4 bytes, complex ones 8. Count only products of data and weights, not the constants inside the transforms.
 #
-# | algorithm | multiplications | what stands in between |
+# | algorithm | multiplications | intermediate arrays |
 # |---|---|---|
 # | `direct` | one for each weight of a filter at each output, in all channels | nothing |
 # | `im2col` | the same | the columns of all images |
@@ -589,10 +618,11 @@ check("convolution.conv_winograd")
 # | `winograd_2x2`, `winograd_4x4` | $(m+2)^2$ for each tile, filter and channel | U, V and the sums over channels M |
 # | `fft` | 4 for each frequency, image, filter and channel: a complex product is four real ones | the spectra of x, w and y |
 #
-# The tiles cover P x Q outputs; those at the border count as whole ones. The textbook's Fourier transform takes sizes that are powers of two, and they are what is counted here (your `conv_fft` takes any size): $a \ge H + 2\,\text{padding}$ and $b \ge W + 2\,\text{padding}$, with
-# $a \times (b/2 + 1)$ frequencies (rounded down).
+# The tiles cover P x Q outputs; count the tiles at the border as whole tiles. The textbook's Fourier transform needs
+# sizes that are powers of two, so count with these (your `conv_fft` takes any size): $a \ge H + 2\,\text{padding}$ and
+# $b \ge W + 2\,\text{padding}$, with $a \times (b/2 + 1)$ frequencies (rounded down).
 #
-# A `Problem` knows its letters:
+# A `Problem` has these letters as attributes:
 
 # %%
 problem = Problem(N=1, C=256, H=56, W=56, K=256, R=3, S=3, padding=1)  # a layer of VGG-16
@@ -608,7 +638,8 @@ print(problem.P, problem.Q, problem.stride, problem.padding)
 # </details>
 # <details><summary>Hint 2: tiles and powers</summary>
 #
-# `-(-n // m)` is n / m rounded up, so there are N · that of P · that of Q tiles. `1 << (n - 1).bit_length()` is the least power of two from n on.
+# `-(-n // m)` is n / m rounded up. The number of tiles is N times P / m rounded up times Q / m rounded up. `1 << (n -
+# 1).bit_length()` is the smallest power of two that is at least n.
 #
 # </details>
 # <details><summary>Hint 3: three sets each time</summary>
@@ -654,19 +685,20 @@ def conv_cost(algorithm, problem):
 check("convolution.conv_cost")
 
 # %% [markdown]
-# What do your numbers say about three layers?
+# What do your counts predict for three layers?
 
 # %%
 guess(
     "convolution.winograd",
-    "A layer of VGG-16, 3 x 3 windows: 1,850 million multiplications directly. With Winograd's 4 x 4 tiles?",
+    "A layer of VGG-16 with 3 x 3 windows takes 1,850 million multiplications directly. How many with Winograd's 4 x "
+    "4 tiles?",
     unit="million",
 )
 
 # %%
 guess(
     "convolution.fourier",
-    "13 x 13 windows: how many times fewer multiplications does Fourier's way take than the direct one?",
+    "13 x 13 windows: by what factor does the Fourier transform reduce the multiplications?",
     unit="times",
 )
 
@@ -690,14 +722,17 @@ with when_solved():
     reveal("convolution.fourier", direct / fourier)
 
 # %% [markdown]
-# Counting is not timing. A processor may do ten multiplications in the time that one number takes from memory, and a matrix product may run ten times as fast as a loop. So race them.
+# Counts are not times. A processor may do ten multiplications while it loads one number from memory, and a matrix
+# product may run ten times as fast as a loop. So race the algorithms.
 #
-# Below, images of 32 x 32 pixels with the algorithms of the course's library, one thread, kernels from 1 x 1 to 15 x 15. Dots are measured while you watch; lines are what the counts predict, from two
-# numbers about this machine: how fast it multiplies matrices and how fast it copies memory. The upright lines are the crossovers, from where on Fourier stays the fastest of ours: measured, and predicted (dashed).
+# Below, the algorithms of the course's library run on images of 32 x 32 pixels, on one thread, with kernels from 1 x 1
+# to 15 x 15. The dots are measured while you watch. The lines are predicted from the counts and two numbers about this
+# machine: how fast it multiplies matrices and how fast it copies memory. The vertical lines are the crossovers,
+# measured and predicted (dashed). From there on Fourier is always the fastest of our algorithms.
 #
-# 1. From which kernel on is Fourier the fastest? Now set the channels to 1. Why does it not pay any more?
-# 2. Look at the smallest kernels: which way are the marks off their lines, and what is not counted there?
-# 3. Set the batch to 8. Which algorithm gains most for an image, and why?
+# 1. From which kernel on is Fourier the fastest? Now set the channels to 1. Why is it no longer worthwhile?
+# 2. Look at the smallest kernels: are the dots above or below their lines, and what do the counts leave out?
+# 3. Set the batch to 8. Which algorithm gains most per image, and why?
 
 # %%
 convolution_race.explorable()
@@ -705,33 +740,37 @@ convolution_race.explorable()
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# 1. In our runs with one image, from 9 x 9 or 11 x 11 on. With one channel, never: there are three transforms for a single product. The more
-#    channels, the more products share a transform. (With 16 channels and more the direct way holds on longer than predicted: its products fill the vectors of the
-#    processor, and Fourier's are many small complex ones.)
-# 2. The marks are far above: every call costs its microseconds, whatever it computes. Transforms, too, are not in these counts.
-# 3. Fourier: the spectra of the filters are made once for the whole batch. The crossover moves down, to 5 x 5 in our runs.
+# 1. In our runs with one image, from 9 x 9 or 11 x 11 on. With one channel it never is, because it needs three
+#    transforms for a single product. With more channels, more products share a transform. (With 16 channels and more
+#    the direct way is the fastest for longer than predicted. Its products use the processor's vectors well, while
+#    Fourier's are many small complex products.)
+# 2. The dots are far above, because every call takes some microseconds, whatever it computes. The counts also leave out
+#    the transforms.
+# 3. Fourier: it computes the filters' spectra once for the whole batch. The crossover moves down, to 5 x 5 in our runs.
 # </details>
 
 # %% [markdown]
-# ## On the GPU: first the frame
+# ## On the GPU: programs and masks
 #
-# A kernel is a function that many **programs** run at the same time. Each has a number, `tl.program_id(0)`, and works on a block of elements at once: `i` below is not
-# one index but BLOCK of them. A tensor comes as the place in memory where it begins; `x + i` are BLOCK places. And since the last block may reach beyond the end,
-# there is a **mask**. Here is a whole kernel, the simplest there is: $y = \max(x, 0)$.
+# A kernel is a function that many **programs** run at the same time. Each has a number, `tl.program_id(0)`, and works
+# on a block of elements at once: `i` below is not one index but BLOCK of them. For a tensor you get the place in memory
+# where it begins; `x + i` are BLOCK places. The last block may reach beyond the end, so you need a **mask**. Here is a
+# very simple kernel, $y = \max(x, 0)$:
 
 # %%
 
 
 @triton.jit
 def relu_kernel(x, y, end, BLOCK: tl.constexpr):
-    """One program: BLOCK elements of y = max(x, 0), where they are before `end`."""
+    """One program: BLOCK elements of y = max(x, 0), as far as they are before `end`."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     values = tl.load(x + i, mask=i < end, other=0.0)
     tl.store(y + i, tl.maximum(values, 0.0), mask=i < end)
 
 
 def relu_of_20(end: int) -> torch.Tensor:
-    """Three programs of 8: y is the first 20 of 24 elements in memory, and the last four are somebody else's."""
+    """Three programs of 8: y is the first 20 of 24 elements in memory; the last four
+    belong to another tensor."""
     x, memory = torch.linspace(-1, 1, 24).to(DEVICE), torch.full((24,), 7.0).to(DEVICE)
     run(relu_kernel, 3, x, memory, end, BLOCK=8)
     return memory.cpu()
@@ -744,27 +783,35 @@ except ImportError as error:  # there is no Triton here
     print(error)
 
 # %% [markdown]
-# With the right mask the four sevens stand. With a mask of 24, or none, the third program writes over them, and nobody says a word: on a GPU that is somebody else's
-# tensor. Change BLOCK to 16: how many programs does it take now?
+# With the right mask the four sevens are not changed. With a mask of 24, or without one, the third program overwrites
+# them without any error. On a GPU they would belong to another tensor. Change BLOCK to 16: how many programs does it
+# take now?
 #
-# ## A matrix that is never there
+# ## A matrix that is never stored
 #
-# A GPU multiplies matrices in blocks of, say, 16 x 16, and has units that do little else (tensor cores). So im2col would be right for it, but for the matrix: it is R S times as large as the image, and moving numbers is what a GPU
-# waits for. The way out is the **implicit** matrix product. Each program computes one block of y, and whenever it needs a block of the im2col matrix, it collects those numbers from the image itself.
-# The matrix is never stored; it exists only as a rule that says where its number (pixel, weight) is found.
+# A GPU multiplies matrices in blocks of, for example, 16 x 16, and has special units for this (tensor cores). So im2col
+# would suit it. But its matrix is R S times as large as the image, and a GPU spends most of its time waiting for
+# memory. The solution is the **implicit** matrix product. Each program computes one block of y, and whenever it needs a
+# block of the im2col matrix, it collects these numbers from the image itself. The matrix is never stored. It exists
+# only as a rule that tells where to find its number (pixel, weight).
 #
-# Think of y as a matrix with a row for each output pixel $(n, p, q)$, counted $0 \dots N P Q - 1$, and a column for each filter $k$. A program has BLOCK rows and BLOCK columns of it, and adds up over the weights $(c, r, s)$, counted $0 \dots C R S - 1$, BLOCK at a time:
+# Think of y as a matrix with a row for each output pixel $(n, p, q)$, numbered $0 \dots N P Q - 1$, and a column for
+# each filter $k$. A program computes BLOCK rows and BLOCK columns of it. It sums over the weights $(c, r, s)$, numbered
+# $0 \dots C R S - 1$, BLOCK at a time:
 #
-# | number | belongs to | lies in memory at |
+# | number | belongs to | place in memory |
 # |---|---|---|
-# | image pixel, for output $m$ and weight $d$ | $n = m \,//\, (PQ)$, $p = m \,//\, Q \,\%\, P$, $q = m \,\%\, Q$; $c = d \,//\, (RS)$, $r = d \,//\, S \,\%\, R$, $s = d \,\%\, S$ | `x + ((n * C + c) * H + h) * W + v` with $h = p\,\text{stride} + r - \text{padding}$, $v$ alike |
+# | image pixel, for output $m$ and weight $d$ | $n = m \,//\, (PQ)$, $p = m \,//\, Q \,\%\, P$, $q = m \,\%\, Q$; $c = d \,//\, (RS)$, $r = d \,//\, S \,\%\, R$, $s = d \,\%\, S$ | `x + ((n * C + c) * H + h) * W + v` with $h = p\,\text{stride} + r - \text{padding}$, and $v$ likewise |
 # | weight $d$ of filter $k$ | | `w + k * (C * R * S) + d` |
 # | output $m$ of filter $k$ | $n$, $p$, $q$ as above | `y + ((n * K + k) * P + p) * Q + q` |
 #
-# On a GPU nobody checks an index. A program that reads or writes beyond the end of a tensor gets other data, or destroys it. So every `tl.load` and `tl.store` has a **mask**: false for pixels beyond N P Q, filters beyond K, weights beyond C R S, and for $h$, $v$ outside
-# of the image: that is all there is to padding.
+# A GPU does not check indices. A program that reads beyond the end of a tensor gets other data, and a write destroys
+# other data. So every `tl.load` and `tl.store` needs a **mask**. It is false for pixels beyond N P Q, filters beyond K,
+# weights beyond C R S, and for $h$, $v$ outside the image. This mask is all that padding needs.
 #
-# The kernel is written in Triton. Without a GPU its interpreter runs it here, line by line and slowly: the same results, for small images. `launch` starts it; `launch_in` puts x, w and y into one piece of memory with guards between them, for the check.
+# The kernel is written in Triton. Without a GPU, Triton's interpreter runs it here, line by line and slowly, but with
+# the same results. So use small images. `launch` starts the kernel. For the check, `launch_in` puts x, w and y into one
+# piece of memory with guards between them.
 
 # %%
 BLOCK = 16
@@ -778,7 +825,8 @@ def launch(x, w, y, stride=1, padding=0):
 
 
 def launch_in(memory, x_shape, w_shape, stride=1, padding=0, guard=4096):
-    """The same in a copy of `memory`, where x, w and y lie one after the other between guards; returns the copy."""
+    """Run it in a copy of `memory`, where x, w and y follow each other between guards;
+    return the copy."""
     memory, places, start = memory.to(DEVICE, copy=True), [], guard
     (N, _, H, W), (K, _, R, S) = x_shape, w_shape
     y_shape = N, K, (H + 2 * padding - R) // stride + 1, (W + 2 * padding - S) // stride + 1
@@ -794,8 +842,9 @@ def launch_in(memory, x_shape, w_shape, stride=1, padding=0, guard=4096):
 #
 # <details><summary>Hint 1: which block is mine?</summary>
 #
-# There are `tl.cdiv(K, BLOCK)` blocks of filters for each block of pixels. With `i = tl.program_id(0)` take block `i // blocks` of the pixels and block `i % blocks` of the filters:
-# `m = i // blocks * BLOCK + tl.arange(0, BLOCK)`, and `k` alike.
+# There are `tl.cdiv(K, BLOCK)` blocks of filters for each block of pixels. With `i = tl.program_id(0)` take block `i //
+# blocks` of the pixels and block `i % blocks` of the filters: `m = i // blocks * BLOCK + tl.arange(0, BLOCK)`, and `k`
+# likewise.
 #
 # </details>
 # <details><summary>Hint 2: vectors that make matrices</summary>
@@ -818,7 +867,7 @@ def launch_in(memory, x_shape, w_shape, stride=1, padding=0, guard=4096):
 # tl.store(y + ..., acc, mask=(m < N * P * Q)[:, None] & (k < K)[None, :])
 # ```
 #
-# (In a kernel assign one name at a time: `c = ...`, `r = ...`, each on its line, reads best.)
+# (In a kernel it is best to assign one name per line: `c = ...`, `r = ...`.)
 #
 # </details>
 
@@ -829,8 +878,8 @@ def conv_kernel(x, w, y, N, C, H, W, K, R, S, P, Q, stride, padding, BLOCK: tl.c
     """The convolution y (N, K, P, Q) of x (N, C, H, W) with w (K, C, R, S), as an implicit
     matrix product.
 
-    x, w and y are where the tensors begin; all are float32 and without gaps. This is one
-    program of ceil(N P Q / BLOCK) * ceil(K / BLOCK): it writes BLOCK output pixels of BLOCK
+    x, w and y are where the tensors begin; all are float32 and without gaps. This is one of
+    ceil(N P Q / BLOCK) * ceil(K / BLOCK) programs. It writes BLOCK output pixels of BLOCK
     filters, and nothing else.
     """
     # BEGIN SOLUTION
@@ -858,7 +907,8 @@ def conv_kernel(x, w, y, N, C, H, W, K, R, S, P, Q, stride, padding, BLOCK: tl.c
 check("convolution.conv_kernel")
 
 # %% [markdown]
-# What does your kernel compute? Here it finds the edges of a handwritten digit: two filters by hand, one for edges between left and right and one for edges between above and below.
+# What does your kernel compute? Here it finds the edges of a handwritten digit with two filters that we chose: one for
+# edges between left and right, and one for edges between above and below.
 
 # %%
 with when_solved():
@@ -883,8 +933,10 @@ with when_solved():
 # %% [markdown]
 # ## The layers of real networks
 #
-# LeNet-5 (LeCun et al., 1998) read the digits on cheques; VGG-16 (Simonyan and Zisserman, 2015) is made of 3x3 windows alone. Here are layers of both, run by your functions, by the
-# course's library and by PyTorch, one image at a time and on one thread. The bars are speeds relative to PyTorch: 1 is as fast, 0.1 is ten times slower. What would move more than 300 MB sits out, and your own `conv_cost` decides it.
+# LeNet-5 (LeCun et al., 1998) read the digits on cheques. VGG-16 (Simonyan and Zisserman, 2015) has only 3x3 windows.
+# Your functions, the course's library and PyTorch run layers of both, one image at a time and on one thread. The bars
+# show speeds relative to PyTorch: 1 is as fast, 0.1 is ten times slower. Functions that would move more than 300 MB by
+# your own `conv_cost` do not run.
 #
 # Before you run it: which of your functions will be best on which layer?
 
@@ -912,7 +964,8 @@ YOURS = {
 
 
 def contestants(problem):
-    """Everyone who can compute this layer and has the memory for it, as functions of x, w and padding."""
+    """All functions of x, w and padding that can compute this layer and have enough
+    memory for it."""
     found = {"PyTorch": functional.conv2d}
     for name, yours in YOURS.items():
         possible = (problem.R, problem.S) == (3, 3) or "winograd" not in name
@@ -960,18 +1013,22 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# - LeNet's layers are so small that nobody multiplies for long. What counts is the number of calls and copies: `conv_direct` makes a product for each of the
-#   25 places of the window, `conv_im2col` a single one.
-# - VGG's conv1_1 has three input channels, so only 27 weights for each output: a small matrix, one product, and im2col is at its best.
-# - In conv3_2 there are 1.85 billion products to do, and here nearly all the time is matrix products: everyone is within a small factor of PyTorch.
-#   Fourier sits out, with spectra of 1.1 GB, which are written and read again.
-# - Winograd's tiles multiply 2.25 or 4 times less, and your version hardly gains from it: in your table it has 8 to 12 multiplications for each byte, the direct way 200. Time goes
-#   into moving U, V and M. The library's version works through the tiles block by block, so that these never leave the cache.
-# - The largest error is that of 4 x 4 tiles, ten times that of the others and still small. Look at the 64 in their picture: large numbers cancel.
+# - LeNet's layers are so small that the multiplications take little time. The number of calls and copies matters:
+#   `conv_direct` makes a product for each of the 25 places of the window, `conv_im2col` only one.
+# - VGG's conv1_1 has three input channels, so only 27 weights for each output. That is a small matrix and one product,
+#   which suits im2col best.
+# - conv3_2 has 1.85 billion products, and nearly all the time goes into matrix products, so all functions are within a
+#   small factor of PyTorch. Fourier does not run: it would write and read spectra of 1.1 GB.
+# - Winograd's tiles need 2.25 or 4 times fewer multiplications, but your version hardly gains from it. By your table it
+#   has 8 to 12 multiplications for each byte, while the direct way has 200. The time goes into moving U, V and M. The
+#   library's version works on the tiles block by block, so that these arrays never leave the cache.
+# - The 4 x 4 tiles have the largest error, ten times as large as the others' but still small. Look at the 64 in their
+#   picture: large numbers cancel.
 # </details>
 
 # %% [markdown]
-# Last, your own algorithms in the race, with your own counts behind the lines. `conv_kernel` is not among them: an interpreter would be no match.
+# Last, race your own algorithms, with lines from your own counts. `conv_kernel` is not among them, since an interpreter
+# would be too slow.
 
 # %%
 with when_solved():
@@ -979,14 +1036,15 @@ with when_solved():
     display(convolution_race.explorable({**YOURS, "torch": functional.conv2d}, conv_cost))
 
 # %% [markdown]
-# ## The way back
+# ## The backward pass
 #
-# A network learns from what comes back: each output gets its gradient $\partial L/\partial y$, and two more are wanted from it, $\partial L/\partial w$ to change the filters and
-# $\partial L/\partial x$ for the layer before. Write dP for $\partial L/\partial P$, and take the lecture's example once more: pixels A … J, weights α β γ δ, and the outputs P Q R S.
-# Guess on paper, the picture answers:
+# To train the network, the layer gets the gradient $\partial L/\partial y$ of its outputs. It must compute two more:
+# $\partial L/\partial w$ to change the filters, and $\partial L/\partial x$ for the layer before. Write dP for
+# $\partial L/\partial P$, and take the lecture's example once more, with pixels A … J, weights α β γ δ, and outputs P Q
+# R S. Guess on paper, then check with the picture:
 #
-# 1. Which outputs does the pixel E reach, each by which weight? What then is dE? And dA, from a corner?
-# 2. Which pixels does α meet while the window slides? What then is dα?
+# 1. Which outputs does the pixel E reach, and through which weights? So what is dE? And dA, in a corner?
+# 2. Which pixels does α meet while the window slides? So what is dα?
 # 3. You have seen sums like these two. What are they?
 
 # %%
@@ -995,10 +1053,11 @@ conv_gradient.explorable()
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# 1. E is in all four outputs: dE = δ dP + γ dQ + β dR + α dS. In P it met the *last* weight, δ, in S the first. A is in P alone, so dA = α dP.
+# 1. E is in all four outputs: dE = δ dP + γ dQ + β dR + α dS. In P it met the *last* weight, δ, in S the first. A is
+#    only in P, so dA = α dP.
 # 2. α met A, B, D and E, one for each output: dα = A dP + B dQ + D dR + E dS.
-# 3. Convolutions, both. For dx a window slides over dy in a ring of zeros: the filter, **turned round**, as mathematicians have it. For dw the gradient dy is itself the
-#    window, and slides over the image.
+# 3. Both are convolutions. For dx the **flipped** filter slides over dy with a ring of zeros, as in mathematics. For dw
+#    the gradient dy itself is the window, and slides over the image.
 # </details>
 #
 # With batch and channels, for stride 1:
@@ -1006,8 +1065,9 @@ conv_gradient.explorable()
 # $$dw_{k,c}(i, j) = \sum_n \sum_{p,q} dy_{n,k}(p, q)\; x_{n,c}(p + i, q + j), \qquad
 # dx_{n,c}(h, v) = \sum_k \sum_{i,j} w_{k,c}(i, j)\; dy_{n,k}(h - i, v - j).$$
 #
-# Compare with the formula of exercise 1: what is summed over plays the part of the channels. In dw these are the **images**, so batch and channels change places in x and dy, and in the result.
-# In dx these are the **filters**, so K and C change places in w. That is all: your own convolution computes both. (For stride $t$ put $t - 1$ zeros between neighbours of dy first.)
+# Compare with the formula of exercise 1, which sums over the channels. dw sums over the **images** instead, so exchange
+# batch and channels in x and dy, and in the result. dx sums over the **filters**, so exchange K and C in w. Then your
+# own convolution computes both. (For stride $t$, first put $t - 1$ zeros between neighbours in dy.)
 
 
 # %%
@@ -1015,7 +1075,7 @@ yours = conv_im2col  # conv_direct and conv_fft can do it, too
 
 
 class Conv(torch.autograd.Function):
-    """Your convolution, and its gradients by your convolution: stride 1, square windows."""
+    """Your convolution, with gradients from your convolution: stride 1, square windows."""
 
     @staticmethod
     def forward(ctx, x, w, padding):
@@ -1055,18 +1115,20 @@ with when_solved():
         print(f"{name:2}: {conv_cost('direct', way)[0]:,} multiplications")
 
 # %% [markdown]
-# So the way back takes **twice** the multiplications of the way there: the lecture's rule for training, of which a layer without padding takes a little more, since dx has
-# H W places and y only P Q.
+# So the backward pass takes **twice** the multiplications of the forward pass. This is the lecture's rule for training.
+# Without padding a layer takes a little more, since dx has H W places and y only P Q.
 #
 # ### Pooling
 #
-# Between its convolutions a network makes the image smaller. **Mean pooling** takes the mean of each 2 x 2 pixels, and that is a convolution with equal weights and stride 2. **Max pooling** takes
-# the largest of the four, and has no weights at all. What comes back through them? For the picture say first: which pixels get the gradient? And what of two that are equally large?
+# Between its convolutions a network makes the image smaller. **Mean pooling** takes the mean of each 2 x 2 pixels,
+# which is a convolution with equal weights and stride 2. **Max pooling** takes the largest of the four, and has no
+# weights. Predict before you look at the picture: which pixels get the gradient? And what happens if two are equally
+# large?
 
 
 # %%
 class MaxPool(torch.autograd.Function):
-    """The largest of each 2 x 2 pixels; the gradient goes back to where it stood."""
+    """The largest of each 2 x 2 pixels; the gradient goes back to its place."""
 
     @staticmethod
     def forward(ctx, x):
@@ -1107,15 +1169,18 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# - Through the maximum all of dy goes to the winner, and the others get nothing: a little change of theirs would change no output. The mean gives each pixel a quarter.
-# - Among equals the maximum has a kink and no derivative, and one must choose. `torch.max` and `max_pool2d` take the first, `torch.amax` shares the gradient evenly. After a
-#   ReLU most ties are between zeros, and its slope of 0 stops what comes back there.
+# - With max pooling, the largest pixel gets all of dy and the others get nothing, because a small change of theirs
+#   would not change the output. With mean pooling each pixel gets a quarter.
+# - If two are equal, the maximum has a kink and no derivative, so the library must choose. `torch.max` and `max_pool2d`
+#   take the first, `torch.amax` shares the gradient evenly. After a ReLU most ties are between zeros, and there the
+#   ReLU's slope of 0 stops the gradient.
 # </details>
 #
 # ### Read the digits
 #
-# A small LeNet: twice convolution, ReLU and pooling, then one matrix, 1,864 weights in all. It trains with your convolution there and back. Beside it the same network takes the same steps with PyTorch's convolution,
-# pooling and gradients, all in float64. How far apart will their losses be after 184 steps?
+# Here is a small LeNet with convolution, ReLU and pooling, twice, and then one matrix: 1,864 weights in all. It trains
+# with your convolution in both passes. For comparison, the same network takes the same steps with PyTorch's
+# convolution, pooling and gradients, all in float64. How far apart will their losses be after 184 steps?
 
 # %%
 guess(
@@ -1134,7 +1199,7 @@ def network(weights, x, conv, pool):
 
 
 def beginning():
-    """Two layers of 3 x 3 filters and a matrix, always the same, and what changes them."""
+    """Two layers of 3 x 3 filters and a matrix, always the same, and their optimizer."""
     generator, weights = torch.Generator().manual_seed(0), []
     for shape, n in {(8, 1, 3, 3): 9, (16, 8, 3, 3): 72, (64, 10): 64}.items():
         w = torch.randn(shape, generator=generator, dtype=torch.float64) * (2 / n) ** 0.5
@@ -1143,7 +1208,7 @@ def beginning():
 
 
 def learn(weights, optimizer, layers, x, labels):
-    """One step; returns the loss before it."""
+    """Take one step; return the loss before it."""
     loss = functional.cross_entropy(network(weights, x, *layers), labels)
     optimizer.zero_grad()
     loss.backward()
@@ -1200,46 +1265,53 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# - About 95 % of the held-out digits are read right, and nobody wrote a gradient for the whole: each layer knows its own way back, and autograd puts them in a row.
-# - The losses of all 184 steps agree to less than 10⁻¹²: the gradients are the same numbers, up to the order of their sums.
-# - PyTorch's takes a fraction of the time. Set `yours = conv_direct` and train again: the same curve, but more slowly. For dw the window is as large as the image, 64 places in the
-#   first layer, and `conv_direct` makes a small product for each of them, `conv_im2col` one for all. `conv_fft` draws the curve, too.
+# - About 95 % of the held-out digits are read correctly, and you did not write a gradient for the whole network. Each
+#   layer has its own backward pass, and autograd calls them one after the other.
+# - The losses of all 184 steps agree to less than 10⁻¹²: the gradients are the same numbers, up to the order of their
+#   sums.
+# - PyTorch takes a fraction of the time. Set `yours = conv_direct` and train again: you get the same curve, but more
+#   slowly. For dw the window is as large as the image, with 64 places in the first layer. `conv_direct` makes a small
+#   product for each place, `conv_im2col` one for all. `conv_fft` gives this curve, too.
 # </details>
 
 # %% [markdown]
 # ## Catch the impostors
 #
-# A test is a question that a wrong program answers wrongly. The checks of this lab put many questions to you; now you put them.
+# A good test makes a wrong program give a wrong answer. So far the checks have tested you. Now you write the tests.
 #
-# Eight programs, **A** to **H**, claim to be the convolution of exercise 1. Four of them are, each written in its own way. Four are impostors: for many
-# sizes they answer as the others do. You do not see their code. You choose the sizes; the pixels and weights are then all different.
+# Eight programs, **A** to **H**, claim to be the convolution of exercise 1. Four of them are right, each written in its
+# own way. The other four are impostors, which give the right answer for many sizes. You do not see their code. You
+# choose the sizes; the pixels and weights will all be different.
 
 # %% [markdown]
 # {{exercise unmask_conv}}
 #
-# Return a list of at most 12 inputs, each a tuple `(H, W, R, S, stride, padding)` of ints: an image of H x W, 1 to 10 each, a kernel of R x S, 1 to 5 each and
-# not larger than the padded image, a stride from 1 to 4, a padding from 0 to 3. There are 2 images of 3 channels, and 2 filters.
+# Return a list of at most 12 inputs, each a tuple `(H, W, R, S, stride, padding)` of ints: an image of H x W, 1 to 10
+# each, a kernel of R x S, 1 to 5 each and not larger than the padded image, a stride from 1 to 4, and a padding from 0
+# to 3. There are 2 images of 3 channels, and 2 filters.
 #
-# A program is unmasked where its output has another shape or another value than the convolution's, or where it raises an error. Each impostor that you unmask earns two points. Two more are for inputs that keep the rules: one that breaks
-# them unmasks nobody. The check tells whom you have caught, and by what; press it often.
+# You unmask a program if its output differs from the convolution's in shape or value, or if it raises an error. Each
+# impostor that you unmask earns two points. You get two more points if all your inputs follow the rules; an input that
+# breaks them does not count. The check shows which programs you have caught, and with which input. Run it often.
 #
 # <details><summary>Hint 1: where to begin</summary>
 #
 # With the mistakes that you made in exercise 1, or nearly made. Which sizes would have hidden them?
 # </details>
-# <details><summary>Hint 2: what is alike by chance</summary>
+# <details><summary>Hint 2: avoid special sizes</summary>
 #
-# Height and width that are equal; a kernel that looks the same turned round; a stride that comes out even.
+# Mistakes hide if height and width are equal, if a kernel looks the same when flipped, or if the stride fits the image
+# exactly.
 # </details>
 
 
 # %%
 def unmask_conv() -> list[tuple[int, ...]]:
-    """Inputs (H, W, R, S, stride, padding) for which the impostors answer wrongly.
+    """Inputs (H, W, R, S, stride, padding) for which the impostors give wrong answers.
 
     Returns a list of at most 12 tuples.
 
-    An input that unmasks nobody:
+    An input that unmasks none of them:
 
         [(5, 5, 1, 1, 1, 0)]
     """
@@ -1259,31 +1331,36 @@ check("convolution.unmask_conv")
 # %% [markdown]
 # <details><summary>When all four are caught: who they were</summary>
 #
-# - **B** turns the kernel round, as mathematics' convolution does.
+# - **B** flips the kernel, as in mathematics.
 # - **C** pads with the pixels of the edge, not with zeros.
 # - **F** makes outputs as wide as they are high.
-# - **G** takes windows too that stick out at the end.
+# - **G** also takes windows that extend beyond the end.
 #
-# One input catches all four: an image of 5 x 7, a kernel of 2 x 1, stride 2, padding 1, where nothing equals anything by chance. Four inputs, each
-# with one reason, say more: they tell you *which* mistake a program makes.
+# One input catches all four: an image of 5 x 7, a kernel of 2 x 1, stride 2, padding 1, where no two sizes agree by
+# chance. But four inputs, each with its own reason, tell you more: they show *which* mistake a program makes.
 # </details>
 
 # %% [markdown]
 # ## For those who want more
 #
-# No points, no check: a challenge, and the proof to ask of yourself.
+# No points, no check: a challenge, and the proof to demand of yourself.
 #
-# Your `conv_winograd` takes any `m`. Try 4, 6 and 8: tiles of 36, 64 and 100 products, which take 144, 324 and 576 if they are computed directly. *Proof:* count them with
-# `matmul`; then measure, for each, the largest error in float32 against float64. Why does hardly anybody go beyond 6, and what would 16 bits say?
+# Your `conv_winograd` takes any `m`. Try 4, 6 and 8: the tiles take 36, 64 and 100 products, instead of 144, 324 and
+# 576 directly. *Proof:* count them with `matmul`. Then measure for each the largest error of float32 against float64.
+# Why do libraries hardly ever go beyond 6, and what would happen with 16 bits?
 
 # %% [markdown]
 # ## What you take with you
 #
-# - One operation, many algorithms: a sum, a matrix product, a product of spectra, tiles with fewer products. All are exact; they round differently.
-# - Fewer multiplications are bought with memory and additions. Which of them is scarce decides, so there is no best algorithm, only a best one for a layer and a machine. Libraries choose by tables, models or trials.
-# - A convolution is linear: its gradient is a convolution too, by $T^T$, by `col2im`, by the same kernels with the roles exchanged. There are two, for filters and for images, so the way back takes twice the
-#   multiplications of the way there.
-# - On a GPU do not store what you can address. An implicit matrix costs index arithmetic, which is cheap, instead of memory traffic, which is not.
+# - One operation has many algorithms: a sum, a matrix product, a product of spectra, tiles with fewer products. All are
+#   exact, but they round differently.
+# - Fewer multiplications cost more memory and additions. So the best algorithm depends on the layer and on the machine.
+#   Libraries choose by tables, models or trials.
+# - A convolution is linear, so its gradient is a convolution, too: with $T^T$, with `col2im`, or with the same kernels
+#   in exchanged roles. There are two gradients, for the filters and for the images, so the backward pass takes twice
+#   the multiplications of the forward pass.
+# - On a GPU do not store numbers that you can compute the address of. An implicit matrix costs index arithmetic, which
+#   is cheap, instead of memory traffic, which is expensive.
 #
 # ### Further reading
 #

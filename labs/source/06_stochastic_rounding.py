@@ -2,19 +2,21 @@
 # # Lab 06 · Stochastic rounding
 # ## Less precision, on purpose
 #
-# Half the bits is half the memory, half the traffic, and on today's hardware several times the arithmetic. What stands in the way is a
-# simple thing: a small step, added to a large number, is rounded away. Training is made of small steps. In this lab you write the remedy,
-# which sounds like a joke and is a theorem: **round at random**, with the right odds.
+# With half the bits you need half the memory and half the traffic, and today's hardware computes several times as fast.
+# But there is a problem: if you add a small step to a large number, rounding removes the step. Training consists of
+# small steps. In this lab you write the solution, which sounds like a joke but is a theorem: **round at random**, with
+# the right odds.
 #
 # **You will be able to**
-# - say which numbers a 16-bit or 8-bit format has, and find the two on either side of any $x$;
-# - round to the nearest one, ties and all, with the same bits as hardware does;
-# - round at random so that nothing is lost on average, and prove it;
-# - do it for bfloat16 with one integer addition, and on a GPU with random numbers that every machine agrees on;
-# - train a network with 16-bit weights where rounding to nearest does not learn at all.
+# - say which numbers a 16-bit or 8-bit format contains, and find the two next to any $x$;
+# - round to the nearest one, also for ties, with the same bits as hardware;
+# - round at random so that the average is exact, and prove it;
+# - do it for bfloat16 with one integer addition, and on a GPU with random numbers that are the same on every machine;
+# - train a network with 16-bit weights that does not learn at all with rounding to nearest.
 #
-# **100 points, 8 exercises, about 100 minutes.** You need tensors and gradient descent (lab 02); the network at the end is lab 04's idea at work.
-# No GPU, no download. One exercise is a kernel in Triton, which is for Linux: elsewhere run the lab on Binder, or leave that one out.
+# **100 points, 8 exercises, about 100 minutes.** You need tensors and gradient descent (lab 02), but no GPU and no
+# download. The network at the end uses the ideas of lab 04. One exercise is a kernel in Triton, which runs on Linux. On
+# other systems run the lab on Binder, or skip that exercise.
 
 # %%
 import time
@@ -38,14 +40,15 @@ style.use()
 # %% [markdown]
 # ## See it first
 #
-# A number format is a finite set of numbers, the small ticks below. Everything else has to become one of its two **neighbours**. Move $x$ and see
-# which two they are, which is nearer, and with what odds stochastic rounding takes each.
+# A number format is a finite set of numbers, shown as small ticks below. Any other number must become one of its two
+# **neighbours**. Move $x$ to see its two neighbours, which one is nearer, and the odds with which stochastic rounding
+# takes each.
 #
 # Then try these:
 # 1. Begin with the fixed-point format of 8 bits. Where is the spacing $\varepsilon$ of its numbers largest?
-# 2. Choose **FP8 E4M3** and move $x$ from 0.1 to 4. At which places does the spacing change, and by how much?
-# 3. Find an $x$ whose odds are even. What does rounding to nearest do there?
-# 4. In fixed point, go beyond the last number. What becomes of $x$?
+# 2. Choose **FP8 E4M3** and move $x$ from 0.1 to 4. Where does the spacing change, and by how much?
+# 3. Find an $x$ with equal odds for both neighbours. What does rounding to nearest do there?
+# 4. In fixed point, go beyond the last number. What happens to $x$?
 
 # %%
 number_line.explorable()
@@ -53,33 +56,36 @@ number_line.explorable()
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# 1. Nowhere: in fixed point it is the same everywhere, $\varepsilon = 2^{-FL}$.
-# 2. At each power of two it doubles. Between 1 and 2 there are as many numbers as between 2 and 4.
-# 3. In the middle between two numbers there is no nearer one. The rule is: to the *even* one, whose last bit is 0, so that ties go up as often as
-#    down.
-# 4. It **saturates**: it becomes the last number. Wrapping round to the other end, as integers do, would turn the largest weight into the smallest.
+# 1. Nowhere: in fixed point the spacing is the same everywhere, $\varepsilon = 2^{-FL}$.
+# 2. It doubles at each power of two. There are as many numbers between 1 and 2 as between 2 and 4.
+# 3. Halfway between two numbers neither is nearer. The rule is to take the *even* one, whose last bit is 0, so that
+#    ties go up as often as down.
+# 4. It **saturates**: it becomes the last number. If it wrapped around to the other end, as integers do, the largest
+#    weight would become the smallest.
 # </details>
 
 # %% [markdown]
 # ## Formats
 #
-# **Fixed point** $\langle IL, FL\rangle$ has words of $WL = IL + FL$ bits. The word holds a whole number $k$ and means $k\,\varepsilon$ with
-# $\varepsilon = 2^{-FL}$. One of the $IL$ integer bits is the sign, so the numbers run from $-2^{IL-1}$ to $2^{IL-1} - \varepsilon$.
+# **Fixed point** $\langle IL, FL\rangle$ has words of $WL = IL + FL$ bits. The word holds a whole number $k$, which
+# stands for $k\,\varepsilon$ with $\varepsilon = 2^{-FL}$. One of the $IL$ integer bits is the sign, so the numbers run
+# from $-2^{IL-1}$ to $2^{IL-1} - \varepsilon$.
 #
 # **Floating point** has a sign, an exponent $e$ and mantissa bits. From $2^e$ to $2^{e+1}$ it has $2^{\text{mantissa bits}}$ numbers, evenly spaced:
 #
 # $$\varepsilon(x) = 2^{e - \text{mantissa bits}}, \qquad e = \lfloor \log_2 |x| \rfloor, \text{ but never less than } e_{\min}.$$
 #
-# Below $2^{e_{\min}}$ the spacing stops shrinking. These numbers are called **subnormal**; they fill the gap to 0 evenly.
+# Below $2^{e_{\min}}$ the spacing no longer shrinks. These numbers are called **subnormal**; they fill the gap to 0
+# evenly.
 #
-# In this lab a format is a value that you can ask:
+# In this lab a format is an object with these attributes:
 #
 # | | | fixed point | floating point |
 # |---|---|---|---|
 # | `Fixed(il, fl)` | | `fmt.il`, `fmt.fl`, `fmt.eps` | |
 # | `BF16`, `FP16`, `FP8_E4M3`, `FP8_E5M2` | | | `fmt.mantissa_bits`, `fmt.min_exponent` |
 # | both | the largest and the smallest number | `fmt.max`, `fmt.min` | `fmt.max`, `fmt.min` |
-# | both | puts multiples of ε that lie outside where they belong | `fmt.bounded(v)` saturates | `fmt.bounded(v)`: to ±infinity, or saturates |
+# | both | maps multiples of ε outside the range | `fmt.bounded(v)` saturates | `fmt.bounded(v)`: to ±infinity, or saturates |
 
 # %%
 formats = (Fixed(4, 4), Fixed(4, 12), BF16, FP16, FP8_E4M3, FP8_E5M2)
@@ -92,18 +98,20 @@ for fmt in formats:
 # %% [markdown]
 # {{exercise neighbours}}
 #
-# The lecture writes $\lfloor x\rfloor$ for the largest multiple of $\varepsilon$ that is not above $x$, and so shall we. Write `spacing` first, then
-# `neighbours` with it. Compute in float64 (`x.double()`), and dividing by a power of two is exact.
+# Like the lecture, we write $\lfloor x\rfloor$ for the largest multiple of $\varepsilon$ that is not above $x$. Write
+# `spacing` first, then use it in `neighbours`. Compute in float64 (`x.double()`): there, division by a power of two is
+# exact.
 #
 # <details><summary>Hint 1: fixed point</summary>
 #
-# `torch.floor(x / eps)` counts how many ε fit below x, for negative x too; times ε it is ⌊x⌋. `torch.ceil` gives the neighbour above. Where
-# x / ε is whole, both are x.
+# `torch.floor(x / eps)` counts how many ε fit below x, also for negative x. Multiplied by ε it is ⌊x⌋. `torch.ceil`
+# gives the neighbour above. If x / ε is whole, both are x.
 # </details>
 # <details><summary>Hint 2: the exponent, exactly</summary>
 #
-# Don't take a logarithm: just below a power of two it is rounded to the power itself. `torch.frexp(x).exponent` is e + 1, as it writes x as a
-# fraction in [1/2, 1) times a power of two. `.clamp(min=fmt.min_exponent)` keeps it from going below the least one.
+# Don't take a logarithm: just below a power of two it is rounded up to the power itself. `torch.frexp(x).exponent` is
+# e + 1, because frexp writes x as a fraction in [1/2, 1) times a power of two. `.clamp(min=fmt.min_exponent)` keeps the
+# exponent from falling below the smallest one.
 # </details>
 # <details><summary>Hint 3: the spacing</summary>
 #
@@ -116,14 +124,15 @@ for fmt in formats:
 # </details>
 # <details><summary>Hint 4: the ends</summary>
 #
-# `fmt.bounded(torch.floor(x / eps) * eps)` brings what lies outside to where it belongs. At the end: `.float()`.
+# `fmt.bounded(torch.floor(x / eps) * eps)` handles numbers outside the range. At the end: `.float()`.
 # </details>
 
 
 # %%
 def spacing(x, fmt):
-    """ε(x), the distance between the numbers of the format around each x: float64, of the
-    shape of x (float64)."""
+    """ε(x), the distance between the numbers of the format around each x (float64):
+    float64,
+    of the shape of x."""
     # BEGIN SOLUTION
     if isinstance(fmt, Fixed):
         return torch.full_like(x, fmt.eps)
@@ -136,9 +145,9 @@ def neighbours(x, fmt):
     """The numbers of the format on either side of x.
 
     x: float32, any shape. fmt: a format. Returns (lower, upper), float32 of the shape of x:
-    the largest number of the format that is <= x and the smallest that is >= x, both x
-    itself where the format has it. What lies beyond the ends of a fixed-point format has
-    the nearer end for both; NaN has NaN. x is not changed.
+    the largest number of the format that is <= x and the smallest that is >= x. Both are x
+    if the format contains x. Beyond the ends of a fixed-point format both are the nearer
+    end; for NaN both are NaN. x is not changed.
 
     >>> neighbours(torch.tensor([0.30, -0.30, 0.25]), Fixed(4, 2))  # ε = 0.25
     (tensor([ 0.2500, -0.5000,  0.2500]), tensor([ 0.5000, -0.2500,  0.2500]))
@@ -157,18 +166,19 @@ check("stochastic_rounding.neighbours")
 # %% [markdown]
 # ## To nearest
 #
-# The rule of IEEE 754, the default of all hardware: the nearer neighbour; of two equally near the **even** one, whose last bit is 0. In units of
-# $\varepsilon$ the even one is simply the even whole number.
+# This is the rule of IEEE 754, and the default of all hardware. Take the nearer neighbour. If both are equally near,
+# take the **even** one, whose last bit is 0. In units of $\varepsilon$ the even one is the even whole number.
 #
 # {{exercise round_nearest_even}}
 #
 # <details><summary>Hint 1: in units of ε</summary>
 #
-# x / ε is to be rounded to a whole number, a tie to the even one; then multiply by ε. `spacing` is yours.
+# Round x / ε to a whole number, a tie to the even one. Then multiply by ε. Use your `spacing`.
 # </details>
-# <details><summary>Hint 2: who does that?</summary>
+# <details><summary>Hint 2: which function rounds ties to even?</summary>
 #
-# `torch.round` does, and so does Python's `round` for a number (not for a tensor): both round 2.5 to 2 and 3.5 to 4.
+# `torch.round` does, and so does Python's `round` for a number (but not for a tensor). Both round 2.5 to 2 and 3.5
+# to 4.
 # </details>
 
 
@@ -178,8 +188,8 @@ def round_nearest_even(x, fmt):
     is 0.
 
     x: float32, any shape. Returns float32 of that shape. Fixed point saturates; NaN and the
-    infinities of a format stay. What becomes zero in floating point keeps the sign of x.
-    x itself is not changed.
+    infinities of a format stay. A result of zero in floating point keeps the sign of x. x
+    itself is not changed.
 
     >>> # 1.5 ε and 2.5 ε are ties
     >>> round_nearest_even(torch.tensor([0.30, 0.375, 0.625, 99.0]), Fixed(4, 2))
@@ -198,21 +208,21 @@ check("stochastic_rounding.round_nearest_even")
 # %% [markdown]
 # ## At random, with the right odds
 #
-# To nearest is the best that one rounding can do: it is never off by more than $\varepsilon/2$. But it makes *the same* error each time. Stochastic
-# rounding may be off by up to $\varepsilon$, and goes (Gupta et al. 2015)
+# Rounding to nearest is the best for a single rounding: its error is never more than $\varepsilon/2$. But it makes *the
+# same* error each time. The error of stochastic rounding may be up to $\varepsilon$. Its rule is (Gupta et al. 2015)
 #
 # $$\text{Round}(x) = \begin{cases} \lfloor x\rfloor + \varepsilon & \text{with probability } p = \dfrac{x - \lfloor x\rfloor}{\varepsilon},\\[2mm]
 # \lfloor x\rfloor & \text{with probability } 1 - p.\end{cases}$$
 #
-# Its expectation is exactly right, whatever $x$ is:
+# Its expectation is exact for every $x$:
 #
 # $$E[\text{Round}(x)] = (1-p)\lfloor x\rfloor + p\,(\lfloor x\rfloor + \varepsilon) = \lfloor x\rfloor + p\,\varepsilon = x.$$
 #
-# Below, one $x$ is rounded again and again, and you see the mean of all results so far. Press play.
+# Below, we round one $x$ again and again, and show the mean of all results so far. Press play.
 #
-# 1. To which value does each mean go? How much does rounding to nearest gain from more roundings?
-# 2. How many roundings does it take until the random mean is the better one?
-# 3. Move $x$ to a number of the format, then to the middle of two.
+# 1. Which value does each mean approach? How much does rounding to nearest gain from more roundings?
+# 2. After how many roundings is the stochastic mean better?
+# 3. Move $x$ to a number of the format, then halfway between two.
 
 # %%
 running_mean.explorable()
@@ -220,21 +230,23 @@ running_mean.explorable()
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# 1. The stochastic mean goes to $x$; the shaded band, where it stays 95 times in 100, narrows like $1/\sqrt n$. To nearest gains nothing: the same
-#    error a thousand times is the same error.
-# 2. That depends on $x$: near a number of the format the nearest one is hard to beat; in the middle, a handful of roundings will do.
-# 3. On a number of the format both are exact, and nothing is random any more. In the middle the band is widest: $p(1-p)$ is largest at 1/2.
+# 1. The stochastic mean approaches $x$. The shaded band, which contains it 95 times in 100, narrows like $1/\sqrt n$.
+#    Rounding to nearest gains nothing: the mean of a thousand equal errors is the same error.
+# 2. That depends on $x$. Near a number of the format, rounding to nearest is hard to beat; in the middle, a few
+#    roundings are enough.
+# 3. On a number of the format both are exact, and nothing is random. In the middle the band is widest, because $p(1-p)$
+#    is largest at 1/2.
 # </details>
 
 # %% [markdown]
 # {{exercise stochastic_round}}
 #
-# The random numbers come from outside, `u` uniform in $[0, 1)$, one for each element: then your answer can be compared to the last bit. Go up where
-# $u < p$.
+# The random numbers are an argument: `u` is uniform in $[0, 1)$, with one number for each element. So we can compare
+# your answer to the last bit. Round up where $u < p$.
 #
 # <details><summary>Hint 1: the fraction</summary>
 #
-# In units of ε: `whole = torch.floor(x / eps)`, and p is what is left, `x / eps - whole`. Both for negative x too.
+# In units of ε: `whole = torch.floor(x / eps)`, and p is the rest, `x / eps - whole`. Both also hold for negative x.
 # </details>
 # <details><summary>Hint 2: up or down</summary>
 #
@@ -276,29 +288,32 @@ check("stochastic_rounding.stochastic_round")
 # %% [markdown]
 # ## One addition
 #
-# For bfloat16 there is a shortcut, and it is how hardware and fast kernels do it. A bfloat16 is the *upper half* of a float32: the same sign and exponent,
-# 7 of the 23 mantissa bits. Seen as integers, the codes of float32 numbers of one sign are in the order of their sizes. So
+# For bfloat16 there is a shortcut, which hardware and fast kernels use. A bfloat16 is the *upper half* of a float32:
+# the same sign and exponent, but only 7 of the 23 mantissa bits. If you read the bits of float32 numbers of one sign as
+# integers (their *codes*), these are in the same order as the numbers. So
 #
 #     x = 1.00390625    0 01111111 0000000 1000000000000000      sign, exponent, 7 bits | 16 bits to be lost
 #     + rand16                             0110011101001101      uniform in 0 ... 65535
 #                       0 01111111 0000000 1110011101001101      no carry: cut, and it is 1.0
 #
-# The low half `low` is $p$ in units of $1/65536$. Adding a random number carries into the upper half in exactly `low` of 65,536 cases; then cut the low
-# half off. A carry may run on into the exponent, and that is right: the code after that of 1.9921875 is the code of 2.
+# The low half `low` is $p$ in units of $1/65536$. If you add a random number, it carries into the upper half in exactly
+# `low` of 65,536 cases. Then cut off the low half. A carry may reach the exponent, and that is right: the code after
+# the code of 1.9921875 is the code of 2.
 #
 # {{exercise bf16_round_bits}}
 #
-# Integers only. Here a *carry* means up (away from 0), so it is not the same `u` as above, but the same odds.
+# Use only integers. Here a *carry* means up (away from 0), so the rule for the random number differs from `u` above,
+# but the odds are equal.
 #
 # <details><summary>Hint 1: looking at the bits</summary>
 #
-# `x.view(torch.int32)` is the same 32 bits as an integer, `>> 16` the upper half, `.to(torch.int16)` its 16 bits, and `.view(torch.bfloat16)`
-# those bits as a number.
+# `x.view(torch.int32)` reads the same 32 bits as an integer, `>> 16` takes the upper half, `.to(torch.int16)` its 16
+# bits, and `.view(torch.bfloat16)` reads these bits as a number.
 # </details>
 # <details><summary>Hint 2: NaN</summary>
 #
-# NaN has all exponent bits 1 and a mantissa that is not 0. A carry may run through all of them into the sign; or the mantissa's last bits are
-# cut off, and infinity is left. So at the end: `torch.where(x.isnan(), ..., ...)`.
+# In NaN all exponent bits are 1 and the mantissa is not 0. A carry may run through all of them into the sign. Or you
+# cut off the mantissa's last bits, and infinity is left. So at the end use `torch.where(x.isnan(), ..., ...)`.
 # </details>
 # <details><summary>Hint 3: nearly the answer</summary>
 #
@@ -308,8 +323,9 @@ check("stochastic_rounding.stochastic_round")
 
 # %%
 def bf16_round_bits(x, rand16):
-    """Stochastic rounding to bfloat16 by one integer addition: add rand16 to the 32 bits of
-    x and cut the low 16 off.
+    """Stochastic rounding to bfloat16 by one integer addition: add rand16 to the 32 bits
+    of x
+    and cut off the low 16.
 
     x: float32, any shape; rand16: int32 of that shape, uniform in 0 ... 65535. Returns
     bfloat16. NaN stays NaN; x and rand16 are not changed.
@@ -328,7 +344,8 @@ def bf16_round_bits(x, rand16):
 check("stochastic_rounding.bf16_round_bits")
 
 # %% [markdown]
-# How much faster is it? Here is a million numbers, your two ways, and the library's, which draws its random numbers too.
+# How much faster is it? Round a million numbers in your two ways, and with the library, which also draws the random
+# numbers.
 
 # %%
 with when_solved():
@@ -352,11 +369,11 @@ with when_solved():
 # %% [markdown]
 # ## A sum that stalls
 #
-# Weights are sums: each step adds a little. Here the same small number is added again and again, and each sum is rounded to the format. Play, and
-# then try these:
-# 1. At which step does the nearest sum stop in bfloat16, and what is $\varepsilon$ there?
+# Weights are sums, because each step adds a little. Here we add the same small number again and again, and round each
+# sum to the format. Press play, and then try these:
+# 1. In bfloat16, at which step does the sum with rounding to nearest stop growing, and what is $\varepsilon$ there?
 # 2. Double the size of the terms. Where does it stop now?
-# 3. Take a fixed-point format. There are only two kinds of terms now. Which?
+# 3. Take a fixed-point format. Now there are only two kinds of terms. Which?
 
 # %%
 stalling_sum.explorable()
@@ -364,28 +381,31 @@ stalling_sum.explorable()
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# 1. As soon as half of $\varepsilon(s)$ reaches the size of the term, $s + x$ lies in the middle to the next number or before it, and is rounded back
-#    to $s$: for ever. In bfloat16 the terms of 0.01 stop at 4, after 350 of them, where $\varepsilon = 2^{-5} = 0.031$.
-# 2. At twice the sum, 8, after as many terms: the spacing is twice as wide there.
-# 3. In fixed point $\varepsilon$ is the same everywhere. A term below $\varepsilon/2$ does not count at all, from the first one on: all of them in
-#    $\langle 6, 4\rangle$. A larger one counts as the nearest multiple of $\varepsilon$, with the same error each time: in $\langle 6, 10\rangle$ 0.01 is
-#    2.3 % too little. Rounded at random, each kind counts for what it is on average.
+# 1. Once half of $\varepsilon(s)$ is as large as the term, $s + x$ is at most halfway to the next number, and is always
+#    rounded back to $s$. In bfloat16 the terms of 0.01 stop at 4, after 350 of them, where $\varepsilon = 2^{-5} =
+#    0.031$.
+# 2. At twice the sum, 8, after the same number of terms, because there the spacing is twice as wide.
+# 3. In fixed point $\varepsilon$ is the same everywhere. A term below $\varepsilon/2$ never counts, not even the first
+#    one: in $\langle 6, 4\rangle$ this holds for all of them. A larger term counts as the nearest multiple of
+#    $\varepsilon$, with the same error each time: in $\langle 6, 10\rangle$ 0.01 is 2.3 % too little. Rounded at
+#    random, both kinds are right on average.
 # </details>
 
 # %% [markdown]
 # {{exercise running_sum}}
 #
-# Arithmetic is in float32; only what is stored, the sum, is rounded, after every addition. For `"stochastic"` draw
-# `torch.rand(s.shape, generator=generator)` in each step, and give it to your `stochastic_round`. `xs` may have columns: then they are many sums side
-# by side, and each rounds with its own random numbers.
+# Add in float32, and round only the stored sum, after every addition. For `"stochastic"` draw `torch.rand(s.shape,
+# generator=generator)` in each step, and pass it to your `stochastic_round`. `xs` may have columns. Then each column is
+# a separate sum with its own random numbers.
 #
 # <details><summary>Hint 1: the shape of the sum</summary>
 #
-# `s = torch.zeros_like(xs[0])` is one number, or a row with one for each column. `for x in xs:` goes through the terms.
+# `s = torch.zeros_like(xs[0])` is one number, or a row with one number for each column. `for x in xs:` loops over the
+# terms.
 # </details>
 # <details><summary>Hint 2: collect</summary>
 #
-# Append the sum after each step to a list, and end with `torch.stack(sums)`: it has the shape of xs.
+# Append the sum to a list after each step, and end with `torch.stack(sums)`, which has the shape of xs.
 # </details>
 
 
@@ -394,8 +414,8 @@ def running_sum(xs, fmt, mode, generator):
     """The partial sums of xs, each rounded to the format before the next term is added.
 
     xs: float32 (n,) or (n, columns); mode: "nearest" or "stochastic"; generator: a
-    torch.Generator, from which all random numbers come. Returns float32 of the shape of xs,
-    which is not changed.
+    torch.Generator for all random numbers. Returns float32 of the shape of xs, which is not
+    changed.
 
     >>> running_sum(torch.tensor([100.0, 100.0, 100.0, 1.0, 1.0]), BF16, "nearest",
     ...             torch.Generator())  # ε(300) = 2
@@ -417,7 +437,7 @@ def running_sum(xs, fmt, mode, generator):
 check("stochastic_rounding.running_sum")
 
 # %% [markdown]
-# Your function at work: a thousand hundredths, which should make 10.
+# Use your function to add a thousand hundredths, which should give 10.
 
 # %%
 guess(
@@ -447,14 +467,15 @@ with when_solved():
 # %% [markdown]
 # ## A step of training
 #
-# Gradient descent is such a sum: $w \leftarrow w - \eta\, g$. Close to the end of training $\eta\,g$ is small, and a 16-bit weight that is rounded to
-# nearest no longer moves. Rounded at random it moves seldom, but by a whole $\varepsilon$: in expectation, exactly as far as it should.
+# Gradient descent is such a sum: $w \leftarrow w - \eta\, g$. Near the end of training $\eta\,g$ is small, and a 16-bit
+# weight that is rounded to nearest no longer moves. If it is rounded at random, it seldom moves, but by a whole
+# $\varepsilon$. In expectation it moves exactly as far as it should.
 #
 # {{exercise sgd_low_precision}}
 #
 # <details><summary>Hint</summary>
 #
-# Compute `w - lr * grad` in float32. Then the same two branches as in the running sum.
+# Compute `w - lr * grad` in float32. Then use the same two branches as in the running sum.
 # </details>
 
 
@@ -463,8 +484,8 @@ def sgd_low_precision(w, grad, lr, fmt, mode, generator):
     """The weights after one step of gradient descent, w - lr * grad rounded to the format.
 
     w: float32, any shape, numbers of the format; grad: float32 of that shape; mode:
-    "nearest" or "stochastic"; generator: a torch.Generator, from which all random numbers
-    come. Returns float32; w and grad are not changed.
+    "nearest" or "stochastic"; generator: a torch.Generator for all random
+    numbers. Returns float32; w and grad are not changed.
 
     >>> w, grad = torch.tensor([1.0, -1.0]), torch.tensor([0.5, 2.0])
     >>> # 0.95 and -1.2, with ε = 0.25
@@ -485,8 +506,9 @@ check("stochastic_rounding.sgd_low_precision")
 # %% [markdown]
 # ## Train a network with it
 #
-# LeNet-5 and the handwritten digits, at 28 × 28 pixels. Its 61,706 weights are kept in 16-bit fixed point and changed by *your* step; the arithmetic between is
-# float32, as in the lecture. Three runs from the same start: float32, rounded to nearest, rounded at random. It takes less than half a minute.
+# Now train LeNet-5 on the handwritten digits, at 28 × 28 pixels. Its 61,706 weights are stored in 16-bit fixed point,
+# and *your* step changes them. All other arithmetic is float32, as in the lecture. There are three runs from the same
+# start: float32, rounded to nearest, and rounded at random. They take less than half a minute.
 
 # %%
 split = digits(28)
@@ -498,7 +520,8 @@ def float32_step(w, grad, lr, *_):
 
 
 def train(fmt, mode, seed=0):
-    """Yield the share of held-out digits that LeNet reads, before the first epoch and after each."""
+    """Yield the share of held-out digits that LeNet reads correctly, before the first
+    epoch and after each."""
     torch.manual_seed(seed)
     net, generator = lenet5(), torch.Generator().manual_seed(seed)
     step = float32_step if mode == "float32" else sgd_low_precision
@@ -541,12 +564,12 @@ with when_solved():
                 live.update(curves)
 
 # %% [markdown]
-# What became of the updates? In the first step, how many of the weights would move at all?
+# What happened to the updates? How many of the weights would move in the first step?
 
 # %%
 guess(
     "stochastic_rounding.moved",
-    "16 bits, 8 of them behind the point, rounded to nearest: how many of LeNet's weights move in the first step?",
+    "16 bits, 8 of them fractional, rounded to nearest: how many of LeNet's weights move in the first step?",
     unit="%",
 )
 
@@ -576,31 +599,33 @@ with when_solved():
     reveal("stochastic_rounding.moved", with_8)
 
 # %% [markdown]
-# Three experiments, each a change of one line above:
-# 1. `FMT = Fixed(4, 12)`: does nearest learn now, and as fast?
-# 2. `FMT = Fixed(12, 4)`: how few fractional bits does stochastic rounding put up with?
-# 3. `FMT = BF16`: no fixed point at all. What do you expect, with 7 mantissa bits?
+# Try three experiments. Each changes one line above:
+# 1. `FMT = Fixed(4, 12)`: does rounding to nearest learn now, and as fast?
+# 2. `FMT = Fixed(12, 4)`: how few fractional bits does stochastic rounding tolerate?
+# 3. `FMT = BF16`, a floating-point format. What do you expect, with 7 mantissa bits?
 #
 # <details><summary>What did you see?</summary>
 #
-# 1. It does, and about as fast: with $\varepsilon = 1/4096$ enough of the updates are larger than $\varepsilon/2$. With 8 fractional bits it stayed at
-#    chance, one digit in ten, from the first epoch to the last.
-# 2. With $\varepsilon = 1/16$ it still reads more than nine of ten digits, although most weights begin as 0 or one $\varepsilon$; with $\varepsilon = 1/8$
-#    about nine, and the curve is rough. Each weight that moves makes a large jump: right on average, but noisy.
-# 3. Both learn, and reach float32. In floating point $\varepsilon$ shrinks with the weight: a weight of 0.05 has $\varepsilon = 2^{-12}$. It is the large
-#    weights that stall first, and long runs with small learning rates.
+# 1. It does, and about as fast, because with $\varepsilon = 1/4096$ enough of the updates are larger than
+#    $\varepsilon/2$. With 8 fractional bits the accuracy stayed at chance, one digit in ten, from the first epoch to
+#    the last.
+# 2. With $\varepsilon = 1/16$ it still reads more than nine of ten digits, although most weights begin as 0 or one
+#    $\varepsilon$. With $\varepsilon = 1/8$ it reads about nine, and the curve is rough. Each weight that moves makes a
+#    large jump, which is right on average, but noisy.
+# 3. Both learn, and are as good as float32. In floating point $\varepsilon$ shrinks with the weight: a weight of 0.05
+#    has $\varepsilon = 2^{-12}$. Large weights stall first, and so do long runs with small learning rates.
 # </details>
 
 # %% [markdown]
 # ## The whole map
 #
-# Gupta et al. rounded not only the weights: also the activations and the gradients were kept in 16 bits. Below are such runs, made before: LeNet on the
-# digits, every tensor rounded to $\langle IL, FL\rangle$ after it was computed in float32. Choose the word length, the fractional length and the
-# mode; press the button, and a run of your own joins them, in green.
+# Gupta et al. rounded not only the weights but also the activations and the gradients to 16 bits. Below are results of
+# such runs: LeNet on the digits, with every tensor computed in float32 and then rounded to $\langle IL, FL\rangle$.
+# Choose the word length, the fractional length and the mode. Press the button to add a run of your own, in green.
 #
-# 1. At 16 bits, how many fractional bits does nearest need? And stochastic rounding?
-# 2. What goes wrong at the other end, with many fractional bits?
-# 3. How many bits can you save before stochastic rounding fails too?
+# 1. At 16 bits, how many fractional bits does rounding to nearest need? And stochastic rounding?
+# 2. What goes wrong with many fractional bits?
+# 3. How many bits can you save before stochastic rounding fails, too?
 
 # %%
 low_precision_training.explorable()
@@ -608,21 +633,26 @@ low_precision_training.explorable()
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# 1. Up to $FL = 9$ nearest stays at chance, with 10 it trains: a small update needs a small $\varepsilon$. Rounded at random, 4 fractional bits are enough.
-# 2. At $FL = 12$ both suffer (0.80 and 0.73 of the digits), from 13 on both fail. What is left of the word are 4 integer bits and fewer, the numbers end at ±8, and the activations saturate. A word is
-#    shared between range and fraction. Gupta et al. saw the same: with few fractional bits nearest does not converge, where stochastic does.
-# 3. With 12 bits, $FL$ from 4 to 7, and even with 10, $FL$ 4 or 5, stochastic rounding is still as good as float32, where nearest reads a quarter of
-#    the digits at best. With 8 bits, at $\langle 4, 4\rangle$, it reads five of six digits.
+# 1. Up to $FL = 9$ nearest stays at chance, with 10 it trains, because a small update needs a small $\varepsilon$.
+#    Rounded at random, 4 fractional bits are enough.
+# 2. At $FL = 12$ both suffer (0.80 and 0.73 of the digits), and from 13 on both fail. Only 4 or fewer integer bits are
+#    left, so the numbers end at ±8 at the latest, and the activations saturate. Range and fraction share the bits of a
+#    word. Gupta et al. found the same: with few fractional bits stochastic rounding converges, but rounding to nearest
+#    does not.
+# 3. With 12 bits ($FL$ from 4 to 7), and even with 10 ($FL$ 4 or 5), stochastic rounding is still as good as float32,
+#    while nearest reads a quarter of the digits at best. With 8 bits, at $\langle 4, 4\rangle$, stochastic rounding
+#    reads five of six digits.
 #
-# All of this rests on one run for each setting. Press the button to see how much another seed changes.
+# There is only one run for each setting. Press the button to see how much another seed changes.
 # </details>
 
 # %% [markdown]
-# ## On a GPU: random numbers that every machine agrees on
+# ## On a GPU: the same random numbers on every machine
 #
-# A generator that is drawn from one number after the other is of no use to ten thousand threads. **Philox** (Salmon et al. 2011) has no state: it turns a
-# *counter* and a seed into four random words of 32 bits, by ten rounds of multiplying and mixing. Element $i$ can have its random numbers without those
-# of the others, in any order, on any machine; so a run can be repeated bit by bit, on a CPU or with another launch shape.
+# Ten thousand threads cannot use a generator that gives one number after the other. **Philox** (Salmon et al. 2011) has
+# no state. It turns a *counter* and a seed into four random words of 32 bits, by ten rounds of multiplying and mixing.
+# Element $i$ gets its random numbers without computing the others', in any order, on any machine. So you can repeat a
+# run bit by bit, even on a CPU or with another launch shape.
 #
 # Sixteen bits are enough for one rounding, so one call serves eight elements:
 #
@@ -630,15 +660,16 @@ low_precision_training.explorable()
 # |---|---|
 # | $i \bmod 8 = 0, 1$ | low half of $r_0$, high half of $r_0$ |
 # | $2, 3$ | low half of $r_1$, high half of $r_1$ |
-# | $4, 5$ and $6, 7$ | the same of $r_2$ and of $r_3$ |
+# | $4, 5$ and $6, 7$ | low and high half of $r_2$, and of $r_3$ |
 #
-# Here is the kernel in **Triton**. Each *program* treats BLOCK elements, all at once: `i` is a block of indices. Without a GPU, Triton's interpreter
-# runs it on the CPU, slowly, with the same result.
+# Write the kernel in **Triton**. Each *program* processes BLOCK elements at once: `i` is a block of indices. Without a
+# GPU, Triton's interpreter runs it on the CPU, slowly but with the same result.
 #
 # {{exercise rounding_kernel}}
 #
-# The bits of `x` come as int32, and leave as int16. `tl.load(ptr + i, mask=i < n, other=0)` reads a block, `tl.store(ptr + i, block, mask=i < n)` writes one;
-# the mask keeps the last program from going beyond the end. Finite numbers only: NaN is for another day.
+# The bits of `x` are int32, and the result's bits are int16. `tl.load(ptr + i, mask=i < n, other=0)` reads a block,
+# `tl.store(ptr + i, block, mask=i < n)` writes one; the mask keeps the last program from going beyond the end. All
+# numbers are finite, so ignore NaN.
 #
 # <details><summary>Hint 0: the frame</summary>
 #
@@ -651,8 +682,8 @@ low_precision_training.explorable()
 # </details>
 # <details><summary>Hint 1: four words for each element</summary>
 #
-# `r0, r1, r2, r3 = tl.randint4x(seed, i // 8)`: four blocks like `i`. It is the same call for eight neighbours; a kernel for speed would make it once
-# for all eight, as the library's does.
+# `r0, r1, r2, r3 = tl.randint4x(seed, i // 8)`: four blocks like `i`. Eight neighbours make the same call; a fast
+# kernel, like the library's, makes it once for all eight.
 # </details>
 # <details><summary>Hint 2: which word?</summary>
 #
@@ -681,7 +712,7 @@ def rounding_kernel(bits_ptr, out_ptr, n, seed, BLOCK: tl.constexpr):
 
 
 def launch(x, n, seed, block):
-    """Given: round the first n numbers of x with your kernel, `block` to a program; the
+    """Given: round the first n numbers of x with your kernel, `block` per program; the
     rest of the result is 0."""
     bits = x.to(DEVICE).view(torch.int32)
     out = torch.zeros(x.shape, dtype=torch.int16, device=DEVICE)
@@ -693,7 +724,7 @@ def launch(x, n, seed, block):
 check("stochastic_rounding.rounding_kernel")
 
 # %% [markdown]
-# The same bits as the library's on this CPU, for any block size: that is what "reproducible" means.
+# Compare with the library's bits on this CPU. They are equal for any block size: this is what "reproducible" means.
 
 # %%
 with when_solved():
@@ -706,11 +737,12 @@ with when_solved():
 # %% [markdown]
 # ## Catch the impostors
 #
-# A test is a question that a wrong program answers wrongly. The checks of this lab put many questions to you; now you put them.
+# A good test makes a wrong program give a wrong answer. So far the checks have tested you. Now you write the tests.
 #
-# Eight programs, **A** to **H**, claim to be `round_nearest_even`, for one number. Four of them are, each written in its own way. Four are impostors: for
-# almost all numbers they answer as the others do. A million random numbers between -1 and 1 may find none of them; you need four numbers. You do not see
-# their code. You choose the numbers.
+# Eight programs, **A** to **H**, claim to be `round_nearest_even`, for one number. Four of them are right, each written
+# in its own way. The other four are impostors, which give the right answer for almost all numbers. A million random
+# numbers between -1 and 1 may unmask none of them, but four well-chosen numbers are enough. You do not see their code.
+# You choose the numbers.
 
 # %% [markdown]
 # {{exercise unmask_rounding}}
@@ -718,27 +750,28 @@ with when_solved():
 # Return a list of at most 12 inputs, each a tuple `(x, fmt)`: a number from -1,000,000 to 1,000,000 (it becomes a float32 first), and `"Fixed(4, 2)"` or
 # `"FP16"`, as text.
 #
-# A program is unmasked where its value is not the right one, to the last bit. Each impostor that you unmask earns two points. Two more are for inputs that keep the rules: one that breaks
-# them unmasks nobody. The check tells whom you have caught, and by what; press it often.
+# You unmask a program if its value differs from the right one, even in the last bit. Each impostor that you unmask
+# earns two points. You get two more points if all your inputs follow the rules; an input that breaks them does not
+# count. The check shows which programs you have caught, and with which input. Run it often.
 #
 # <details><summary>Hint 1: where to begin</summary>
 #
 # With the mistakes that you made in that exercise, or nearly made. Which numbers would have hidden them?
 # </details>
-# <details><summary>Hint 2: the ends and the middles</summary>
+# <details><summary>Hint 2: the ends and the midpoints</summary>
 #
-# Fixed(4, 2) goes from -8 to 7.75 in steps of 0.25. FP16 has 10 bits behind the point, its largest number is 65504, its smallest normal one $2^{-14}$. Where do its
-# values lie around each of these, and where are the middles between them?
+# Fixed(4, 2) goes from -8 to 7.75 in steps of 0.25. FP16 has 10 mantissa bits; its largest number is 65504, and its
+# smallest normal number is $2^{-14}$. Which values are next to each of these, and where are the midpoints between them?
 # </details>
 
 
 # %%
 def unmask_rounding() -> list[tuple[float, str]]:
-    """Inputs (x, fmt) for which the impostors answer wrongly.
+    """Inputs (x, fmt) for which the impostors give wrong answers.
 
     Returns a list of at most 12 tuples.
 
-    An input that unmasks nobody:
+    An input that unmasks none of them:
 
         [(0.3, 'Fixed(4, 2)')]
     """
@@ -747,7 +780,7 @@ def unmask_rounding() -> list[tuple[float, str]]:
         (0.125, "Fixed(4, 2)"),  # a tie, with the even one below
         (9.0, "Fixed(4, 2)"),  # beyond the end
         (2.0**-20, "FP16"),  # subnormal
-        (65510.0, "FP16"),  # above the largest, and still nearest to it
+        (65510.0, "FP16"),  # above the largest, but still nearest to it
     ]
     # END SOLUTION
 
@@ -759,30 +792,34 @@ check("stochastic_rounding.unmask_rounding")
 # <details><summary>When all four are caught: who they were</summary>
 #
 # - **A** keeps the low bits of a fixed-point word.
-# - **C** makes every subnormal number zero.
-# - **E** makes infinite what is above FP16's largest, before it rounds.
+# - **C** turns every subnormal number into zero.
+# - **E** turns numbers above FP16's largest into infinity, before it rounds.
 # - **F** rounds ties away from zero.
 #
-# Random tests are good at finding what is wrong often. What is wrong at one number in a million takes somebody who knows where to look.
+# Random tests find mistakes that occur often. To find a mistake at one number in a million, you must know where to
+# look.
 # </details>
 
 # %% [markdown]
 # ## For those who want more
 #
-# No points, no check: a challenge, and the proof to ask of yourself.
+# No points, no check: a challenge, and the proof to demand of yourself.
 #
-# In the *microscaling* formats (B. Rouhani et al. 2023) 32 numbers share one exponent, and each keeps a few bits of its own. Write `round_block(x, bits)`: for each 32 numbers
-# the power of two at or below the largest magnitude, the numbers divided by it and rounded to your fixed point, and multiplied again. *Proof:* zeros stay zeros; what has
-# such a form already comes out unchanged; no number moves by more than half a spacing of its block. Then train this lab's network with it: how few bits suffice, to nearest
-# and at random?
+# In the *microscaling* formats (B. Rouhani et al. 2023) 32 numbers share one exponent, and each keeps a few bits of its
+# own. Write `round_block(x, bits)`. For each 32 numbers take the power of two at or below the largest magnitude. Divide
+# the numbers by it, round them to your fixed point, and multiply again. *Proof:* zeros stay zeros; numbers that already
+# have this form do not change; no number moves by more than half a spacing of its block. Then train this lab's network
+# with it. How few bits are enough, with rounding to nearest and at random?
 
 # %% [markdown]
 # ## What you take with you
 #
-# - A format is a set of numbers; rounding chooses between two neighbours. To nearest makes the smallest error once, and the same error always.
+# - A format is a set of numbers; rounding chooses between two neighbours. Rounding to nearest makes the smallest single
+#   error, but the same error every time.
 # - With the odds $p = (x - \lfloor x\rfloor)/\varepsilon$ the expectation is exactly $x$, and small updates add up instead of vanishing.
-# - It costs a random number for each element. With integers it is an addition and a shift; with Philox the numbers are the same on every machine.
-# - Sixteen bits to store, thirty-two to compute: today's accelerators do just that, and some round at random in hardware.
+# - It needs a random number for each element. With integers it takes an addition and a shift; with Philox the random
+#   numbers are the same on every machine.
+# - Store in sixteen bits and compute in thirty-two: today's accelerators do this, and some round at random in hardware.
 #
 # ### Further reading
 #

@@ -2,21 +2,22 @@
 # # Lab 07 · Many machines, one model
 # ## Data-parallel training, written and watched
 #
-# One machine takes a day to train a network. Sixteen machines have sixteen times the processors: can they do it in an hour and a half? They can,
-# nearly, and the way to do it fits on a page. Every machine holds the whole model and computes the gradient of *its part* of the batch; one
-# all-reduce makes the mean of all gradients; all take the same step. You will write that today, from the ring that adds up the gradients to the hooks
-# that hide the adding behind the computing, and then train a network with it on live processes.
+# One machine takes a day to train a network. Sixteen machines have sixteen times the processors, so can they do it in
+# an hour and a half? Nearly, and the method fits on a page. Every machine holds the whole model and computes the
+# gradient of *its part* of the batch. One all-reduce computes the mean of all gradients, and all machines take the same
+# step. In this lab you write all of it, from the ring that adds up the gradients to the hooks that overlap
+# communication with computation. Then you train a network with it on real processes.
 #
 # **You will be able to**
-# - deal a data set to ranks, so that every epoch sees every sample once;
-# - write a ring all-reduce that sends as little as an all-reduce can, and cannot deadlock;
-# - average gradients of unequal batches rightly, in buckets, with shared, frozen and unused parameters;
+# - distribute a data set over ranks, so that every epoch sees every sample once;
+# - write a ring all-reduce that sends as few bytes as an all-reduce can, and cannot deadlock;
+# - average gradients of unequal batches correctly, in buckets, with shared, frozen and unused parameters;
 # - overlap the messages with the backward pass, as PyTorch's DistributedDataParallel does;
-# - measure speed-up and efficiency on live engines, and say what limits them.
+# - measure speed-up and efficiency on real processes, and explain what limits them.
 #
-# **100 points, 8 exercises, about 130 minutes.** You need Python functions and tensors; lab 02 had the same gradient on $p$ shards, on paper. MPI came
-# with the installation. No GPU. In this lab $n$ counts the elements of a tensor or the samples of a data set, as is said each time; $n_r$ and $g_r$ are
-# the samples and the gradient of rank $r$.
+# **100 points, 8 exercises, about 130 minutes.** You need Python functions and tensors, but no GPU. Lab 02 explained
+# the gradient over $p$ shards. MPI is already installed. In this lab $n$ is the number of elements of a tensor or of
+# samples in a data set; the text says which. $n_r$ and $g_r$ are the number of samples and the gradient of rank $r$.
 
 # %%
 import inspect
@@ -41,13 +42,15 @@ style.use()
 # %% [markdown]
 # ## See it first
 #
-# Five **ranks** sit on a ring. Each has a vector $x$ of its own, cut into five **chunks**, and all of them need the sum. A disk shows one rank's $x$,
-# chunk by chunk: the more ranks' numbers a chunk contains, the fuller it is, and green means all. On the right are the same chunks as a table.
-# Nothing is drawn from a formula: the algorithm runs on a simulated machine, and the picture is what it left.
+# Five **ranks** (processes, numbered from 0) form a ring. Each has its own vector $x$, cut into five **chunks**, and
+# all of them need the sum. A disk shows one rank's $x$, chunk by chunk. The more ranks' numbers a chunk contains, the
+# fuller it is; green means all. On the right are the same chunks as a table. The picture shows a real run of the
+# algorithm, on a simulated machine.
 #
 # Press play, then try these:
-# 1. Stop half-way (after $p-1$ of the $2(p-1)$ steps). How many green chunks has each rank? What happens in the second half?
-# 2. Watch one rank: how many messages does it send in all, and how large are they?
+# 1. Stop halfway (after $p-1$ of the $2(p-1)$ steps). How many green chunks does each rank have? What happens in the
+#    second half?
+# 2. Watch one rank: how many messages does it send in total, and how large are they?
 # 3. Set p to 9 with n = 4 elements. What happens to the chunks?
 
 # %%
@@ -56,11 +59,11 @@ ring_passing.explorable()
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# 1. After the first half each rank has exactly one finished chunk, everyone another one. In the second half the finished chunks go round and replace
-#    the unfinished ones; nothing is added any more.
-# 2. $2(p-1)$ messages of one chunk, $n/p$ elements: $2\frac{p-1}{p}n$ elements, a little less than $2n$, whatever $p$ is. That is why a ring over 1,000
-#    ranks sends hardly more than one over ten.
-# 3. Five of the nine chunks are empty. The algorithm does not care: an empty message goes round too.
+# 1. After the first half each rank has exactly one finished chunk, a different one on each rank. In the second half the
+#    finished chunks go around the ring and replace the unfinished ones. No more numbers are added.
+# 2. $2(p-1)$ messages of one chunk, $n/p$ elements: $2\frac{p-1}{p}n$ elements, a little less than $2n$ for every $p$.
+#    So with 1,000 ranks each rank sends hardly more than with ten.
+# 3. Five of the nine chunks are empty. The algorithm still works: it also sends the empty messages.
 # </details>
 
 # %% [markdown]
@@ -76,19 +79,21 @@ ring_passing.explorable()
 #             │ g          │ g          │ g          │ g
 #          w ← w − lr g on every rank: the same weights again
 #
-# The loss of a batch is a mean over its samples. So the gradient of the global batch is the mean of the ranks' gradients $g_r$, each weighted by the
-# number of its samples:
+# The loss of a batch is a mean over its samples. So the gradient of the global batch is the mean of the ranks'
+# gradients $g_r$, each weighted by its number of samples:
 #
 # $$ g = \sum_{r=0}^{p-1} \frac{n_r}{N}\, g_r, \qquad N = \sum_{r=0}^{p-1} n_r. $$
 #
-# This is no approximation: it is the step that one machine would take with the whole batch. All ranks begin with the same weights and take the same
-# steps, so they hold the same weights for ever, and nobody sends weights again. The lectures call this *bulk-synchronous* data parallelism: an
-# iteration ends for nobody before it ends for all, and takes $t_{compute} + t_{sync} + t_{IO}$.
+# This is not an approximation: it is the step that one machine would take with the whole batch. All ranks begin with
+# the same weights and take the same steps, so their weights are always equal, and no rank needs to send weights again.
+# The lectures call this *bulk-synchronous* data parallelism: all ranks finish an iteration together, and it takes
+# $t_{compute} + t_{sync} + t_{IO}$.
 #
-# ## Deal the samples
+# ## Distribute the samples
 #
-# Each rank needs its own part of the data, its *shard*. The ranks do not talk about it: everyone shuffles all $n$ indices **with the same seed**,
-# gets the same permutation, and takes the part that belongs to its rank. Each epoch shuffles anew.
+# Each rank needs its own part of the data, its *shard*. The ranks need no messages for this. Each shuffles all $n$
+# indices **with the same seed**, so it gets the same permutation, and takes the part that belongs to its rank. Each
+# epoch shuffles again.
 
 # %% [markdown]
 # {{exercise shard_indices}}
@@ -99,11 +104,11 @@ ring_passing.explorable()
 # </details>
 # <details><summary>Hint 2: a generator of your own</summary>
 #
-# `torch.Generator().manual_seed(seed + epoch)`: it leaves torch's global generator alone.
+# `torch.Generator().manual_seed(seed + epoch)`: it does not change torch's global generator.
 # </details>
-# <details><summary>Hint 3: nearly equal parts, nothing lost</summary>
+# <details><summary>Hint 3: nearly equal parts without losing samples</summary>
 #
-# A slice with a step: `order[rank::size]` begins at `rank` and takes every `size`-th.
+# Use a slice with a step: `order[rank::size]` begins at `rank` and takes every `size`-th index.
 # </details>
 
 
@@ -112,8 +117,8 @@ def shard_indices(n: int, rank: int, size: int, epoch: int, seed: int) -> Tensor
     """The samples of rank `rank` out of `size` in this epoch: indices, shape
     (about n / size,), int64.
 
-    All ranks' shards together hold each of 0 to n-1 once; their lengths differ by one at
-    most. Another epoch deals anew. torch's global generator is left alone.
+    All ranks' shards together hold each of 0 to n-1 once; their lengths differ by at most
+    one. Each epoch gives different shards. torch's global generator is not changed.
 
     >>> shards = [shard_indices(5, rank, 2, epoch=0, seed=0) for rank in range(2)]
     >>> sorted(torch.cat(shards).tolist())
@@ -129,25 +134,26 @@ def shard_indices(n: int, rank: int, size: int, epoch: int, seed: int) -> Tensor
 check("ddp.shard_indices")
 
 # %% [markdown]
-# ## Ranks that talk
+# ## Ranks that send messages
 #
-# An algorithm over ranks is one function that every rank runs. It gets a **communicator** `comm`:
+# An algorithm over ranks is one function that every rank runs. Its argument is a **communicator** `comm`:
 #
 # | | |
 # |---|---|
-# | `comm.rank`, `comm.size` | my number, 0 to p-1, and p |
+# | `comm.rank`, `comm.size` | this rank's number, 0 to p-1, and p |
 # | `comm.send(x, dest)` | send the tensor `x`; returns when it has been received |
 # | `comm.recv(out, source)` | wait for a message and put it into `out`, a tensor of the right size |
 # | `comm.sendrecv(x, dest, out, source)` | both at the same time |
-# | `comm.isend(x, dest)`, `comm.irecv(out, source)` | begin, and go on at once; `.wait()` on the result before you touch the tensor |
+# | `comm.isend(x, dest)`, `comm.irecv(out, source)` | begin and return at once; call `.wait()` on the result before you use the tensor |
 # | `comm.broadcast(x, root)`, `comm.all_reduce(x)` | the machine's own collectives, in place |
 #
-# `simulate(f, p)` calls `f(comm)` on p ranks in this kernel, in virtual time. Every rank has a model here that begins with other weights:
+# `simulate(f, p)` calls `f(comm)` on p ranks in this kernel, in virtual time. Here every rank has a model that begins
+# with different weights:
 
 
 # %%
 def linear(seed: int) -> nn.Linear:
-    """A layer whose weights depend on the seed alone."""
+    """A layer whose weights depend only on the seed."""
     layer = nn.Linear(2, 1, bias=False)
     with torch.no_grad():
         layer.weight.copy_(torch.randn(1, 2, generator=torch.Generator().manual_seed(seed)))
@@ -159,16 +165,18 @@ simulate(lambda comm: linear(seed=comm.rank).weight.tolist(), p=3).results
 # %% [markdown]
 # {{exercise broadcast_parameters}}
 #
-# Make them equal: every rank gets the root's. You may use `comm.broadcast`, one parameter after the other. (How a broadcast works inside is lab
-# 08's.)
+# Make the weights equal: every rank gets the root's. You may use `comm.broadcast`, one parameter after the other. (Lab
+# 08 shows how a broadcast works.)
 #
 # <details><summary>Hint 1: in place</summary>
 #
-# The model must see the new values, so they have to get into the parameter's own memory. `comm.broadcast(x, root)` overwrites `x`.
+# The model must see the new values, so write them into the parameter's own memory. `comm.broadcast(x, root)` overwrites
+# `x`.
 # </details>
-# <details><summary>Hint 2: not autograd's business</summary>
+# <details><summary>Hint 2: without autograd</summary>
 #
-# A parameter is watched by autograd, which forbids changes in place. `param.detach()` is the same memory, unwatched.
+# Autograd watches a parameter and forbids in-place changes. `param.detach()` is the same memory, but autograd does not
+# watch it.
 # </details>
 
 
@@ -176,8 +184,8 @@ simulate(lambda comm: linear(seed=comm.rank).weight.tolist(), p=3).results
 def broadcast_parameters(params: Iterable[Tensor], comm, root: int = 0) -> None:
     """Overwrite the parameters on every rank with rank `root`'s, in place.
 
-    params: tensors of the same shapes on all ranks, e.g. model.parameters(): may be gone
-    through once only.
+    params: tensors of the same shapes on all ranks, such as model.parameters(), which can
+    be read only once.
     """
     # BEGIN SOLUTION
     for param in params:
@@ -202,8 +210,9 @@ with when_solved():
 # %% [markdown]
 # ## The ring
 #
-# The simplest all-reduce sends everything to rank 0, which adds up and sends the sum back. Rank 0 then moves $2(p-1)n$ elements while everyone else
-# waits. The ring spreads this work evenly. Cut $x$ into $p$ chunks, and let all ranks send at the same time, always to the right:
+# The simplest all-reduce sends everything to rank 0, which adds up and sends the sum back. Then rank 0 moves $2(p-1)n$
+# elements while all others wait. The ring spreads this work evenly. Cut $x$ into $p$ chunks, and let all ranks send at
+# the same time, always to the right:
 #
 #     p = 3, chunks 0 1 2; a, b, c are the ranks' numbers       what each rank sends to its right
 #
@@ -211,14 +220,15 @@ with when_solved():
 #     start      a0 a1 a2     b0 b1 b2     c0 c1 c2              chunk 0     chunk 1     chunk 2
 #     step 0     a0 a1 ac2    ab0 b1 b2    c0 bc1 c2             chunk 2     chunk 0     chunk 1
 #     step 1     a0 ABC1 ac2  ab0 b1 ABC2  ABC0 bc1 c2           ... and every rank has one finished chunk
-#     step 2, 3  the finished chunks go round twice: what comes in replaces what was there
+#     step 2, 3  the finished chunks go around twice: each received chunk replaces the old one
 #
-# In step $s$ rank $r$ sends chunk $(r - s) \bmod p$ and receives chunk $(r - s - 1) \bmod p$. In the first $p-1$ steps (the *reduce-scatter*) it
-# **adds** what comes in, in the last $p-1$ (the *all-gather*) it **overwrites**. That is all.
+# In step $s$ rank $r$ sends chunk $(r - s) \bmod p$ and receives chunk $(r - s - 1) \bmod p$. In the first $p-1$ steps
+# (the *reduce-scatter*) it **adds** the received chunk. In the last $p-1$ steps (the *all-gather*) it **overwrites**
+# its chunk. That is the whole algorithm.
 #
-# **Deadlock.** If every rank first calls `send`, all wait: `send` returns when the other side receives, and the other side is sending. On a real
-# machine this may work for small messages, which the network keeps somewhere for a while, and hang for large ones. The simulated machine never keeps
-# anything, so it finds out at once:
+# **Deadlock.** If every rank first calls `send`, all ranks wait: `send` returns only when the other side receives, but
+# the other side is sending, too. On a real machine this may work for small messages, which the network buffers, and
+# hang for large ones. The simulated machine never buffers messages, so it detects the deadlock at once:
 
 
 # %%
@@ -238,16 +248,18 @@ except RuntimeError as error:
 #
 # <details><summary>Hint 1: chunks</summary>
 #
-# `chunks = x.view(-1).tensor_split(p)` are p views into x of nearly equal length; some are empty where n < p. What you write into a chunk is in x.
+# `chunks = x.view(-1).tensor_split(p)` are p views of x with nearly equal lengths; some are empty if n < p. If you
+# write into a chunk, you write into x.
 # </details>
 # <details><summary>Hint 2: one step</summary>
 #
-# `comm.sendrecv(given, right, incoming, left)` sends and receives at once, so nobody waits in vain. `incoming` needs memory of its own:
-# `torch.empty_like(taken)`, of the size of the chunk that *comes in*.
+# `comm.sendrecv(given, right, incoming, left)` sends and receives at once, so there is no deadlock. `incoming` needs
+# its own memory: `torch.empty_like(taken)`, of the size of the chunk that *arrives*.
 # </details>
 # <details><summary>Hint 3: both halves in one loop</summary>
 #
-# `for step in range(2 * (p - 1))`. In every step `given` is chunk `(rank - step) % p` and `taken` is chunk `(rank - step - 1) % p`. Add while `step
+# Use `for step in range(2 * (p - 1))`. In every step `given` is chunk `(rank - step) % p` and `taken` is chunk `(rank -
+# step - 1) % p`. Add while `step
 # < p - 1`, copy from then on.
 # </details>
 
@@ -286,20 +298,22 @@ ring_passing.explorable(ring_all_reduce)
 # %% [markdown]
 # ## The mean gradient
 #
-# Two things go wrong here more often than anything else in data parallelism, and both train on quietly with wrong results.
+# These are the two most common mistakes in data parallelism. Neither raises an error.
 #
-# *The mean of means.* 1,438 images in batches of 64 leave a last batch of 30; over 4 ranks that is 8, 8, 7 and 7. A rank's gradient is a mean over
-# *its* images, so it has to count $n_r$ times.
+# *The mean of means.* 1,438 images in batches of 64 leave a last batch of 30. Over 4 ranks this makes 8, 8, 7 and 7. A
+# rank's gradient is a mean over *its* images, so it must count $n_r$ times. Without this weight the result is wrong.
 #
-# *Too many messages.* LeNet has ten tensors of parameters, ResNet-50 has 161. Each message costs its latency, however small it is. So put all
-# gradients into **one** flat tensor, and $n_r$ at its end: then the sum of $n_r$, which is $N$, comes for free.
+# *Too many messages.* LeNet has ten parameter tensors, ResNet-50 has 161. Each message costs its latency, however small
+# it is. So put all gradients into **one** flat tensor, with $n_r$ at its end. Then the same all-reduce also gives the
+# sum of all $n_r$, which is $N$.
 
 # %% [markdown]
 # {{exercise average_gradients}}
 #
 # <details><summary>Hint 1: one flat tensor</summary>
 #
-# `torch.cat([grad.flatten() for grad in grads] + [torch.ones(1)])` is all gradients and a 1. Times `local_n` it is $n_r g_r$, and $n_r$ at the end.
+# `torch.cat([grad.flatten() for grad in grads] + [torch.ones(1)])` holds all gradients and a 1. Multiplied by
+# `local_n`, it holds $n_r g_r$, with $n_r$ at the end.
 # </details>
 # <details><summary>Hint 2: back again</summary>
 #
@@ -308,17 +322,18 @@ ring_passing.explorable(ring_all_reduce)
 # </details>
 # <details><summary>Hint 3: a rank without samples</summary>
 #
-# needs no `if`: it multiplies by 0 and takes part like the others. If it stayed away, they would wait for it.
+# It needs no `if`: it multiplies by 0 and takes part like the others. If it did not take part, they would wait for it.
 # </details>
 
 
 # %%
 def average_gradients(grads: list[Tensor], local_n: int, comm) -> None:
-    """Replace gradients, means over this rank's `local_n` samples, by the means over all
-    ranks' samples, in place.
+    """Replace gradients, which are means over this rank's `local_n` samples, by the means
+    over
+    all ranks' samples, in place.
 
-    grads: float32 tensors, of the same shapes on all ranks; local_n may be 0 on some. One
-    all-reduce in all.
+    grads: float32 tensors, of the same shapes on all ranks; local_n may be 0 on some. Use
+    one all-reduce in total.
 
     >>> grads = lambda comm: [torch.tensor([1.0 - comm.rank])]  # 1 on rank 0, 0 on rank 1
     >>> def f(comm):
@@ -344,16 +359,16 @@ check("ddp.average_gradients")
 # %% [markdown]
 # ## Buckets
 #
-# One message for everything has a drawback: it cannot leave before the *last* gradient is there. The backward pass makes gradients one by one, from
-# the last layer to the first. So real systems put a few tensors together, a **bucket**, and send it as soon as its gradients are ready, while the
-# backward pass goes on with the layers before.
+# A single message has a drawback: you cannot send it before the *last* gradient is ready. The backward pass computes
+# the gradients one by one, from the last layer to the first. So real systems put a few tensors into a **bucket**. They
+# send it as soon as its gradients are ready, while the backward pass continues with the earlier layers.
 #
-# Below is ResNet-50 on a cluster, one iteration by the course's cost model. For each rank, the upper bar is computing (forward, then backward), the
-# lower one is messages.
+# Below is one iteration of ResNet-50 on a cluster, predicted by the course's cost model. For each rank, the upper bar
+# shows computation (forward, then backward), and the lower bar shows messages.
 #
-# 1. Move the bucket size to both ends. Is either end good?
-# 2. Switch overlap off. What share of the iteration was hidden?
-# 3. Make the network ten times slower (1 Gb/s). What helps now, and what doesn't?
+# 1. Set the bucket size to its minimum and to its maximum. Is either of them good?
+# 2. Switch off overlap. How much time did it hide?
+# 3. Make the network ten times slower (1 Gb/s). What helps now, and what does not?
 # 4. Make one rank slow. Look at the other ranks' messages.
 
 # %%
@@ -362,21 +377,23 @@ bucket_timeline.explorable()
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# 1. No. With 0.1 MB nearly each of the 54 layers has a bucket of its own, fourteen messages of 100 µs latency each: 277 ms. One bucket for all waits
-#    for the first layer's gradient, and nothing overlaps: 324 ms. With 25 MB it is 217 ms, and between 5 and 50 MB it hardly matters. PyTorch's
-#    default is 25 MB.
-# 2. Without overlap it is 330 ms. The messages take 150 ms, and three quarters of them were hidden; what remains is what comes after the backward
-#    pass has ended, with nothing left to hide behind.
-# 3. The messages take 1.4 s now, twelve times the backward pass: overlap hides one backward pass's worth, and no more. Faster links help, fewer bytes
-#    (16 bits) help, larger batches help: they make the computing longer. Bucket sizes and overlap hardly do.
-# 4. A bucket leaves when *every* rank has it. The fast ranks' buckets wait (grey) for the slow one, and so does everything after: all iterate at the
-#    pace of the slowest.
+# 1. No. With 0.1 MB nearly each of the 54 layers has its own bucket, and each bucket takes fourteen messages of 100 µs
+#    latency: 277 ms. A single bucket waits for the first layer's gradient, so nothing overlaps: 324 ms. With 25 MB it
+#    takes 217 ms, and between 5 and 50 MB the size hardly matters. PyTorch's default is 25 MB.
+# 2. Without overlap it takes 330 ms. The messages take 150 ms, and overlap hid three quarters of this time. It cannot
+#    hide the messages after the end of the backward pass.
+# 3. Now the messages take 1.4 s, twelve times as long as the backward pass, and overlap can hide at most the time of
+#    the backward pass. Faster links help, and so do fewer bytes (16 bits) and larger batches, which make the
+#    computation longer. Bucket sizes and overlap hardly help.
+# 4. A bucket's all-reduce needs *every* rank's bucket. The fast ranks' buckets wait (grey) for the slow rank, and so
+#    does everything after them. So all ranks run at the speed of the slowest.
 # </details>
 
 # %% [markdown]
 # {{exercise make_buckets}}
 #
-# Go through the parameters from the last to the first and fill the buckets up to the cap. Line 4 of DDP's algorithm in the lecture is just this.
+# Go through the parameters from the last to the first and fill the buckets up to the cap. This is line 4 of DDP's
+# algorithm in the lecture.
 #
 # <details><summary>Hint 1: bytes of a tensor</summary>
 #
@@ -384,18 +401,19 @@ bucket_timeline.explorable()
 # </details>
 # <details><summary>Hint 2: when to begin a new bucket</summary>
 #
-# When there is none yet, or when this parameter would not fit: `filled + param.nbytes > cap_bytes`. A parameter larger than the cap then gets a
-# bucket of its own without any `if` for it, as the next one does not fit either.
+# If there is no bucket yet, or if this parameter would not fit: `filled + param.nbytes > cap_bytes`. Then a parameter larger
+# than the cap gets its own bucket without an extra `if`, since the next parameter does not fit either.
 # </details>
 
 
 # %%
 def make_buckets(params: Iterable[Tensor], cap_bytes: int) -> list[list[Tensor]]:
     """The parameters themselves in buckets, last parameter first, each as full as
-    `cap_bytes` allows.
+    `cap_bytes`
+    allows.
 
-    params: may be gone through once only, as model.parameters(). Exactly full is allowed. A
-    parameter larger than the cap has a bucket of its own. No bucket is empty.
+    params: can be read only once, like model.parameters(). A bucket may be exactly full. A
+    parameter larger than the cap has its own bucket. No bucket is empty.
 
     >>> a, b, c = torch.zeros(2), torch.zeros(1), torch.zeros(1)  # 8, 4 and 4 bytes
     >>> [len(bucket) for bucket in make_buckets([a, b, c], cap_bytes=8)]  # [[c, b], [a]]
@@ -419,13 +437,14 @@ check("ddp.make_buckets")
 # %% [markdown]
 # ## The step
 #
-# Now put it together: forward, backward, a message per bucket, and the step. Three kinds of parameters make trouble:
+# Now put it together: forward, backward, a message per bucket, and the step. Three kinds of parameters need care:
 #
-# - **tied**: one parameter used in two places. Autograd adds both uses up, and `model.parameters()` lists it once: nothing to do, unless you go layer
-#   by layer;
+# - **tied**: one parameter used in two places. Autograd adds up both uses, and `model.parameters()` lists it once. You
+#   need not do anything, unless you go layer by layer;
 # - **frozen**: `requires_grad` is False. It has no gradient and must not move;
-# - **unused**: nothing of this batch went through it, so its `.grad` is `None`. Perhaps on this rank only! Leave it out, and this rank's message is
-#   shorter than its neighbours'. Send zeros: that is the gradient of something without influence.
+# - **unused**: this batch did not use it, so its `.grad` is `None`, perhaps only on this rank! If you leave it out,
+#   this rank's message is shorter than its neighbours'. Send zeros, since the gradient of a parameter without influence
+#   is zero.
 
 # %% [markdown]
 # {{exercise train_step}}
@@ -437,12 +456,12 @@ check("ddp.make_buckets")
 # </details>
 # <details><summary>Hint 2: changing parameters</summary>
 #
-# Autograd must not watch the step: put it under `with torch.no_grad():`.
+# Autograd must not record the step: put it under `with torch.no_grad():`.
 # </details>
 # <details><summary>Hint 3: which parameters</summary>
 #
-# `[param for param in model.parameters() if param.requires_grad]`. Not `if param.grad is not None`: that may differ from rank to rank, and then the
-# buckets do.
+# `[param for param in model.parameters() if param.requires_grad]`. Not `if param.grad is not None`: this may differ
+# between ranks, and then their buckets would differ.
 # </details>
 
 # %%
@@ -456,8 +475,9 @@ def train_step(
     comm,
     cap_bytes: int = CAP,
 ) -> float:
-    """One step of gradient descent on the global batch, of which `batch` is this rank's
-    part; its own loss.
+    """One step of gradient descent on the global batch; `batch` is this rank's part.
+    Returns
+    the loss of this part.
 
     batch: x (n_r, ...), y (n_r,) labels for cross_entropy; n_r may differ from rank to
     rank. One all-reduce per bucket.
@@ -484,9 +504,10 @@ check("ddp.train_step")
 # %% [markdown]
 # ## Overlap
 #
-# Your step sends after the backward pass. To send *during* it you have to know when a gradient is ready. Autograd tells you: a function that is
-# registered with `param.register_post_accumulate_grad_hook(f)` is called as `f(param)` right after `param.grad` has been written, in the middle of
-# `loss.backward()`. This is the lecture's Algorithm 1 (Li et al. 2020):
+# Your step sends after the backward pass. To send *during* it you must know when a gradient is ready. Autograd can tell
+# you. If you register a function with `param.register_post_accumulate_grad_hook(f)`, autograd calls `f(param)` right
+# after it has written `param.grad`, in the middle of `loss.backward()`. This is the lecture's Algorithm 1 (Li et al.
+# 2020):
 #
 # | lines | | your class |
 # |---|---|---|
@@ -498,11 +519,13 @@ check("ddp.train_step")
 # | 19 | launch the all-reduce of ready buckets, **in order** | `hook` |
 # | 20–21 | wait for all | `synchronize` |
 #
-# *In order* matters: if ranks launched their buckets as they come, one rank's bucket 1 could meet its neighbour's bucket 2.
+# The *order* matters. If each rank launched its buckets as they become ready, one rank's bucket 1 could be added to its
+# neighbour's bucket 2.
 #
-# And `ring_all_reduce` will not do here. It returns when the sum is there, so a hook that calls it would stop the backward pass until then. What you
-# need is a ring that can be put aside. Here it is: your ring with `isend` and `irecv`, and a `yield` where it would wait. Each `next()` brings it one
-# step further. On a real machine the network, or a GPU's copy engine, carries the message while Python is elsewhere.
+# You cannot use `ring_all_reduce` here. It returns only when the sum is ready, so a hook that calls it would stop the
+# backward pass until then. You need a ring that can pause. Here it is: your ring with `isend` and `irecv`, and a
+# `yield` where it would wait. Each `next()` advances it by one step. On a real machine the network, or a GPU's copy
+# engine, transfers the message while Python does other work.
 
 
 # %%
@@ -524,7 +547,8 @@ def ring_steps(x: Tensor, comm):
 
 
 class InFlight:
-    """A bucket on its way: `advance()` it now and then, `finish()` it in the end."""
+    """The all-reduce of a bucket: call `advance()` now and then, and `finish()` at the
+    end."""
 
     def __init__(self, bucket: list[Tensor], local_n: int, comm):
         grads = [torch.zeros_like(param) if param.grad is None else param.grad for param in bucket]
@@ -533,11 +557,12 @@ class InFlight:
         self.steps = ring_steps(self.flat, comm)
 
     def advance(self) -> bool:
-        """One step further; False once there is nothing left to do."""
+        """Advance by one step; False once there is nothing left to do."""
         return next(self.steps, False)
 
     def finish(self) -> None:
-        """All remaining steps; then every `param.grad` is the mean over all ranks' samples."""
+        """Do all remaining steps; then every `param.grad` is the mean over all ranks'
+        samples."""
         while self.advance():
             pass
         means = (self.flat[:-1] / self.flat[-1]).split([param.numel() for param in self.bucket])
@@ -548,7 +573,7 @@ class InFlight:
 # %% [markdown]
 # {{exercise OverlappedDDP}}
 #
-# It is used like this, on every rank:
+# Every rank uses it like this:
 #
 #     ddp = OverlappedDDP(model, comm)
 #     loss = cross_entropy(ddp(x), y)
@@ -557,32 +582,34 @@ class InFlight:
 #
 # <details><summary>Hint 1: what to remember</summary>
 #
-# The buckets, from `make_buckets`. For each forward pass: the number of samples, the set of parameters that are ready, the list of flights. Begin the
-# last three anew in `__call__`.
+# Keep the buckets from `make_buckets`. For each forward pass, keep the number of samples, the set of ready parameters
+# and the list of flights. Reset these three in `__call__`.
 # </details>
 # <details><summary>Hint 2: which bucket is next?</summary>
 #
-# The one with the number `len(self.flights)`: they are launched in order. It is complete when
-# `self.ready.issuperset(self.buckets[len(self.flights)])`. After one launch the next bucket may be complete already: `while`, not `if`.
+# Bucket number `len(self.flights)`, because you launch them in order. It is complete when
+# `self.ready.issuperset(self.buckets[len(self.flights)])`. After one launch the next bucket may already be complete:
+# use `while`, not `if`.
 # </details>
-# <details><summary>Hint 3: going on with what is under way</summary>
+# <details><summary>Hint 3: advance the running rings</summary>
 #
-# `any(flight.advance() for flight in self.flights)` brings the first flight that is not done one step further, and stops there: one ring after the
-# other, on every rank in the same order.
+# `any(flight.advance() for flight in self.flights)` advances the first unfinished flight by one step, and stops there.
+# So the rings run one after the other, on every rank in the same order.
 # </details>
 # <details><summary>Hint 4: synchronize</summary>
 #
-# Some buckets were never complete, since no gradient came for an unused parameter. Launch them now (`InFlight` sends zeros for them), then `finish()`
-# all flights in order.
+# Some buckets were never complete, since an unused parameter gets no gradient. Launch them now (`InFlight` sends zeros
+# for it), then `finish()` all flights in order.
 # </details>
 
 
 # %%
 class OverlappedDDP:
-    """A model whose gradients are averaged over the ranks of `comm` while the backward pass
-    goes on.
+    """A model whose gradients are averaged over the ranks of `comm` during the backward
+    pass.
 
-    Only parameters with requires_grad take part; all begin with rank 0's values. Buckets of
+    Only parameters with requires_grad take part; all parameters begin with rank 0's
+    values. Buckets of
     up to `cap_bytes`.
     """
 
@@ -597,16 +624,16 @@ class OverlappedDDP:
         # END SOLUTION
 
     def __call__(self, x: Tensor) -> Tensor:
-        """The model's output for this rank's samples x (n_r, ...); a new iteration
-        begins."""
+        """Begin a new iteration; return the model's output for this rank's samples x
+        (n_r, ...)."""
         # BEGIN SOLUTION
         self.n, self.ready, self.flights = len(x), set(), []
         return self.model(x)
         # END SOLUTION
 
     def hook(self, param: Tensor) -> None:
-        """Called by autograd when `param.grad` is there: launch what is complete, go on
-        with what is under way."""
+        """Called by autograd when `param.grad` is ready: launch the complete buckets, and
+        advance the running all-reduces."""
         # BEGIN SOLUTION
         self.ready.add(param)
         while len(self.flights) < len(self.buckets) and self.ready.issuperset(self.buckets[len(self.flights)]):
@@ -628,8 +655,8 @@ class OverlappedDDP:
 check("ddp.OverlappedDDP")
 
 # %% [markdown]
-# Here is *your* class at work, on the simulated machine: twelve layers whose backward pass takes a second each. The messages are those that your
-# hooks sent. Move the bucket size: where is the step shortest?
+# This is *your* class on the simulated machine, with twelve layers whose backward pass takes a second each. Your hooks
+# sent the messages. Move the bucket size: where is the step shortest?
 
 # %%
 bucket_timeline.explorable(OverlappedDDP)
@@ -637,18 +664,19 @@ bucket_timeline.explorable(OverlappedDDP)
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# Two ranks: with one layer per bucket, twelve all-reduces of two messages each pay their latency, and there are more messages than moments to send
-# them (15.8 s). With one bucket for all the messages begin when the backward pass has ended (15.3 s). Two layers per bucket hide nearly everything:
-# 12.8 s. Four ranks: a ring has six steps now, each hook brings it one step further, and most of them are left for `synchronize`; six layers per
-# bucket are the best. A real system gives the ring a thread, or a GPU's stream, of its own: `hpcdl.ddp` does.
+# With two ranks and one layer per bucket, twelve all-reduces of two messages each pay their latency, and there are more
+# messages than hook calls that can send them (15.8 s). With a single bucket the messages begin only after the backward
+# pass (15.3 s). Two layers per bucket hide nearly everything: 12.8 s. With four ranks a ring has six steps. Each hook
+# advances it by only one, so most steps are left for `synchronize`, and six layers per bucket are best. A real system
+# gives the ring its own thread or GPU stream, as `hpcdl.ddp` does.
 # </details>
 
 # %% [markdown]
-# ## Live: four engines
+# ## Real processes: four engines
 #
-# Time for a real machine. An *engine* is a Python process that waits for work. These are MPI processes, started together by `mpiexec`, each with its
-# rank; they live beside this notebook's kernel and end with it.
-# *(The command behind it: `mpiexec -n 4 python -m hpcdl.cluster.engine`.)*
+# Now use a real machine. An *engine* is a Python process that waits for work. The engines here are MPI processes that
+# `mpiexec` starts together, each with its rank. They run next to this notebook's kernel and end with it. *(The command
+# behind it: `mpiexec -n 4 python -m hpcdl.cluster.engine`.)*
 
 # %%
 from hpcdl.cluster import Cluster, ClusterError, publish
@@ -656,17 +684,18 @@ from hpcdl.cluster import Cluster, ClusterError, publish
 cluster = Cluster(n=4).start()
 
 # %% [markdown]
-# `cluster.run(f, ...)` calls `f(comm, ...)` on every rank, with your functions in it, and returns the results in the order of the ranks.
-# `cluster.stream` does the same, and hands over what the ranks `publish` while they are at it. First the whole training, made of what you wrote. It
-# reads 1,438 real handwritten digits, and keeps 359 aside that it never trains on.
+# `cluster.run(f, ...)` calls `f(comm, ...)` on every rank, with your functions in it, and returns the results in the
+# order of the ranks. `cluster.stream` does the same, and also yields what the ranks `publish` while they run. First
+# comes the whole training, made of your functions. It trains on 1,438 real handwritten digits and holds out 359.
 
 
 # %%
 def learn(comm, epochs=15, batch=64, lr=0.1, limit=None, report=publish):
-    """Train LeNet-5 on the digits, `batch` images a step on all ranks together: held-out accuracy and the weights."""
+    """Train LeNet-5 on the digits, `batch` images per step on all ranks together:
+    held-out accuracy and the weights."""
     torch.set_num_threads(1)
     data, share = load("digits"), -(-batch // comm.size)
-    torch.manual_seed(comm.rank)  # other weights on every rank ...
+    torch.manual_seed(comm.rank)  # different weights on every rank ...
     model = lenet5()
     broadcast_parameters(model.parameters(), comm)  # ... are made equal
     steps = -(-len(data.y) // (share * comm.size))
@@ -690,7 +719,7 @@ def rehearse() -> None:
 # %%
 guess(
     "ddp.accuracy",
-    "15 epochs on four engines: how many of the held-out digits will be read right?",
+    "15 epochs on four engines: how many of the held-out digits will it read correctly?",
     unit="%",
 )
 
@@ -706,33 +735,36 @@ with when_solved():
     trained = run.results
 
 # %% [markdown]
-# **What did you see?** Why do the ranks' loss curves differ although all have the same weights? Why do the curves of speed move together?
+# **What did you see?** Why do the ranks' loss curves differ although all have the same weights? Why do the speed curves
+# move together?
 #
 # <details><summary>What we expect</summary>
 #
-# - Each rank measures the loss on its own images, a quarter of the batch, so the curves jitter around one another. The weights behind them are the
-#   same.
-# - An all-reduce ends for nobody before the last one has come: when one rank is late, all are. The speeds move together.
+# - Each rank measures the loss on its own images, a quarter of the batch, so the curves jitter around each other. But
+#   the weights are the same.
+# - An all-reduce ends only after the last rank has joined it. If one rank is late, all are late, so the speeds move
+#   together.
 # </details>
 #
-# Did it learn, and are the replicas equal? Every rank returned its weights, 61,706 numbers. One different bit in one of them would show.
+# Did it learn, and are the ranks' models equal? Every rank returned its weights, 61,706 numbers. The next cell would
+# detect a single different bit.
 
 # %%
 if trained:
     engines, (accuracy, first) = len(trained), trained[0]
     replicas_identical = all(torch.equal(a, b) for _, weights in trained for a, b in zip(first, weights, strict=True))
-    print(f"{engines} engines: {accuracy:.1%} of the held-out digits are read right.")
+    print(f"{engines} engines: {accuracy:.1%} of the held-out digits are read correctly.")
     print("The replicas are", "identical to the last bit." if replicas_identical else "DIFFERENT.")
     reveal("ddp.accuracy", 100 * accuracy)
 
 # %% [markdown]
 # ## How fast, and why not faster?
 #
-# With $T_p$ the time of a step on $p$ ranks, the **speed-up** is $T_1 / T_p$ and the **efficiency** is $T_1 / (p\,T_p)$. The batch of 256 images
-# stays the same and is split among the ranks: *strong scaling*. The fourth column is what one rank needs for its part *alone*, without any other
-# rank: what is left of the step is messages and waiting.
+# Let $T_p$ be the time of a step on $p$ ranks. Then the **speed-up** is $T_1 / T_p$ and the **efficiency** is $T_1 /
+# (p\,T_p)$. The ranks share a fixed batch of 256 images: this is *strong scaling*. The fourth column is the time that
+# one rank needs for its part *alone*, while no other rank runs. The rest of the step is messages and waiting.
 #
-# How many cores has this machine? What do you expect for 2 ranks, and for 4?
+# How many cores does this machine have? What do you expect for 2 ranks, and for 4?
 
 # %%
 guess(
@@ -751,7 +783,8 @@ guess(
 
 # %%
 def step_times(comm, ranks, images, steps=12):
-    """Seconds of each step with `images` on each of the first `ranks` engines; the others stand by."""
+    """Seconds of each step with `images` on each of the first `ranks` engines; the others
+    are idle."""
     from hpcdl.comm import Group
 
     torch.set_num_threads(1)
@@ -767,7 +800,7 @@ def step_times(comm, ranks, images, steps=12):
 
 
 def fastest_ms(ranks: int, images: int) -> float:
-    """The fastest step: a machine that does other things too only ever makes one slower."""
+    """The fastest step: other work on the machine can only make a step slower."""
     return 1e3 * min(cluster.run(step_times, ranks, images)[0])
 
 
@@ -793,28 +826,32 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What limits it?</summary>
 #
-# - **Cores.** With as many cores as ranks or more, the speed-up comes near the number of ranks. With fewer, ranks take turns: four ranks on two cores
-#   compute no faster than two, and what they compute "alone" in the table they must now do side by side. That shows in the last column although it is
-#   neither message nor network.
-# - **Small parts.** Each layer's call has a fixed cost, so a small part of the batch takes more than its share of the time; but its tensors stay in
-#   the processor's cache, and then it takes less. (An efficiency above 100 % comes from there.) At some size the fixed cost wins, and splitting
-#   further brings nothing. This is why one scales with *more* images instead: with 256 per rank, *weak scaling*, there is nothing to lose but the
+# - **Cores.** If there are at least as many cores as ranks, the speed-up comes near the number of ranks. With fewer
+#   cores the ranks take turns. Four ranks on two cores compute no faster than two, since they must now share the cores
+#   for the work that the table measures "alone". The last column includes this time, although the cause is not the
 #   messages.
-# - **Messages.** 61,706 gradients are 247 kB. Over shared memory, with a core for each rank, that takes well under a millisecond; over 1 Gb/s
-#   Ethernet and four ranks some 3 ms. For LeNet on this machine they are the least of your worries; for ResNet-50 with its 102 MB they are what the
-#   timeline above shows.
-# - **The slowest.** An iteration lasts as long as its slowest rank, and on a machine that does other things some rank is always slow.
+# - **Small parts.** Each layer's call has a fixed cost, so a small part of the batch takes more than its share of the
+#   time. On the other hand, its tensors may fit into the processor's cache, and then it takes less. (This explains an
+#   efficiency above 100 %.) At some size the fixed cost dominates, and a further split gains nothing. So in practice
+#   you use *more* images with more ranks. With 256 images per rank (*weak scaling*) only the messages cost efficiency.
+# - **Messages.** 61,706 gradients are 247 kB. Over shared memory, with a core for each rank, that takes well under a
+#   millisecond; with four ranks over 1 Gb/s Ethernet it takes about 3 ms. For LeNet on this machine the messages matter
+#   least. For ResNet-50 with its 102 MB the timeline above shows their cost.
+# - **The slowest.** An iteration takes as long as its slowest rank, and on a machine with other work some rank is
+#   always slow.
 # </details>
 
 # %% [markdown]
 # ## The dashboard
 #
-# Training to play with, on the same engines: the course's own `hpcdl.ddp`, which is your class with its corners filled in. Press **start**. While it
-# trains, slow a rank down, pause it, kill a rank. **Strong** and **weak** measure 1, 2, ... ranks and put the cost model's prediction beside them.
+# Here you can experiment with training on the same engines. It uses the course's own `hpcdl.ddp`, a complete version of
+# your class. Press **start**. While it trains, slow down a rank, pause the training, or kill a rank. **Strong** and
+# **weak** measure 1, 2, ... ranks and show the cost model's prediction next to them.
 #
-# 1. Choose a rank and make it 4 times slower. Whose images/s drop? Who waits? (Grey bars.)
-# 2. Small batch, large batch: which reads more images per second? Which learns more per epoch?
-# 3. Stop, set the bucket to 0.01 MB, start again. How many messages has a step now, and how long does it take?
+# 1. Choose a rank and make it 4 times slower. Which ranks' images/s drop? Which ranks wait? (Grey bars.)
+# 2. Try a small and a large batch. Which processes more images per second? Which learns more per epoch?
+# 3. Stop, set the bucket to 0.01 MB, and start again. How many messages does a step send now, and how long does it
+#    take?
 # 4. Kill a rank. What do the others do? Start again.
 
 # %%
@@ -823,20 +860,22 @@ training_dashboard.Dashboard(cluster)
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# 1. Everybody's, to the slow one's level: the others spend the difference waiting in their all-reduce. Synchronous training has the speed of its
-#    slowest rank.
-# 2. Large batches read more images per second: a step's fixed costs are shared by more images, and there are fewer all-reduces per epoch. But fewer
-#    steps per epoch learn less, unless the learning rate grows with the batch.
-# 3. Several instead of one. On one machine a message is little but latency, and with more ranks than cores each costs a turn at a processor: the
-#    step takes several times as long. It takes a network that is slower than memory to make buckets pay.
-# 4. They wait in an all-reduce that will never end, so the run ends with an error that names the rank, and the engines are started anew. With MPI one
-#    dead rank ends the program; what saves the work is a checkpoint.
+# 1. All ranks' speeds drop to the slow rank's: the others spend the difference waiting in their all-reduce. Synchronous
+#    training runs at the speed of its slowest rank.
+# 2. With a large batch it processes more images per second, since more images share a step's fixed costs, and there are
+#    fewer all-reduces per epoch. But with fewer steps it learns less per epoch, unless the learning rate grows with the
+#    batch.
+# 3. Several instead of one. On one machine a message is mostly latency, and with more ranks than cores each message
+#    must wait for a core, so the step takes several times as long. Small buckets pay only if the network is slower than
+#    memory.
+# 4. They wait in an all-reduce that would never end. So the run stops with an error that names the rank, and the
+#    engines are started again. With MPI one dead rank ends the whole program; only a checkpoint saves the work.
 # </details>
 #
 # ## When a rank fails
 #
-# A classic mistake freezes everything: both ranks wait to receive, nobody sends. Here it is one error, within the time limit, and the engines are
-# ready again:
+# A classic mistake: both ranks wait to receive, but neither sends, so the program hangs. Here you get an error within
+# the time limit, and the engines are ready again:
 
 
 # %%
@@ -857,8 +896,8 @@ cluster.run(lambda comm: f"rank {comm.rank} of {comm.size} is there")  # and on 
 # %% [markdown]
 # ## The same code as a program
 #
-# On a cluster nobody sits at a notebook. The same functions, in a file that every rank runs from top to bottom, started with `mpiexec`. This cell
-# writes the file from your functions; only the last lines are new.
+# On a cluster you do not use a notebook. You put the same functions into a file, `mpiexec` starts it, and every rank
+# runs it from top to bottom. This cell writes the file from your functions; only the last lines are new.
 
 # %%
 import subprocess
@@ -896,16 +935,16 @@ with when_solved(), tempfile.TemporaryDirectory() as folder:
     print(done.stdout or done.stderr)
 
 # %% [markdown]
-# The library's own training is a program as well (*File → New → Terminal*), and only the launcher and the *backend* that carries the messages change
-# with the machine:
+# The library's own training is a program, too (*File → New → Terminal*). Only the launcher and the *backend*, which
+# transfers the messages, depend on the machine:
 #
 # | backend | carries | started by |
 # |---|---|---|
-# | MPI | tensors in a processor's memory; some builds a GPU's, too | `mpiexec -n 4 hpcdl train` |
-# | gloo | tensors in a processor's memory, over TCP; collectives of those in a GPU, by way of it | `torchrun --nproc-per-node 4 -m hpcdl.training` without GPUs |
-# | NCCL | tensors in GPUs, directly from one to the other | the same command, with a GPU for each rank |
+# | MPI | tensors in a processor's memory; with some builds also in a GPU's | `mpiexec -n 4 hpcdl train` |
+# | gloo | tensors in a processor's memory, over TCP; collectives of tensors in a GPU by copying them there | `torchrun --nproc-per-node 4 -m hpcdl.training` without GPUs |
+# | NCCL | tensors in GPUs, directly between GPUs | the same command, with a GPU for each rank |
 #
-# What torch.distributed's backends can do, as the lectures have it (✓ yes, ✗ no, ? if MPI was built for it):
+# The lectures' table of torch.distributed's backends (✓ yes, ✗ no, ? if MPI was built for it):
 #
 # | | gloo, CPU | gloo, GPU | MPI, CPU | MPI, GPU | NCCL, GPU |
 # |---|---|---|---|---|---|
@@ -915,50 +954,52 @@ with when_solved(), tempfile.TemporaryDirectory() as folder:
 # | barrier | ✓ | ✗ | ✓ | ? | ✓ |
 
 # %%
-cluster.stop()  # the engines would also end with the kernel; their memory is better given back now
+cluster.stop()  # the engines would end with the kernel anyway, but this frees their memory now
 
 # %% [markdown]
 # ## Catch the impostors
 #
-# A test is a question that a wrong program answers wrongly. The checks of this lab put many questions to your ring; now you put them.
+# A good test makes a wrong program give a wrong answer. So far the checks have tested you. Now you write the tests.
 #
-# Eight programs, **A** to **H**, sum `x` over the ranks, in place. Some are rings, some are not. Four are right, each written in its own way. Four are
-# impostors: for many p and n they answer as the others do. You do not see their code. You choose on how many ranks they run, and on how many numbers.
+# Eight programs, **A** to **H**, sum `x` over the ranks, in place. Some are rings, some are not. Four are right, each
+# written in its own way. The other four are impostors, which give the right answer for many p and n. You do not see
+# their code. You choose the number of ranks and the number of elements.
 
 # %% [markdown]
 # {{exercise unmask_ring}}
 #
 # Return a list of at most 12 inputs, each a tuple `(p, n)`: `p` ranks, 1 to 9, and `n` numbers on each, 1 to 32.
 #
-# A program is unmasked where `x` is not the sum on some rank, or where it raises an error. Each impostor that you unmask earns two points. Two more are
-# for inputs that keep the rules: one that breaks them unmasks nobody. The check tells whom you have caught, and by what; press it often.
+# You unmask a program if `x` is not the sum on some rank, or if it raises an error. Each impostor that you unmask earns
+# two points. You get two more points if all your inputs follow the rules; an input that breaks them does not count. The
+# check shows which programs you have caught, and with which input. Run it often.
 #
 # <details><summary>Hint 1: where to begin</summary>
 #
-# With the mistakes that you made in exercise 3, or nearly made. For which p and n would nobody have noticed?
+# With the mistakes that you made in exercise 3, or nearly made. For which p and n would you not have noticed them?
 # </details>
-# <details><summary>Hint 2: the ends and the unlucky middle</summary>
+# <details><summary>Hint 2: extreme and uneven sizes</summary>
 #
-# The smallest p there is; more ranks than numbers; a remainder; a p that is a power of two, and one that is not.
+# Try the smallest p, more ranks than numbers, a remainder, a p that is a power of two, and one that is not.
 # </details>
 
 
 # %%
 def unmask_ring() -> list[tuple[int, int]]:
-    """Inputs (p, n) for which the impostors among the eight programs answer wrongly.
+    """Inputs (p, n) for which the impostors among the eight programs give wrong answers.
 
     Returns at most 12 tuples.
 
-    An input that unmasks nobody:
+    An input that unmasks none of them:
 
         [(4, 12)]
     """
     # BEGIN SOLUTION
     return [
-        (1, 3),  # nobody to send to
+        (1, 3),  # no other rank to send to
         (2, 7),  # a remainder
         (4, 2),  # more ranks than numbers
-        (3, 6),  # no power of two
+        (3, 6),  # not a power of two
     ]
     # END SOLUTION
 
@@ -970,28 +1011,32 @@ check("ddp.unmask_ring")
 # <details><summary>When all four are caught: who they were</summary>
 #
 # - **A** cuts p chunks of ⌊n / p⌋ and forgets the rest.
-# - **C** takes a first step even where there is none to take.
+# - **C** takes a first step even with one rank.
 # - **E** cuts with x.chunk(p), which may give fewer than p chunks.
 # - **G** pairs each rank with rank XOR distance, which may not exist.
 #
-# With four ranks and twelve numbers, which everybody tries first, all eight are right.
+# With four ranks and twelve numbers, an obvious first try, all eight are right.
 # </details>
 
 # %% [markdown]
 # ## For those who want more
 #
-# No points, no check: a challenge, and the proof to ask of yourself.
+# No points, no check: a challenge, and the proof to demand of yourself.
 #
-# Send a hundredth: each rank sends only the largest 1 % of its gradient's entries, values and places, and *keeps* the rest, which it adds to its next gradient (Y. Lin et
-# al. 2018). Write it with an all-gather instead of your ring. *Proof:* the bytes of a step, from `comm`'s trace, beside the ring's; the digits read right after as many
-# epochs; and once more without keeping the rest.
+# Send a hundredth: each rank sends only the largest 1 % of its gradient's entries, as values and positions, and *keeps*
+# the rest, which it adds to its next gradient (Y. Lin et al. 2018). Write it with an all-gather instead of your ring.
+# *Proof:* compare the bytes of a step, from `comm`'s trace, with the ring's. Compare the accuracy after the same number
+# of epochs, and once more without keeping the rest.
 
 # %% [markdown]
 # ## Further reading
 #
-# - S. Li et al. 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training": Algorithm 1, buckets and overlap, and what they
-#   bring.
+# - A whole data-parallel wrapper, with buckets and overlap, in 86 lines: `import hpcdl.ddp.plain`, then `hpcdl.ddp.plain??` in a cell of its
+#   own shows all of it.
+# - S. Li et al. 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training": Algorithm 1, buckets
+#   and overlap, and how much they gain.
 # - P. Patarasuk and X. Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations": the ring, and why no all-reduce sends less.
-# - H. Zhang et al. 2017, "Poseidon: An Efficient Communication Architecture for Distributed Deep Learning on GPU Clusters": wait-free
-#   backpropagation, overlap by another name.
-# - P. Goyal et al. 2017, "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour": what 256 GPUs and batches of 8,192 images need besides speed.
+# - H. Zhang et al. 2017, "Poseidon: An Efficient Communication Architecture for Distributed Deep Learning on GPU
+#   Clusters": wait-free backpropagation, another name for overlap.
+# - P. Goyal et al. 2017, "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour": what 256 GPUs and batches of
+#   8,192 images need in addition to speed.

@@ -2,20 +2,21 @@
 # # Lab 08 · Collectives
 # ## What a message costs
 #
-# In data-parallel training each processor computes a gradient of its own, and all of them need the sum. That sum is an
-# **all-reduce**, and there are many ways to do it: through a server, round a ring, up and down a tree. They compute the same
-# numbers. One of them may be a hundred times as fast as another, and which one that is depends on three numbers. Two of them
-# you will measure today.
+# In data-parallel training each processor computes its own gradient, and all of them need the sum. This operation is an
+# **all-reduce**, and there are many ways to do it: through a server, around a ring, up and down a tree. They all
+# compute the same numbers, but one may be a hundred times as fast as another. Three numbers decide which one is
+# fastest: the message size and two constants of the machine. You will measure the two constants.
 #
 # **You will be able to**
 # - write an all-reduce in four ways, for any number of ranks, without a deadlock;
-# - price an algorithm with two constants, $\alpha$ per message and $\beta$ per byte, to the last digit;
-# - measure $\alpha$ and $\beta$ of a real machine, outliers and all;
-# - say which all-reduce is best for given ranks and sizes, where that changes, and what to expect of 1,024 GPUs.
+# - compute the cost of an algorithm exactly from two constants, $\alpha$ per message and $\beta$ per byte;
+# - measure $\alpha$ and $\beta$ of a real machine, in spite of outliers;
+# - predict which all-reduce is best for given ranks and sizes, where that changes, and what to expect from 1,024 GPUs.
 #
-# **100 points, 8 exercises, about 100 minutes.** You need Python functions and tensors. Lab 07 uses an all-reduce; here you look
-# inside. Everything up to exercise 5 runs in this kernel, on a simulated machine; then MPI processes start beside it (they came
-# with the installation). No GPU. In this lab $n$ is a number of bytes, and $\beta$ the seconds that one of them takes.
+# **100 points, 8 exercises, about 100 minutes.** You need Python functions and tensors. You need no GPU. Lab 07 uses an
+# all-reduce; here you look inside. Everything up to exercise 5 runs in this kernel, on a simulated machine. Then you
+# start MPI processes (MPI is already installed). In this lab $n$ is a number of bytes, and $\beta$ the seconds per
+# byte.
 
 # %%
 import inspect
@@ -41,15 +42,17 @@ style.use()
 # %% [markdown]
 # ## See it first
 #
-# Each disk is a **rank**, one of $p$ processes with a vector $x$ of its own. They want the sum of all $x$ on every rank. On the left
-# messages fly; on the right you see when each rank sends. Nothing here is drawn from a formula: the real algorithm runs on a
-# simulated machine, and the picture is its trace.
+# Each disk is a **rank**, one of $p$ processes, each with its own vector $x$. Every rank needs the sum of all $x$. The
+# left side shows the messages; the right side shows when each rank sends. The picture is the trace of the real
+# algorithm on a simulated machine.
 #
 # Press play, then try these:
 # 1. Choose **star (naive)**, and watch rank 0. Then compare the total time with the **ring**'s.
-# 2. Set the size of $x$ to 100 B, then to 1 MB. Which algorithm is the fastest for each? (Look at the last number on the time axis.)
+# 2. Set the size of $x$ to 100 B, then to 1 MB. Which algorithm is the fastest for each? (Look at the last number on
+#    the time axis.)
 # 3. Choose **recursive doubling** with 8 ranks, then with 9. What do the extra ranks do?
-# 4. **Parameter server** with 8 ranks and $k$ = 1, 2, 4, 8 servers. What does the last one resemble?
+# 4. Choose **Parameter server** with 8 ranks and $k$ = 1, 2, 4, 8 servers. Which other algorithm resembles the last
+#    one?
 
 # %%
 topology.explorable()
@@ -57,42 +60,46 @@ topology.explorable()
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# 1. All messages of the star go into or out of rank 0, one at a time, while everyone else waits: $2(p-1)$ messages in a row. In the
-#    ring all ranks send all the time, and each message is only $1/p$ of $x$.
-# 2. With 100 B the algorithm with the fewest messages in a row wins: recursive doubling. With 1 MB the ring and Rabenseifner win,
-#    because their ranks send the fewest bytes.
-# 3. Rank 8 hands its $x$ to rank 0 before the others begin, and gets the result after they are done: two more rounds.
-# 4. With one server it is the star. With $p$ servers every rank sums one share and sends it to all: as many messages and bytes as the
-#    ring, only not to neighbours.
+# 1. All messages of the star go into or out of rank 0, one at a time, while the others wait: $2(p-1)$ messages in a
+#    row. In the ring all ranks send all the time, and each message is only $1/p$ of $x$.
+# 2. With 100 B recursive doubling wins, because it has the fewest messages in a row. With 1 MB the ring and
+#    Rabenseifner win, because their ranks send the fewest bytes.
+# 3. Rank 8 sends its $x$ to rank 0 before the others begin, and gets the result after they are done. That takes two
+#    more rounds.
+# 4. With one server it is the star. With $p$ servers every rank sums one share and sends it to all. This takes as many
+#    messages and bytes as the ring, but they do not only go to neighbours.
 #
-# The lecture draws two more topologies, a *wheel* and *random* peers. They are for averages that need not be exact at once: lab {{number consistency}} has them.
+# The lecture draws two more topologies, a *wheel* and *random* peers. They are for averages that need not be exact at
+# once. Lab {{number consistency}} uses them.
 # </details>
 
 # %% [markdown]
-# ## How processes talk
+# ## How processes send messages
 #
-# An algorithm is one function that every rank runs. It gets a **communicator** `comm` and finds out who it is:
+# An algorithm is one function that every rank runs. Its argument is a **communicator** `comm`, which also tells it its
+# rank:
 #
 # | | |
 # |---|---|
-# | `comm.rank`, `comm.size` | my number, 0 to p-1, and p |
+# | `comm.rank`, `comm.size` | this rank's number, 0 to p-1, and p |
 # | `comm.send(x, dest)` | send the tensor `x`; returns when it has been received |
 # | `comm.recv(out, source)` | wait for a message and put it into `out`, a tensor of the right size |
 # | `comm.sendrecv(x, dest, out, source)` | both at the same time |
-# | `comm.isend(x, dest)`, `comm.irecv(out, source)` | begin, and go on at once; `.wait()` on the result before you touch the tensor |
+# | `comm.isend(x, dest)`, `comm.irecv(out, source)` | begin and return at once; call `.wait()` on the result before you use the tensor |
 #
-# Here is the star from the picture, as the library has it:
+# Here is the star from the picture, from the library:
 
 # %%
 Code(inspect.getsource(naive_all_reduce), language="python")
 
 # %% [markdown]
-# (`comm.accumulate(x, incoming)` is `x += incoming`; the simulated machine can charge time for it. The first two lines refuse what cannot be sent,
-# and weight this rank's share; yours need neither.)
+# (`comm.accumulate(x, incoming)` is `x += incoming`; the simulated machine can count time for it. The first two lines
+# reject tensors that cannot be sent, and weight this rank's share. Your functions need neither.)
 #
-# `simulate(f, p)` calls `f(comm)` on `p` ranks in this kernel, in **virtual time**: a message of $n$ bytes takes $\alpha + n\beta$
-# seconds, and a rank sends one message and receives one at a time. With $\alpha = 1$ and $\beta = 0$ the clock counts rounds. Rank
-# $r$ begins with $x = 10^r$ here, so the digits of a sum tell you whose number is in it.
+# `simulate(f, p)` calls `f(comm)` on `p` ranks in this kernel, in **virtual time**: a message of $n$ bytes takes
+# $\alpha + n\beta$ seconds, and a rank sends one message and receives one at a time. With $\alpha = 1$ and $\beta = 0$
+# the clock counts rounds. Here rank $r$ begins with $x = 10^r$, so the digits of a sum tell you which ranks' numbers
+# are in it.
 
 
 # %%
@@ -111,9 +118,10 @@ run = on_ranks(naive_all_reduce, p=4)
 print(run.results, f"after {run.seconds:.0f} rounds")
 
 # %% [markdown]
-# What goes wrong first in a program like this is a **deadlock**. Two ranks want to swap their tensors; both send first. `send` returns
-# when the other side receives, and the other side is sending. On a real machine this may even work for small messages, which the network keeps
-# somewhere for a while, and then hang for large ones. The simulated machine never keeps anything, so it finds out at once:
+# The most common mistake in a program like this is a **deadlock**. Two ranks want to swap their tensors, and both send
+# first. `send` returns only when the other side receives, but the other side is sending, too. On a real machine this
+# may work for small messages, which the network buffers, and hang for large ones. The simulated machine never buffers
+# messages, so it detects the deadlock at once:
 
 
 # %%
@@ -131,31 +139,33 @@ except RuntimeError as error:
 # %% [markdown]
 # ## Trees
 #
-# If rank 0 wants to tell everyone something, it need not do so alone. Whoever has heard it can pass it on, so the number of those
-# who know doubles in each round: 1, 2, 4, 8, ... After $\lceil \log_2 p \rceil$ rounds all know. Backwards, the same tree sums: in each
-# round half of those left give their partial sum to the other half and are done.
+# If rank 0 wants to send something to all ranks, the others can help. Each rank that has it can pass it on, so the
+# number of ranks that have it doubles in each round: 1, 2, 4, 8, ... After $\lceil \log_2 p \rceil$ rounds all ranks
+# have it. Backwards, the same tree computes a sum: in each round half of the remaining ranks send their partial sum to
+# the other half and are done.
 #
 #     broadcast, p = 6, root 0             reduce, p = 6, root 0
 #     round 1, distance 1:  0→1            round 1, distance 4:  4→0  5→1
 #     round 2, distance 2:  0→2  1→3       round 2, distance 2:  2→0  3→1
 #     round 3, distance 4:  0→4  1→5       round 3, distance 1:  1→0
 #
-# For a root other than 0, count from the root: rank $r$ has the *place* $(r - \text{root}) \bmod p$.
+# If the root is not 0, count from the root: rank $r$ has the *place* $(r - \text{root}) \bmod p$.
 
 # %% [markdown]
 # {{exercise tree_reduce}}
 #
-# Write both trees, for any number of ranks and any root. `x` may have any shape. In `tree_reduce` the other ranks' `x` may hold
-# anything afterwards.
+# Write both trees, for any number of ranks and any root. `x` may have any shape. In `tree_reduce` the other ranks' `x`
+# may contain anything afterwards.
 #
-# <details><summary>Hint 1: who sends in a round?</summary>
+# <details><summary>Hint 1: which ranks send in a round?</summary>
 #
-# In a round of `distance` d of the broadcast, places below d have it. Place q < d sends to place q + d, *if there is one*: q + d < p. Places
-# from d up to 2d - 1 receive. All others have nothing to do in this round.
+# In the broadcast's round with `distance` d, the places below d already have `x`. Place q < d sends to place q + d, *if
+# it exists*: q + d < p. Places d to 2d - 1 receive. All others do nothing in this round.
 # </details>
 # <details><summary>Hint 2: places and ranks</summary>
 #
-# Decide with places, send to ranks. The rank `distance` places further is `(comm.rank + distance) % p`, whatever the root is.
+# Decide with places, but send to ranks. The rank `distance` places further is `(comm.rank + distance) % p`, for every
+# root.
 # </details>
 # <details><summary>Hint 3: the distances</summary>
 #
@@ -169,7 +179,7 @@ except RuntimeError as error:
 #     elif distance <= place < 2 * distance:
 #         comm.recv(x, (comm.rank - distance) % p)
 #
-# is a round of the broadcast. For the reduce, swap the two calls; receive into a second tensor and add that.
+# is a round of the broadcast. For the reduce, swap the two calls, receive into a second tensor, and add it to `x`.
 # </details>
 
 
@@ -219,7 +229,7 @@ def tree_broadcast(x: Tensor, comm, root: int = 0) -> None:
 check("collectives.tree_reduce")
 
 # %% [markdown]
-# Try it yourself, with any `p`. The second number of the line is the number of rounds:
+# Try it with any `p`. The second number of the line is the number of rounds:
 
 # %%
 with when_solved():
@@ -229,37 +239,42 @@ with when_solved():
 # %% [markdown]
 # ## Recursive doubling
 #
-# Up the tree and down again: $2\lceil\log_2 p\rceil$ rounds, and on the way down the ranks compute nothing. Let them all take part
-# instead. In round $k$ each rank swaps its partial sum with the one at distance $2^k$, and both add. After one round everyone has the sum
-# of a pair, then of four, of eight: $\log_2 p$ rounds, half as many as the tree, and nobody is the root.
+# An all-reduce up the tree and down again takes $2\lceil\log_2 p\rceil$ rounds, and on the way down the ranks add
+# nothing. Let all ranks take part instead. In round $k$ each rank swaps its partial sum with the rank at distance
+# $2^k$, and both add. After one round every rank has the sum of two, then of four, then of eight. This takes $\log_2 p$
+# rounds, half as many as the tree, and needs no root.
 #
 #     p = 4     start      a         b         c         d
 #     round 1   0↔1 2↔3    a+b       a+b       c+d       c+d
 #     round 2   0↔2 1↔3    a+b+c+d   a+b+c+d   a+b+c+d   a+b+c+d
 #
-# The partner of rank $r$ at distance $2^k$ is $r$ with bit $k$ turned round: `comm.rank ^ distance`. That works as long as the partner exists,
-# for $p$ a power of two. Otherwise let $q$ be the largest power of two below $p$: the ranks from $q$ on first give their $x$ to rank $r - q$
-# (they are *folded* in), the first $q$ ranks do recursive doubling, and then send the sum back.
+# The partner of rank $r$ at distance $2^k$ is $r$ with bit $k$ flipped: `comm.rank ^ distance`. If $p$ is a power of
+# two, every partner exists. Otherwise let $q$ be the largest power of two below $p$. First each rank $r \ge q$ sends
+# its $x$ to rank $r - q$ (we say it is *folded* in). Then the first $q$ ranks do recursive doubling, and at the end
+# they send the sum back.
 #
-# One more thing. Floating-point addition is not associative: in another order the last bits differ. Replicas of a network whose bits differ
-# drift apart, so **every rank must end with the same bits**. Two partners compute $a+b$ and $b+a$: that is the same, to the bit.
+# There is one more condition. Floating-point addition is not associative, so another order gives different last bits.
+# If the bits of two copies of a network differ, the copies drift apart. So **every rank must end with the same bits**.
+# Two partners compute $a+b$ and $b+a$, which are equal to the last bit.
 
 # %% [markdown]
 # {{exercise recursive_doubling_all_reduce}}
 #
 # <details><summary>Hint 1: powers of two first</summary>
 #
-# Five lines: a second tensor for what comes in; `distance` 1, 2, 4, ... below p; `sendrecv` with the partner; add.
+# You need five lines: a second tensor for the received numbers; `distance` 1, 2, 4, ... below p; `sendrecv` with the
+# partner; add.
 # </details>
 # <details><summary>Hint 2: a deadlock</summary>
 #
-# `send` and then `recv` on both sides waits for ever. `comm.sendrecv(x, partner, incoming, partner)` does both at once. It needs two tensors:
-# you cannot receive into what you are sending.
+# If both sides call `send` and then `recv`, they wait forever. `comm.sendrecv(x, partner, incoming, partner)` does both
+# at once. It needs two tensors: you cannot receive into the tensor that you are sending.
 # </details>
 # <details><summary>Hint 3: any p</summary>
 #
-# `q = 1 << (comm.size.bit_length() - 1)`. A rank ≥ q sends to `rank - q`, receives the result from there, and returns. A rank r < q with
-# r + q < p receives that before its first round and sends the result after its last.
+# `q = 1 << (comm.size.bit_length() - 1)`. A rank ≥ q sends its x to `rank - q`, receives the result from there, and
+# returns. A rank r < q with r + q < p receives and adds this x before its first round, and sends the result after its
+# last round.
 # </details>
 
 
@@ -297,7 +312,7 @@ def recursive_doubling_all_reduce(x: Tensor, comm) -> None:
 check("collectives.recursive_doubling_all_reduce")
 
 # %% [markdown]
-# Here is *your* function in the picture. Play it, with 8 ranks and with 11.
+# This is *your* function in the picture. Play it with 8 ranks and with 11.
 
 # %%
 topology.explorable(recursive_doubling_all_reduce)
@@ -305,13 +320,14 @@ topology.explorable(recursive_doubling_all_reduce)
 # %% [markdown]
 # ## Parameter servers
 #
-# Large systems began with **workers**, which compute gradients, and **servers**, which keep the parameters and add up what arrives
-# (Dean et al. 2012; Li et al. 2014). One server is the star: its link carries $2(p-1)$ times $x$. Several servers share the work. Server $j$ owns share $j$ of
-# $x$; every worker sends each share to its owner, and gets the sums back.
+# The first large systems had **workers**, which compute gradients, and **servers**, which store the parameters and add
+# up the gradients (Dean et al. 2012; Li et al. 2014). With one server it is the star, and the server's link carries
+# $2(p-1)$ times $x$. Several servers share the work. Server $j$ owns share $j$ of $x$. Every worker sends each share to
+# its owner, and gets the sums back.
 #
-# Here servers are ranks 0 to `servers - 1`, and they are workers as well. The art is in the order. If all ranks begin with
-# server 0, the others are idle while there is a queue. So let rank $r$ deal with rank $r + d \bmod p$ in round $d$: every
-# server then hears from another rank in each round.
+# Here the servers are ranks 0 to `servers - 1`, and they are workers, too. The order matters. If all ranks begin with
+# server 0, they queue there while the other servers are idle. So let rank $r$ send to rank $r + d \bmod p$ in round
+# $d$. Then every server gets a message from a different rank in each round.
 #
 #     p = 4, servers 0 and 1:   round 1   0→1  3→0        (0 sends its share 1 to server 1, ...)
 #                               round 2   2→0  3→1
@@ -320,23 +336,23 @@ topology.explorable(recursive_doubling_all_reduce)
 # %% [markdown]
 # {{exercise parameter_server_all_reduce}}
 #
-# `x` has one dimension. Share $j$ is `x.tensor_split(servers)[j]`: a view into `x`, so that adding to it changes `x`. There may be more servers than
-# elements; then some shares are empty, and you may send them all the same.
+# `x` has one dimension. Share $j$ is `x.tensor_split(servers)[j]`. It is a view of `x`, so if you add to it, you change
+# `x`. If there are more servers than elements, some shares are empty. You may still send them.
 #
 # <details><summary>Hint 1: in two halves</summary>
 #
-# First all shares go in: as a worker send each share to its owner, as a server receive p - 1 times and add. When that is over, all sums go out:
-# as a server send your share to all others, as a worker receive each share from its owner.
+# First collect the shares: as a worker, send each share to its owner; as a server, receive p - 1 times and add. Then
+# distribute the sums: as a server, send your share to all others; as a worker, receive each share from its owner.
 # </details>
 # <details><summary>Hint 2: a server is a worker, too</summary>
 #
-# It has to send its own shares while it receives. `comm.isend` begins a message and lets you go on: collect the requests in a list, do
-# your receiving, and then `wait()` for all of them.
+# It must send its own shares while it receives. `comm.isend` begins a message and returns at once. Collect the requests
+# in a list, do all receives, and then `wait()` for the requests.
 # </details>
 # <details><summary>Hint 3: the order</summary>
 #
-# `others = [(comm.rank + d) % comm.size for d in range(1, comm.size)]` is the order to send in. What is sent d ranks up comes from d ranks down,
-# so receive in the order of `reversed(others)`.
+# `others = [(comm.rank + d) % comm.size for d in range(1, comm.size)]` is the order for sending. A message sent d ranks
+# up comes from d ranks down, so receive in the order of `reversed(others)`.
 # </details>
 # <details><summary>Hint 4: the first half</summary>
 #
@@ -352,8 +368,9 @@ topology.explorable(recursive_doubling_all_reduce)
 
 # %%
 def parameter_server_all_reduce(x: Tensor, comm, servers: int = 1) -> None:
-    """Sum `x` over the ranks, in place: ranks 0 to servers-1 each sum one share of `x` and
-    send it to all.
+    """Sum `x` over the ranks, in place: ranks 0 to servers-1 each sum one share of `x`
+    and send
+    it to all.
 
     x: shape (n,). servers: 1 to comm.size. k servers take 1/k of one server's time for the
     bytes.
@@ -387,39 +404,41 @@ check("collectives.parameter_server_all_reduce")
 # %% [markdown]
 # ## Nodes
 #
-# GPUs come in nodes. Inside a node they are joined by a fast bus; between nodes there is a network, where a message takes longer to
-# arrive and which they have to share. A **hierarchical** all-reduce sends over the network only what it must:
+# GPUs are grouped in nodes. A fast bus connects the GPUs of a node. The nodes share a network, where a message takes
+# longer. A **hierarchical** all-reduce sends as little as possible over the network:
 #
 # 1. sum inside each node, to its first rank, the *leader*;
 # 2. all-reduce between the leaders;
 # 3. broadcast inside each node.
 #
-# `Group(comm, ranks)` makes a communicator out of some of the ranks, numbered 0, 1, ... anew. Only its members may make it. With groups the
-# three steps are three calls, and any all-reduce you know will do for the second.
+# `Group(comm, ranks)` makes a communicator of some of the ranks, with new numbers 0, 1, ... Only its members may make
+# it. With groups, each of the three steps is one call, and you can use any all-reduce for the second.
 
 # %% [markdown]
 # {{exercise hierarchical_all_reduce}}
 #
-# Ranks 0 to `per_node - 1` are the first node, and so on; the last node may be smaller. Take the parts from the library, so that this does not
-# depend on the exercises above: `reduce(x, comm)` and `broadcast(x, comm)` are the trees with root 0, `ring_all_reduce(x, comm)` is the ring.
+# Ranks 0 to `per_node - 1` are the first node, and so on; the last node may be smaller. Use the library's functions, so
+# that this exercise does not depend on those above: `reduce(x, comm)` and `broadcast(x, comm)` are the trees with root
+# 0, `ring_all_reduce(x, comm)` is the ring.
 #
 # <details><summary>Hint 1: my node</summary>
 #
-# Its first rank is `comm.rank // per_node * per_node`; its ranks are a `range` from there, which ends at `comm.size` at the latest.
+# Its first rank is `comm.rank // per_node * per_node`. Its ranks are a `range` from there, up to at most `comm.size`.
 # </details>
 # <details><summary>Hint 2: the leaders</summary>
 #
-# They are `range(0, comm.size, per_node)`. Only a leader makes this group; the others go straight to the third step and wait there.
+# They are `range(0, comm.size, per_node)`. Only a leader makes this group; the other ranks go straight to the third
+# step and wait there.
 # </details>
 
 
 # %%
 def hierarchical_all_reduce(x: Tensor, comm, per_node: int = 4) -> None:
-    """Sum `x` over the ranks, in place: inside each node, between one leader per node,
-    inside again.
+    """Sum `x` over the ranks, in place: inside each node, between one leader per node, and
+    inside each node again.
 
-    x: any shape. per_node: ranks of a node, 1 or more. Only the first rank of a node talks
-    to other nodes.
+    x: any shape. per_node: ranks of a node, 1 or more. Only the first rank of a node may
+    send to or receive from other nodes.
 
     >>> on_ranks(hierarchical_all_reduce, p=3, n=1, per_node=2).results
     [[111], [111], [111]]
@@ -438,23 +457,25 @@ def hierarchical_all_reduce(x: Tensor, comm, per_node: int = 4) -> None:
 check("collectives.hierarchical_all_reduce")
 
 # %% [markdown]
-# ## The price
+# ## The cost
 #
-# You have seen it in the pictures: the time of an algorithm is the time of its *longest path*, the messages that have to follow one another.
-# With $\alpha$ seconds per message (latency) and $\beta$ seconds per byte ($1/\beta$ is the bandwidth), a message of $n$ bytes takes
-# $\alpha + n\beta$ (Hockney 1994), and an all-reduce
+# You have seen it in the pictures: an algorithm takes as long as its *longest path*, the messages that must follow each
+# other. With $\alpha$ seconds per message (latency) and $\beta$ seconds per byte ($1/\beta$ is the bandwidth), a
+# message of $n$ bytes takes $\alpha + n\beta$ (Hockney 1994). An all-reduce takes
 #
 # $$ T = a\,\alpha + b\,n\beta, $$
 #
-# where $a$ counts messages in a row and $b\,n$ their bytes. Read the two off the algorithm:
+# where $a$ is the number of messages in a row and $b\,n$ their bytes. You can read both from the algorithm:
 #
-# - **naive** and **parameter server** (with one server): $p-1$ messages of $n$ into rank 0, one after the other, and as many out.
+# - **naive** and **parameter server** (with one server): $p-1$ messages of $n$ bytes into rank 0, one after the other,
+#   and as many out of it.
 # - **tree**: $\lceil\log_2 p\rceil$ rounds up and as many down, each with all $n$ bytes.
-# - **ring**: $p-1$ steps that add and $p-1$ that pass on, each with a chunk of $n/p$ bytes.
-# - **recursive doubling**: $\log_2 p$ rounds with $n$ bytes. For $p$ no power of two: those of $q$, and two messages of $n$ more.
-# - **Rabenseifner** (2004): each rank swaps *half* of what it holds with a partner, then half of that half, until it has summed $1/q$ of $x$; then the
-#   same way back. $2\log_2 q$ rounds, and $n/2 + n/4 + \dots = \frac{q-1}{q} n$ bytes each way. For $p$ no power of two it folds, like recursive
-#   doubling.
+# - **ring**: $p-1$ steps that add and $p-1$ steps that pass on, each with a chunk of $n/p$ bytes.
+# - **recursive doubling**: $\log_2 p$ rounds with $n$ bytes. If $p$ is not a power of two: the rounds for $q$ ranks,
+#   and two more messages of $n$ bytes.
+# - **Rabenseifner** (2004): each rank swaps *half* of its $x$ with a partner, then half of that half, until it has
+#   summed $1/q$ of $x$. Then it goes the same way back. This takes $2\log_2 q$ rounds, and $n/2 + n/4 + \dots =
+#   \frac{q-1}{q} n$ bytes each way. If $p$ is not a power of two, it folds, like recursive doubling.
 # - **hierarchical** with four ranks per node: a tree all-reduce among $\min(p, 4)$ and a ring among $\lceil p/4 \rceil$.
 
 # %% [markdown]
@@ -464,11 +485,12 @@ check("collectives.hierarchical_all_reduce")
 #
 # <details><summary>Hint 1: whole rounds</summary>
 #
-# For a whole number p ≥ 1, $\lceil\log_2 p\rceil$ is `(p - 1).bit_length()` and $\lfloor\log_2 p\rfloor$ is `p.bit_length() - 1`. No rounding errors.
+# For a whole number p ≥ 1, $\lceil\log_2 p\rceil$ is `(p - 1).bit_length()` and $\lfloor\log_2 p\rfloor$ is
+# `p.bit_length() - 1`, without rounding errors.
 # </details>
 # <details><summary>Hint 2: the folded ranks</summary>
 #
-# With k = ⌊log₂ p⌋ and q = 2ᵏ: if p > q, add 2 (alpha + nbytes · beta) to what it costs for q.
+# With k = ⌊log₂ p⌋ and q = 2ᵏ: if p > q, add 2 (alpha + nbytes · beta) to the cost for q.
 # </details>
 # <details><summary>Hint 3: hierarchical</summary>
 #
@@ -482,7 +504,7 @@ def cost(algorithm: str, p: int, nbytes: float, alpha: float, beta: float) -> fl
 
     algorithm: "naive", "ring", "tree", "recursive_doubling", "rabenseifner",
     "parameter_server" (one server) or "hierarchical" (nodes of four). alpha: seconds per
-    message, beta: seconds per byte. Adding costs nothing here.
+    message, beta: seconds per byte. The additions take no time here.
 
     >>> cost("ring", 4, 1000, alpha=10.0, beta=0.01)  # 6 messages, 250 bytes each
     75.0
@@ -511,8 +533,8 @@ def cost(algorithm: str, p: int, nbytes: float, alpha: float, beta: float) -> fl
 check("collectives.cost")
 
 # %% [markdown]
-# The lecture on distributed deep learning prints a table of such costs for $N$ workers and $M$ bytes. Its rows, how they grow, and what your formulas
-# and this lab say of them:
+# The lecture on distributed deep learning has a table of these costs for $N$ workers and $M$ bytes. Here are its rows,
+# how they grow, and the results of your formulas and this lab:
 #
 # | | lecture | latency grows as | bytes through one link | here |
 # |---|---|---|---|---|
@@ -522,29 +544,30 @@ check("collectives.cost")
 # | broadcast | $\alpha\log N + \log N\, M\beta$ | $O(\log(N))$ | $O(M \log(N))$ | the way down of `tree`: the same |
 # | all-gather | $\alpha\log N + (N-1) M\beta$ | $O(\log(N))$ | $O(MN)$ | the second half of a ring: $(N-1)\alpha + (N-1)M\beta$ |
 #
-# In the last row $M$ is what *each* worker brings, so that $NM$ bytes are there in the end; its latency is that of recursive doubling, whose messages
-# double from round to round.
+# In the last row *each* worker has $M$ bytes at the start, so the result has $NM$ bytes. Its latency is recursive
+# doubling's, with messages that double from round to round.
 #
-# > **Read the columns before you go on.** Which rows can you not use for $10^9$ bytes on a thousand workers, and which not for $10^3$ bytes?
+# > **Read the columns before you continue.** Which rows can you not use for $10^9$ bytes on a thousand workers, and which not for $10^3$ bytes?
 #
 # <details><summary>Which ones?</summary>
 #
-# For $10^9$ bytes the bytes decide: with one server a link carries 1,998 times $M$, in the tree 20 times, in the ring less than twice. All-gather has
-# no way out: whoever is to hold $NM$ bytes must receive them. For $10^3$ bytes the messages in a row decide: 1,998 in the ring, 20 in the tree.
+# For $10^9$ bytes the bytes decide. With one server a link carries 1,998 times $M$, in the tree 20 times, in the ring
+# less than twice. An all-gather cannot avoid this: each worker must receive the $NM$ bytes that it will hold. For
+# $10^3$ bytes the number of messages in a row decides: 1,998 in the ring, 20 in the tree.
 # </details>
 #
 # <details><summary>Why does the parameter server's latency differ? Who is right?</summary>
 #
-# The lecture lets all workers send at the same time, so their latencies overlap, and only the bytes queue for the server's link. Our machine makes
-# the server handle one message after the other, each with its $\alpha$. Which is closer depends on where the latency comes from. If it is the
-# wire, it overlaps; if it is the work of a processor for each message, it does not. Both are models. A measurement decides, and that is what
-# comes next.
+# In the lecture's model all workers send at the same time, so their latencies overlap, and only the bytes queue for the
+# server's link. In our model the server handles one message after the other, each with its $\alpha$. Which is closer to
+# reality depends on the cause of the latency. If it is the wire, latencies overlap. If it is the processor's work for
+# each message, they do not. Only a measurement can decide, and that comes next.
 # </details>
 
 # %% [markdown]
 # ## A real machine
 #
-# Now start MPI processes beside this notebook. *(The command behind it: `mpiexec -n 2 python ...`.)*
+# Now start MPI processes next to this notebook. *(The command behind it: `mpiexec -n 2 python ...`.)*
 
 # %%
 from hpcdl.cluster import Cluster, publish
@@ -555,8 +578,9 @@ print(ranks, "engines")
 
 
 # %% [markdown]
-# **Ping-pong.** Ranks 0 and 1 play a message back and forth; half of a round trip is the time of a message. Each size is measured nine times,
-# and small ones many times in a row. The function runs on the engines, and `publish` sends each number here while they go on.
+# **Ping-pong.** Ranks 0 and 1 send a message back and forth; half of a round trip is the time of one message. We
+# measure each size nine times, and repeat small messages many times in a row. The function runs on the engines, and
+# `publish` sends each number here while they continue.
 
 # %%
 guess(
@@ -594,8 +618,8 @@ with when_solved():
     reveal("collectives.message", least)
 
 # %% [markdown]
-# First fit them **by hand**. Small dots are all measurements, the marks are the fastest of each size. Move α until the flat part on the left lies on the
-# marks, then β for the slope on the right.
+# First fit them **by hand**. The small dots are all measurements; the marks are the fastest of each size. Move α until
+# the flat part on the left fits the marks, then β until the slope on the right does.
 
 # %%
 message_cost.explorable({"one message": (nbytes, seconds)})
@@ -603,28 +627,30 @@ message_cost.explorable({"one message": (nbytes, seconds)})
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# α shifts the flat left end up and down and does nothing on the right; β shifts the ramp and does nothing on the left. They meet near $n = \alpha/\beta$.
-# The line rarely goes through all dots: between a few KB and some 100 KB MPI changes how it sends (small messages are copied at once, large ones wait
-# for the receiver), and large ones leave the cache. A straight line is a model of all that. And some dots lie far above the marks:
-# the machine was busy with something else.
+# α shifts the flat left end up and down and has no effect on the right. β shifts the ramp and has no effect on the
+# left. They meet near $n = \alpha/\beta$. The line rarely goes through all dots. Between a few KB and some 100 KB MPI
+# changes its method (it copies small messages at once, but large ones wait for the receiver), and large messages do not
+# fit into the cache. The straight line is only a model. And some dots are far above the marks, because the machine was
+# busy with something else.
 # </details>
 
 # %% [markdown]
 # {{exercise fit_alpha_beta}}
 #
-# Write the fit. Two things make it harder than it looks.
+# Write the fit. There are two difficulties.
 #
-# *Scale.* The longest message takes thousands of times as long as the shortest. Least squares would bend everything to get the longest right, and lose
-# α in the noise. So make errors *relative*: minimize $\sum_i \left(\frac{\alpha + n_i\beta}{t_i} - 1\right)^2$, which is least squares again, with rows
-# $(1/t_i,\; n_i/t_i)$ and right-hand sides 1.
+# *Scale.* The longest message takes thousands of times as long as the shortest. Ordinary least squares would fit the
+# longest messages, and α would get lost in the noise. So make the errors *relative*: minimize $\sum_i
+# \left(\frac{\alpha + n_i\beta}{t_i} - 1\right)^2$, which is least squares again, with rows $(1/t_i,\; n_i/t_i)$ and
+# right-hand sides 1.
 #
-# *Outliers.* A machine that does something else makes a message two or a hundred times as slow, never faster. Each size was measured several
-# times: take one number per size, and one that a few slow messages do not move.
+# *Outliers.* Other work on the machine can make a message two or a hundred times as slow, but never faster. Each size
+# was measured several times. Take one number per size, and choose it so that a few slow messages do not change it.
 #
 # <details><summary>Hint 1: one number per size</summary>
 #
-# `nbytes.unique()` are the sizes; `seconds[nbytes == size]` are the times of one of them. Their `min()` is the message that nobody disturbed. (The
-# median will do as well, as long as fewer than half were disturbed; the mean will not.)
+# `nbytes.unique()` are the sizes; `seconds[nbytes == size]` are the times of one of them. Their `min()` is the message
+# with the least disturbance. (The median works, too, if fewer than half were disturbed; the mean does not.)
 # </details>
 # <details><summary>Hint 2: least squares in torch</summary>
 #
@@ -637,8 +663,9 @@ def fit_alpha_beta(nbytes: Tensor, seconds: Tensor) -> tuple[float, float]:
     """Alpha (seconds per message) and beta (seconds per byte) from measured times of
     messages.
 
-    nbytes, seconds: shape (m,), float64; each size occurs several times, in any order, and
-    some times are far too long.
+    nbytes, seconds: shape (m,), float64; each size occurs several times, in any order,
+    and some
+    times are far too long.
 
     >>> # 1 + 0.01 n
     >>> fit_alpha_beta(torch.tensor([100.0, 100.0, 900.0]), torch.tensor([2.0, 2.0, 10.0]))
@@ -659,8 +686,9 @@ check("collectives.fit_alpha_beta")
 # %% [markdown]
 # ## Measured against predicted
 #
-# Now your algorithms leave the simulated machine. First they prove themselves there; then they run on the engines, beside the library's, while your `cost`
-# predicts them with the α and β that your fit found. Before you run the cell, say what you expect: how far off will a two-parameter model be?
+# Now run your algorithms on real processes. First the cell tests them on the simulated machine. Then they run on the
+# engines, next to the library's, and your `cost` predicts their times with the α and β of your fit. Before you run the
+# cell, guess: how far off will this two-parameter model be?
 
 
 # %%
@@ -711,7 +739,7 @@ with when_solved():
             live.update(state)
 
 # %% [markdown]
-# The same with sliders: look at one algorithm at a time, and see whether another α and β would explain it better.
+# Here you can look at one algorithm at a time. Move the sliders to see whether another α and β would explain it better.
 
 # %%
 with when_solved():
@@ -721,41 +749,45 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# - The order of the algorithms and the shape of the curves are right: flat, then a ramp. That is what one needs to choose an algorithm.
-# - The fastest times lie mostly within a factor of two or three of the prediction, seldom much closer. Small messages take longer than predicted: Python's
-#   own work for each call is not in α, and with more engines than cores a rank waits until it gets a core. Large ones take longer
-#   too: adding is not free (the models have a third constant for it, γ), and two messages that cross share one memory bus.
-# - Dots far above their marks are moments when the machine did something else.
+# - The order of the algorithms and the shape of the curves are right: flat, then a ramp. This is enough to choose an
+#   algorithm.
+# - The fastest times are mostly within a factor of two or three of the prediction, and seldom much closer. Small
+#   messages take longer than predicted, because α does not include Python's own work for each call, and with more
+#   engines than cores a rank waits for a core. Large messages take longer, too, because additions take time (other
+#   models have a third constant, γ, for them), and two messages in opposite directions share one memory bus.
+# - At the dots far above their marks, the machine was busy with something else.
 # </details>
 
 # %%
-cluster.stop()  # the engines have done their work: give back their memory
+cluster.stop()  # the engines are no longer needed: free their memory
 
 # %% [markdown]
 # ## Which one?
 #
-# Every cost is a straight line in $n$: a start $a\,\alpha$ and a slope $b\,\beta$. Few messages in a row mean a low start, few bytes a gentle slope, and no
-# algorithm has both. So the best one changes with $n$, where two lines cross:
+# Every cost is a straight line in $n$, with the start $a\,\alpha$ and the slope $b\,\beta$. Few messages in a row mean
+# a low start, and few bytes a small slope, but no algorithm has both. So the best algorithm depends on $n$, and it
+# changes where two lines cross:
 #
 # $$ a_1\alpha + b_1 n\beta = a_2\alpha + b_2 n\beta \quad\Longrightarrow\quad n = \frac{(a_1 - a_2)\,\alpha}{(b_2 - b_1)\,\beta}. $$
 
 # %% [markdown]
 # {{exercise best_algorithm}}
 #
-# Both functions get `cost` as an argument, which is yours by default; the check passes one of its own, with the same arguments.
+# Both functions get `cost` as an argument. The default is your function; the check passes its own, with the same
+# arguments.
 #
 # <details><summary>Hint 1: the minimum by a key</summary>
 #
-# `min(names, key=lambda name: ...)` gives the name with the least value of the key.
+# `min(names, key=lambda name: ...)` gives the name with the smallest key.
 # </details>
 # <details><summary>Hint 2: start and slope of a line that you can only evaluate</summary>
 #
-# For 0 bytes the cost is the start. With alpha = 0 and one byte it is the slope.
+# The cost of 0 bytes is the start. With alpha = 0, the cost of one byte is the slope.
 # </details>
 # <details><summary>Hint 3: when do they cross?</summary>
 #
-# One algorithm has to start lower and the other to rise more slowly: numerator and denominator have the same sign and neither is 0. Otherwise one of them is
-# better everywhere: `math.inf`.
+# One algorithm must start lower and the other must rise more slowly. Then numerator and denominator have the same sign
+# and neither is 0. Otherwise one of them is better everywhere: `math.inf`.
 # </details>
 
 # %%
@@ -777,7 +809,7 @@ def best_algorithm(
     beta: float,
     cost: Callable = cost,
 ) -> str:
-    """The name, out of ALGORITHMS, of the all-reduce that costs least; of equal ones any.
+    """The name of the cheapest all-reduce of ALGORITHMS; any of them if several are equal.
 
     >>> best_algorithm(2, 1000, alpha=1.0, beta=0.0)
     'recursive_doubling'
@@ -795,8 +827,9 @@ def crossover(
     beta: float,
     cost: Callable = cost,
 ) -> float:
-    """The number of bytes, above 0, at which two algorithms cost the same; math.inf where
-    there is none.
+    """The number of bytes, above 0, at which two algorithms cost the same; math.inf if it
+    does
+    not exist.
 
     >>> crossover("tree", "ring", 4, alpha=1.0, beta=0.001)  # 4 + 0.004 n = 6 + 0.0015 n
     800.0
@@ -814,11 +847,11 @@ check("collectives.best_algorithm")
 # %% [markdown]
 # ## The map
 #
-# For each number of ranks and each size the colour of the best algorithm, by *your* `cost`. Move the cross with the first two sliders; the curves on the
-# right are its row of the map.
+# The map shows, for each number of ranks and each size, the colour of the best algorithm by *your* `cost`. Move the
+# cross with the first two sliders. The curves on the right show the cross's row of the map.
 #
-# 1. Move α. What happens to the map? And if you move β by as much, the same way?
-# 2. Why is there a comb of two colours on the right side?
+# 1. Move α. What happens to the map? And what if you then change β by the same factor?
+# 2. Why do two colours alternate on the right side, like a comb?
 # 3. Find a place where the wrong choice costs a factor of 100.
 
 # %%
@@ -827,31 +860,35 @@ best_map.explorable(cost)
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# 1. It slides sideways, and it slides back: only the ratio α/β counts, the size at which a message pays as much for latency as for bytes.
-# 2. Rabenseifner needs a power of two. For 12, 24, 48 ranks it has to fold, which costs two messages of all $n$ bytes; then the ring, which takes any
-#    $p$ as it is, wins as soon as $n$ is large. For 16, 32, 64 Rabenseifner sends no more bytes than the ring, in far fewer rounds.
-# 3. Upper right: 1,024 ranks and 1 GB through one server, naive, takes a thousand times as long as Rabenseifner.
+# 1. It slides sideways, and then it slides back. Only the ratio α/β matters: it is the size at which a message's
+#    latency costs as much as its bytes.
+# 2. Rabenseifner needs a power of two. For 12, 24, 48 ranks it must fold, which costs two messages of all $n$ bytes.
+#    The ring works for any $p$, so it wins as soon as $n$ is large. For 16, 32, 64 Rabenseifner sends no more bytes
+#    than the ring, but in far fewer rounds.
+# 3. In the upper right corner: 1,024 ranks and 1 GB through one server, naive, takes a thousand times as long as
+#    Rabenseifner.
 #
-# `hierarchical` is nowhere: if all links are alike, nodes bring nothing. See below.
+# `hierarchical` is nowhere on the map: if all links are equal, nodes gain nothing. See below.
 # </details>
 
 # %% [markdown]
 # ## 1,024 ranks
 #
-# You measured a handful of processes. What would the same links do with 1,024? Take the gradients of ResNet-50, 25.5 million weights of 4 bytes each:
-# 102 MB. The curves are your `cost` with your α and β; the crosses are the real algorithms, run on the simulated machine with as many ranks.
+# You measured a few processes. How long would an all-reduce take over the same links with 1,024? Take the gradients of
+# ResNet-50, 25.5 million weights of 4 bytes each: 102 MB. The curves are your `cost` with your α and β. The crosses are
+# the real algorithms, run on the simulated machine with that many ranks.
 
 # %%
 guess(
     "collectives.naive",
-    "All through one rank, among 1,024: how many times as long as with the best algorithm?",
+    "1,024 ranks, everything through one of them: how many times as long as with the best algorithm?",
     unit="times",
 )
 
 
 # %%
 def virtual_seconds(name: str, p: int, nbytes: float, alpha: float, beta: float) -> float:
-    """The all-reduce itself on p simulated ranks; 4p bytes stand for nbytes."""
+    """The all-reduce itself on p simulated ranks; 4p bytes represent nbytes."""
 
     def rank(comm):
         ALL_REDUCE[name](torch.zeros(p), comm)
@@ -883,9 +920,9 @@ with when_solved():
     reveal("collectives.naive", naive_time / best_time)
 
 # %% [markdown]
-# **And nodes?** The lectures' case study has nodes of 8 GPUs with 100 Gb/s Ethernet between them, β = 80 ps per byte. For the rest this table makes
-# assumptions, so read it for its shape: α = 20 µs between nodes, 5 µs and 100 ps per byte inside. A flat ring has to take all $2(p-1)$ steps at
-# the pace of the slowest link.
+# **And nodes?** The lectures' case study has nodes of 8 GPUs with 100 Gb/s Ethernet between them, β = 80 ps per byte.
+# The other numbers of this table are assumptions, so look only at the trend: α = 20 µs between nodes, 5 µs and 100 ps
+# per byte inside. A flat ring takes all $2(p-1)$ steps at the speed of the slowest link.
 
 # %%
 from hpcdl.cost import collectives as library
@@ -903,46 +940,49 @@ for p in (8, 64, 512, 1024, 2048):
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# For 1 MB the flat ring drowns in latency: 4,094 messages in a row for 2,048 GPUs. With one leader per node there are 256 in the ring, an eighth of the
-# messages. For 100 MB the flat ring is the better one up to 1,024 GPUs: it sends each byte twice, where the trees inside a node send all of $x$ in each round. Systems
-# therefore do both, a small tensor one way, a large one the other: the "hybrid all-reduce" of the case study (Jia et al. 2018).
+# For 1 MB latency dominates the flat ring: 4,094 messages in a row for 2,048 GPUs. With one leader per node there are
+# 256 ranks in the ring, so an eighth of the messages. For 100 MB the flat ring is the better one up to 1,024 GPUs: it
+# sends each byte twice, while the trees inside a node send all of $x$ in each round. So systems use both, one for small
+# tensors and the other for large ones: the "hybrid all-reduce" of the case study (Jia et al. 2018).
 # </details>
 
 # %% [markdown]
 # ## Catch the impostors
 #
-# A test is a question that a wrong program answers wrongly. The checks of this lab put many questions to your functions; now you put them.
+# A good test makes a wrong program give a wrong answer. So far the checks have tested you. Now you write the tests.
 #
-# Eight programs, **A** to **H**, are hierarchical all-reduces: they sum a number over the ranks, in place, and only the first rank of a node talks to
-# other nodes. Four are right, each written in its own way. Four are impostors: for many inputs they do as the others do. You do not see their code. You
-# choose the machine.
+# Eight programs, **A** to **H**, are hierarchical all-reduces: they sum a number over the ranks, in place, and only the
+# first rank of a node talks to other nodes. Four are right, each written in its own way. The other four are impostors,
+# which are right for many inputs. You do not see their code. You choose the machine.
 
 # %% [markdown]
 # {{exercise unmask_nodes}}
 #
 # Return a list of at most 12 inputs, each a tuple `(p, per_node)`: `p` ranks, 1 to 9, in nodes of `per_node`, 1 to 9; the last node may be smaller.
 #
-# A program is unmasked where some rank does not have the sum, or where another than the first rank of a node talks to another node. Each impostor that
-# you unmask earns two points. Two more are for inputs that keep the rules: one that breaks them unmasks nobody. The check tells whom you have caught,
-# and by what; press it often.
+# You unmask a program if some rank does not have the sum, or if a rank other than the first of its node talks to
+# another node. Each impostor that you unmask earns two points. You get two more points if all your inputs follow the
+# rules; an input that breaks them does not count. The check shows which programs you have caught, and with which input.
+# Run it often.
 #
 # <details><summary>Hint 1: where to begin</summary>
 #
-# With what is special about nodes: how many there are, how large they are, and whether all are equally large.
+# Think about nodes: how many there are, how large they are, and whether all have the same size.
 # </details>
-# <details><summary>Hint 2: the ends</summary>
+# <details><summary>Hint 2: extreme machines</summary>
 #
-# One node for all ranks; one rank in each node; a last node that is not full. And a machine like the one of the exercise's default is a poor question.
+# Try one node for all ranks, one rank in each node, and a last node that is not full. A machine like the exercise's
+# default unmasks few.
 # </details>
 
 
 # %%
 def unmask_nodes() -> list[tuple[int, int]]:
-    """Inputs (p, per_node) for which the impostors among the eight programs go wrong.
+    """Inputs (p, per_node) for which the impostors among the eight programs are wrong.
 
     Returns at most 12 tuples.
 
-    An input that unmasks nobody:
+    An input that unmasks none of them:
 
         [(8, 4)]
     """
@@ -962,28 +1002,31 @@ check("collectives.unmask_nodes")
 # %% [markdown]
 # <details><summary>When all four are caught: who they were</summary>
 #
-# - **A** makes nodes of four ranks, whatever per_node is.
+# - **A** makes nodes of four ranks for every per_node.
 # - **D** counts ⌊p / per_node⌋ nodes.
-# - **F** does not spread the sum where there is one node.
-# - **H** does nothing where a node is one rank.
+# - **F** does not broadcast the sum if there is only one node.
+# - **H** does nothing if a node has one rank.
 #
-# A's sums are right on every machine. Only *who talks to whom* gives it away, which is why this course's checks read traces.
+# A's sums are right on every machine. Only its *messages* show the mistake, so this course's checks also read traces.
 # </details>
 
 # %% [markdown]
 # ## For those who want more
 #
-# No points, no check: a challenge, and the proof to ask of yourself.
+# No points, no check: a challenge, and the proof to demand of yourself.
 #
-# A ring uses each link in one direction. Cut the tensor in two, and let one half go round to the right while the other goes round to the left, with `isend` and `irecv` to
-# both neighbours. *Proof:* the sums are right for $p$ = 2 … 9, and the clock of the simulated machine, whose ranks have one port to send by, says
-# $4(p-1)\alpha + 2\frac{p-1}{p} n\beta$: why is nothing gained? What would it be with a port for each neighbour, and what is it between your engines?
+# A ring uses each link in one direction. Cut the tensor in two. Send one half around to the right and the other half
+# around to the left, with `isend` and `irecv` to both neighbours. *Proof:* the sums are right for $p$ = 2 … 9. The
+# simulated machine's ranks have only one port to send, and its clock shows $4(p-1)\alpha + 2\frac{p-1}{p} n\beta$. Why
+# do you gain nothing? What would it be with a port for each neighbour, and what is it between your engines?
 
 # %% [markdown]
 # ## Further reading
 #
-# - R. W. Hockney 1994, "The communication challenge for MPP: Intel Paragon and Meiko CS-2": where $\alpha + n\beta$ comes from.
-# - R. Thakur, R. Rabenseifner and W. Gropp 2005, "Optimization of collective communication operations in MPICH": how a library chooses; your map, measured.
+# - R. W. Hockney 1994, "The communication challenge for MPP: Intel Paragon and Meiko CS-2": the origin of $\alpha +
+#   n\beta$.
+# - R. Thakur, R. Rabenseifner and W. Gropp 2005, "Optimization of collective communication operations in MPICH": how a
+#   library chooses: your map, but measured.
 # - R. Rabenseifner 2004, "Optimization of collective reduction operations": halving and doubling.
 # - P. Patarasuk and X. Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations": why no all-reduce sends fewer bytes than the ring.
 # - M. Li et al. 2014, "Scaling distributed machine learning with the parameter server".

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Lab {{number hogwild}} · Nobody waits
+# # Lab {{number hogwild}} · Training without waiting
 # ## HOGWILD!, Downpour, Sandblaster and Project Adam
 #
 # In lab {{number consistency}} a server held back the workers that were too far ahead. Here are four systems that train without such a rule, or that send much

@@ -384,7 +384,7 @@ with when_solved():
 # ## Cut the sequence
 #
 # For a million tokens neither the scores nor the keys and values fit into one machine. So cut the *sequence*: each rank holds a **block**, the queries, keys
-# and values of some tokens. Its queries stay; keys and values go round a ring, and after $p-1$ steps each query has met every key (Liu et al. 2023, "Ring
+# and values of some tokens. Its queries stay; keys and values go around a ring, and after $p-1$ steps each query has met every key (Liu et al. 2023, "Ring
 # attention"; Li et al. 2021 call it sequence parallelism). The softmax is your running one.
 #
 # A mistake here still looks like attention. In 2025 the gradient of attention over a cut sequence was found to be off by more than its own size in
@@ -428,7 +428,7 @@ def ring_attention(
     with later positions masked.
 
     q, k, v: this rank's tokens, (c, d). positions: for each rank its tokens' positions in
-    the sequence, int64; block r has len(positions[r]) >= 1 tokens. Keys and values go round
+    the sequence, int64; block r has len(positions[r]) >= 1 tokens. Keys and values go around
     the ring: 2 blocks in each of p - 1 steps; hold those of at most two ranks at a time.
     Do not change the arguments, and wait for every message.
     """

@@ -415,7 +415,7 @@ print(" ".join(f"{op}{k}" for op, k, chunk in in_turn(forwards, backwards, warmu
 # {{exercise schedules}}
 #
 # **Interleaved.** Give each stage $v$ smaller pieces of the network, its **chunks**, instead of one: of $vp$ parts, stage $i$ has parts $i$, $i + p$, $i + 2p$,
-# ... A microbatch goes round the stages $v$ times. Filling the pipeline now takes $p - 1$ *chunks*, so the bubble is 1F1B's divided by $v$ (but there are $v$
+# ... A microbatch goes around the stages $v$ times. Filling the pipeline now takes $p - 1$ *chunks*, so the bubble is 1F1B's divided by $v$ (but there are $v$
 # times as many messages). The microbatches pass in groups of $p$: the first group goes through chunk 0, then through chunk 1, and so on; then the second group
 # follows. Backward, they go from the last chunk to the first.
 #

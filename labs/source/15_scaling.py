@@ -93,7 +93,7 @@ with when_solved():
 #    batch beyond the critical one, a step learns hardly more, no matter how many images it has.
 # 2. Small buckets pay $\alpha$ again and again; a single bucket hides nothing. VGG-16 has 138 million weights: its messages take longer than its backward pass,
 #    so no buckets help.
-# 3. Step times without any spread, a link of 100 Gb/s, and 16 bits give 99 %. But nobody has seen machines without any spread. You come back to this at the
+# 3. Step times without any spread, a link of 100 Gb/s, and 16 bits give 99 %. But no one has seen machines without any spread. You come back to this at the
 #    end.
 # </details>
 

@@ -88,7 +88,7 @@ def batches(n, epochs, batch):
 
 
 def learn(comm, epochs=8, batch=64, lr=0.05, limit=None):
-    """Train on all ranks; return the share of held-out digits read right, the weights, and whether the bits agree."""
+    """Train on all ranks; return the share of held-out digits read correctly, the weights, and whether the bits agree."""
     torch.set_num_threads(1)
     data, weights = digits(), first_weights()
     velocities = [torch.zeros_like(w) for w in weights]
@@ -130,7 +130,9 @@ def told(results, lines):
     """Print the result in three sentences."""
     right, _, _ = results[0]
     replicas = "equal to the last bit" if all(same for _, _, same in results) else "DIFFERENT"
-    print(f"{len(results)} engines: {right:.1%} of the held-out digits are read right; the replicas are {replicas}.")
+    print(
+        f"{len(results)} engines: {right:.1%} of the held-out digits are read correctly; the replicas are {replicas}."
+    )
     print(lines)
     print(f"(The lab's own functions around it, {', '.join(GIVEN)}: {lines.given} lines.)")
 
@@ -193,7 +195,7 @@ check("own_stack.momentum")
 # </details>
 # <details><summary>Hint 2: when to begin a new bucket</summary>
 #
-# If there is none yet, or if this tensor would not fit: `filled + param.nbytes > cap_bytes`.
+# If no bucket is open yet, or if this tensor would not fit: `filled + param.nbytes > cap_bytes`.
 # </details>
 
 
@@ -686,7 +688,7 @@ reveal("own_stack.equal", equal)
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# - About 97 % of the digits are read right, with weights of 16 bits.
+# - About 97 % of the digits are read correctly, with weights of 16 bits.
 # - The replicas are equal to the last bit although they never exchange weights: they begin with equal weights, the ring gives all of them the same sum, and the
 #   noise depends only on seed and position. Without any one of these three, they drift apart.
 # - After one epoch all, or nearly all, weights equal those of one process. float32's errors are far smaller than the gaps between bfloat16 numbers, so they

@@ -76,7 +76,7 @@ def choose(lab) -> None:
 def guess_by_keyboard(lab, text: str, number: str) -> None:
     lab.run_cell(text, seconds=60)
     asked = lab.cell(text).locator(".hpcdl-guess")
-    box = asked.get_by_label("how many will be read right" if "digits" in text else "upper 16 bits")
+    box = asked.get_by_label("how many will it read correctly" if "digits" in text else "upper 16 bits")
     box.fill("a lot")
     box.press("Enter")
     asked.get_by_text("A number above 0, please").wait_for(timeout=10_000)

@@ -63,7 +63,7 @@ def backward(value):
     "backprop.backward",
     "passes on before all paths have arrived",
     fails="a_node_waits_for_its_children",
-    says="u passed on before all paths to it had arrived",
+    says="u passed on its gradient before all paths to it had arrived",
 )
 def backward(value):
     nodes, waiting = {value}, [value]
@@ -84,7 +84,12 @@ def backward(value):
                 waiting.append(parent)
 
 
-@wrong("backprop.backward", "adds to the sweep before", fails="a_second_sweep", says="the sweep added to the first one")
+@wrong(
+    "backprop.backward",
+    "adds to the sweep before",
+    fails="a_second_sweep",
+    says="the second pass added to the first one",
+)
 def backward(value):
     nodes, waiting = {value}, [value]
     while waiting:

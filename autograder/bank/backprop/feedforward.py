@@ -39,7 +39,7 @@ def feedforward(weights, biases, x):
     "backprop.feedforward",
     "zs hold activations",
     fails=(*FORWARD, *BACKPROP, *TRAIN, "backprop.leaves_parameters_alone"),
-    says="zs takes z as it is before σ",
+    says="zs takes z before σ",
 )
 def feedforward(weights, biases, x):
     zs, activations = [], [x]
@@ -75,7 +75,7 @@ def feedforward(weights, biases, x):
     "backprop.feedforward",
     "the next layer takes z, not a",
     fails=(*FORWARD, *BACKPROP, *TRAIN, "backprop.leaves_parameters_alone"),
-    says="fed with z of the layer before",
+    says="got z of the layer before",
 )
 def feedforward(weights, biases, x):
     zs, activations = [], [x]

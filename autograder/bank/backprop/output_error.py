@@ -23,7 +23,7 @@ def output_error(a, y, z):
     "backprop.output_error",
     "y − a for a − y",
     fails=(*OUTPUT, *BACKPROP, "backprop.leaves_parameters_alone"),
-    says="The sign is turned round",
+    says="The sign is wrong",
 )
 def output_error(a, y, z):
     return (y - a) * sigma_prime(z)
@@ -43,7 +43,7 @@ def output_error(a, y, z):
     "backprop.output_error",
     "factor 2",
     fails=(*OUTPUT, *BACKPROP, "backprop.leaves_parameters_alone"),
-    says="A factor 2 too much",
+    says="a factor 2 too much",
 )
 def output_error(a, y, z):
     return 2 * (a - y) * sigma_prime(z)

@@ -5,7 +5,7 @@ from autograder.authoring import wrong
 BOTH = ("spares_the_right", "unmasks_the_wrong")
 
 
-@wrong("backprop.unmask_softmax", "no input", fails=BOTH, says="Whom nobody questions, nobody unmasks.")
+@wrong("backprop.unmask_softmax", "no input", fails=BOTH, says="Without an input you unmask no program.")
 def unmask_softmax():
     return []
 
@@ -19,7 +19,7 @@ def unmask_softmax():
     "backprop.unmask_softmax",
     "large logits of one row only",
     fails="unmasks_the_wrong",
-    says="nobody asked for a row that is far below another row",
+    says="Hint: try a row that is far below another row",
 )
 def unmask_softmax():
     return [([[1.0, 2.0], [3.0, 4.0]], [0, 1]), ([[1000.0, 0.0]], [0]), ([[40.0, 0.0]], [1])]

@@ -19,7 +19,7 @@ def best_step(f, x, dtype):
     "calculus.best_step",
     "the forward difference's step",
     fails=("ordinary_functions_float64", "ordinary_functions_float32", "any_size_of_x", "quick_functions"),
-    says="the central one wants the cube root",
+    says="the central one needs the cube root",
 )
 def best_step(f, x, dtype):
     return torch.finfo(dtype).eps ** (1 / 2) * max(abs(x), 1)
@@ -29,7 +29,7 @@ def best_step(f, x, dtype):
     "calculus.best_step",
     "takes the smallest step there is",
     fails=("ordinary_functions_float64", "ordinary_functions_float32", "any_size_of_x", "quick_functions"),
-    says="rounding drowns the difference",
+    says="rounding hides the difference",
 )
 def best_step(f, x, dtype):
     return torch.finfo(dtype).eps

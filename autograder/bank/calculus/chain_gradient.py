@@ -7,7 +7,7 @@ from autograder.authoring import wrong
     "calculus.chain_gradient",
     "the Jacobian transposed",
     fails=("two_by_two", "any_sizes"),
-    says="by its rows",
+    says="You use the rows of the Jacobian",
 )
 def chain_gradient(df_dx, dx_ds):
     return dx_ds @ df_dx

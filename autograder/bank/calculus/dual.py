@@ -22,7 +22,7 @@ class Dual(Dual):
     "calculus.Dual",
     "forgets the square in the quotient rule",
     fails=("quotients", "compositions"),
-    says="The square is missing below",
+    says="The square in the denominator is missing",
 )
 class Dual(Dual):
     def __truediv__(self, other):

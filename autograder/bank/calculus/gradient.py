@@ -15,7 +15,7 @@ def gradient(f, x, h=1e-5):
     return torch.full_like(x, (f(x + h) - f(x - h)) / (2 * h))
 
 
-@wrong("calculus.gradient", "puts x back only up to rounding", fails="x_restored", says="x is not quite what it was")
+@wrong("calculus.gradient", "puts x back only up to rounding", fails="x_restored", says="x has changed by up to")
 def gradient(f, x, h=1e-5):
     grad = torch.zeros_like(x)
     flat = x.view(-1)

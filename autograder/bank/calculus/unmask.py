@@ -5,7 +5,7 @@ from autograder.authoring import wrong
 BOTH = ("spares_the_right", "unmasks_the_wrong")
 
 
-@wrong("calculus.unmask_derivative", "no input", fails=BOTH, says="Whom nobody questions, nobody unmasks.")
+@wrong("calculus.unmask_derivative", "no input", fails=BOTH, says="Without an input you unmask no program.")
 def unmask_derivative():
     return []
 
@@ -19,7 +19,7 @@ def unmask_derivative():
     "calculus.unmask_derivative",
     "never a tensor",
     fails="unmasks_the_wrong",
-    says="nobody asked for an x that can be moved: a tensor",
+    says="Hint: try an x that can be moved: a tensor",
 )
 def unmask_derivative():
     return [("cube", 3.0, 0.5), ("exp", -2.0, 0.5), ("sin", 0.0, 1.0)]
@@ -65,7 +65,7 @@ def unmask_derivative():
     return 2.0
 
 
-@wrong("calculus.unmask_derivative", "everything there is", fails=BOTH, says="at most 12 are heard")
+@wrong("calculus.unmask_derivative", "everything there is", fails=BOTH, says="at most 12 are allowed")
 def unmask_derivative():
     return [("cube", 0.001 * i, 0.5) for i in range(5000)]
 

@@ -7,7 +7,7 @@ from autograder.authoring import wrong
 NOT_BEST = ("the_cheapest", "changes_at_the_crossover")
 
 
-@wrong("collectives.best_algorithm", "the maximum", fails=NOT_BEST, says="This is the dearest of all")
+@wrong("collectives.best_algorithm", "the maximum", fails=NOT_BEST, says="This is the most expensive")
 def best_algorithm(p, nbytes, alpha, beta, cost):
     names = ("naive", "ring", "tree", "recursive_doubling", "rabenseifner", "parameter_server", "hierarchical")
     return max(names, key=lambda name: cost(name, p, nbytes, alpha, beta))

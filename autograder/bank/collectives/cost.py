@@ -30,7 +30,7 @@ def cost(algorithm, p, nbytes, alpha, beta):
     "collectives.cost",
     "rounds that are not whole",
     fails=("naive_ring_and_tree", "server_and_nodes"),
-    says="has to be rounded up",
+    says="Round log₂ p up",
 )
 def cost(algorithm, p, nbytes, alpha, beta):
     message, k = alpha + nbytes * beta, p.bit_length() - 1
@@ -67,7 +67,12 @@ def cost(algorithm, p, nbytes, alpha, beta):
     }[algorithm]
 
 
-@wrong("collectives.cost", "the lecture's parameter server", fails="server_and_nodes", says="shares the latency of all")
+@wrong(
+    "collectives.cost",
+    "the lecture's parameter server",
+    fails="server_and_nodes",
+    says="the latencies of all workers overlap",
+)
 def cost(algorithm, p, nbytes, alpha, beta):
     message, k = alpha + nbytes * beta, p.bit_length() - 1
     fold = 2 * message if p > 2**k else 0.0

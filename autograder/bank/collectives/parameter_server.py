@@ -78,7 +78,7 @@ def parameter_server_all_reduce(x, comm, servers=1):
     SERVER,
     "one server whatever was asked",
     fails=("each_server_has_its_share", "servers_work_at_once"),
-    says="Rank 0 serves alone",
+    says="Rank 0 is the only server",
 )
 def parameter_server_all_reduce(x, comm, servers=1):
     if comm.rank == 0:

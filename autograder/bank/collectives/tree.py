@@ -88,7 +88,7 @@ def tree_reduce(x, comm, root=0):
     return total
 
 
-@wrong("collectives.tree_reduce", "broadcasts rank 0's", fails=AFTER_THE_COPIES, says="it is the root's that counts")
+@wrong("collectives.tree_reduce", "broadcasts rank 0's", fails=AFTER_THE_COPIES, says="You sent rank 0's x")
 def tree_broadcast(x, comm, root=0):
     distance = 1
     while distance < comm.size:

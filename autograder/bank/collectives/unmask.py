@@ -5,7 +5,7 @@ from autograder.authoring import wrong
 BOTH = ("spares_the_right", "unmasks_the_wrong")
 
 
-@wrong("collectives.unmask_nodes", "no input", fails=BOTH, says="Whom nobody questions, nobody unmasks.")
+@wrong("collectives.unmask_nodes", "no input", fails=BOTH, says="Without an input you unmask no program.")
 def unmask_nodes():
     return []
 
@@ -19,7 +19,7 @@ def unmask_nodes():
     "collectives.unmask_nodes",
     "nodes of several ranks only",
     fails="unmasks_the_wrong",
-    says="nobody asked for nodes of one rank",
+    says="Hint: try nodes of one rank",
 )
 def unmask_nodes():
     return [(8, 2), (7, 3), (3, 4)]
@@ -55,6 +55,6 @@ def unmask_nodes():
     return [(8, 4, 1)]
 
 
-@wrong("collectives.unmask_nodes", "every machine", fails=BOTH, says="at most 12 are heard")
+@wrong("collectives.unmask_nodes", "every machine", fails=BOTH, says="at most 12 are allowed")
 def unmask_nodes():
     return [(p, k) for p in range(1, 10) for k in range(1, 10)]

@@ -75,7 +75,7 @@ for mistake, changes, fails, says in (
             PAD + "    x, stride = x[..., ::stride, ::stride], 1\n    P, Q = x.shape[2] - R + 1, x.shape[3] - S + 1\n",
         ),
         MOVES,
-        "The image was thinned out",
+        "You skipped pixels of the image",
     ),
     (
         "changes the image",

@@ -26,7 +26,7 @@ for mistake, changes, fails, says in (
         "takes every width for even",
         ("irfft2(spectra, s=size)", "irfft2(spectra)"),
         "odd_sizes",
-        "irfft2 took the width for even",
+        "irfft2 assumed an even width",
     ),
     ("padding goes round", ("(padding,) * 4)", '(padding,) * 4, mode="circular")'), ZEROS, "meets the other side"),
     (

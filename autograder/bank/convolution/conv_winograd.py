@@ -17,7 +17,7 @@ for mistake, changes, fails, says in (
     ("stacks a filter for each tile", ("matmul(U, V).view", STACKED), ONCE, "does not depend on the tile"),
     ("drops tiles that stick out", (FILLED, "x"), "tiles_that_stick_out larger_tiles_and_filters", "are missing"),
     ("leaves the surplus outputs", ("[:, :, :P, :Q]", ""), "tiles_that_stick_out larger_tiles_and_filters", "too many"),
-    ("tiles not put together", ("Y.transpose(3, 4)", "Y"), TILES, "The tiles are not put together"),
+    ("tiles not put together", ("Y.transpose(3, 4)", "Y"), TILES, "The tiles are not joined"),
     ("flips the filter", ("G @ w @ G.T", "G @ w.flip(2, 3) @ G.T"), TILES, "with a flipped kernel"),
     (
         "the direct way, counted",

@@ -22,7 +22,7 @@ for mistake, changes, fails, says in (
         "the window turned round",
         ("columns[:, :, i, j] = ", "columns[:, :, r - 1 - i, s - 1 - j] = "),
         ALL,
-        "is turned round",
+        "Each window is flipped",
     ),
     (
         "channels last",

@@ -17,9 +17,9 @@ for mistake, changes, says in (
     (
         "goes on over the end of a line",
         ("return T", "return torch.stack([T[0].roll(i) for i in range((P - 1) * wd + Q)])"),
-        "go on over the end of a line",
+        "continue over the end of a line",
     ),
-    ("circular", ("return T", CIRCLE + " for p in range(h) for q in range(wd)])"), "wraps round the border"),
+    ("circular", ("return T", CIRCLE + " for p in range(h) for q in range(wd)])"), "wraps around the border"),
     ("always float32", ("w.new_zeros(P * Q, h * wd)", "torch.zeros(P * Q, h * wd)"), "has dtype"),
 ):
     slip("toeplitz", mistake, *changes, fails=T, says=says)

@@ -5,7 +5,7 @@ from autograder.authoring import wrong
 BOTH = ("spares_the_right", "unmasks_the_wrong")
 
 
-@wrong("convolution.unmask_conv", "no input", fails=BOTH, says="Whom nobody questions, nobody unmasks.")
+@wrong("convolution.unmask_conv", "no input", fails=BOTH, says="Without an input you unmask no program.")
 def unmask_conv():
     return []
 
@@ -19,7 +19,7 @@ def unmask_conv():
     "convolution.unmask_conv",
     "square images only",
     fails="unmasks_the_wrong",
-    says="nobody asked for an output that is not square",
+    says="Hint: try an output that is not square",
 )
 def unmask_conv():
     return [(6, 6, 3, 3, 2, 0), (5, 5, 3, 3, 1, 1)]

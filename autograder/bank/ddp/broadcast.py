@@ -26,7 +26,7 @@ def broadcast_parameters(params, comm, root=0):
         comm.broadcast(param.detach(), 0)
 
 
-@wrong(BROADCAST, "receives into a copy", fails=(*ALL_OF_BROADCAST, *BEGINS), says="the root's never came")
+@wrong(BROADCAST, "receives into a copy", fails=(*ALL_OF_BROADCAST, *BEGINS), says="the root's never arrived")
 def broadcast_parameters(params, comm, root=0):
     for param in params:
         copy = param.detach().clone()
@@ -48,7 +48,7 @@ def broadcast_parameters(params, comm, root=0):
         params[i] = copy
 
 
-@wrong(BROADCAST, "sends to the next rank only", fails=(*ALL_OF_BROADCAST, *BEGINS), says="the root's never came")
+@wrong(BROADCAST, "sends to the next rank only", fails=(*ALL_OF_BROADCAST, *BEGINS), says="the root's never arrived")
 def broadcast_parameters(params, comm, root=0):
     for param in params:
         if comm.rank == root and comm.size > 1:

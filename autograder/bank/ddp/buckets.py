@@ -27,7 +27,12 @@ def make_buckets(params, cap_bytes):
     return buckets
 
 
-@wrong(BUCKETS, "forwards within a bucket", fails=ALL_OF_BUCKETS, says="within a bucket the parameters stand")
+@wrong(
+    BUCKETS,
+    "forwards within a bucket",
+    fails=ALL_OF_BUCKETS,
+    says="within a bucket the parameters are in forward order",
+)
 def make_buckets(params, cap_bytes):
     buckets, filled = [], 0
     for param in reversed(list(params)):
@@ -101,7 +106,7 @@ def make_buckets(params, cap_bytes):
     BUCKETS,
     "an empty bucket before a large parameter",
     fails=("a_parameter_larger_than_the_cap", "extreme_caps"),
-    says="begin a new bucket only where the last one holds something",
+    says="begin a new bucket only if the last one is not empty",
 )
 def make_buckets(params, cap_bytes):
     buckets, filled = [[]], 0
@@ -157,7 +162,7 @@ def make_buckets(params, cap_bytes):
     return buckets
 
 
-@wrong(BUCKETS, "goes through the parameters twice", fails="extreme_caps", says="can be gone through once")
+@wrong(BUCKETS, "goes through the parameters twice", fails="extreme_caps", says="only once")
 def make_buckets(params, cap_bytes):
     sizes = [param.nbytes for param in params]
     buckets, filled = [], 0

@@ -89,9 +89,7 @@ class OverlappedDDP:
             flight.finish()
 
 
-@wrong(
-    OVERLAP, "waits in the hook for all of it", fails="communication_is_hidden", says="the backward pass stands still"
-)
+@wrong(OVERLAP, "waits in the hook for all of it", fails="communication_is_hidden", says="the backward pass stops")
 class OverlappedDDP:
     def __init__(self, model, comm, cap_bytes=CAP):
         self.model, self.comm = model, comm
@@ -121,7 +119,7 @@ class OverlappedDDP:
     OVERLAP,
     "unused parameters are waited for",
     fails="awkward_parameters",
-    says="One machine that trains on all ranks'",
+    says="one machine that trains on all ranks'",
 )
 class OverlappedDDP:
     def __init__(self, model, comm, cap_bytes=CAP):
@@ -151,7 +149,7 @@ class OverlappedDDP:
     OVERLAP,
     "a bucket starts with its first gradient",
     fails=("results_unchanged", "awkward_parameters", *TIMED),
-    says="One machine that trains on all ranks'",
+    says="one machine that trains on all ranks'",
 )
 class OverlappedDDP:
     def __init__(self, model, comm, cap_bytes=CAP):

@@ -50,7 +50,7 @@ def ring_all_reduce(x, comm):
     RING,
     "the whole x goes round",
     fails=("few_bytes", "the_same_bits", *STEPS),
-    says="The whole x goes round",
+    says="You send the whole x around",
 )
 def ring_all_reduce(x, comm):
     p, rank = comm.size, comm.rank
@@ -164,7 +164,7 @@ def ring_all_reduce(x, comm):
             taken.copy_(incoming)
 
 
-@wrong(RING, "the ring turns to the left", fails="neighbours_only", says="the ring turns the other way")
+@wrong(RING, "the ring turns to the left", fails="neighbours_only", says="your ring turns the other way")
 def ring_all_reduce(x, comm):
     p, rank = comm.size, comm.rank
     chunks = x.view(-1).tensor_split(p)

@@ -25,7 +25,7 @@ def shard_indices(n, rank, size, epoch, seed):
     return torch.randperm(n)[rank::size]
 
 
-@wrong(SHARD, "drops the rest", fails=AFTER_THE_SHARDS, says="The rest is left out")
+@wrong(SHARD, "drops the rest", fails=AFTER_THE_SHARDS, says="You leave out the rest")
 def shard_indices(n, rank, size, epoch, seed):
     order = torch.randperm(n, generator=torch.Generator().manual_seed(seed + epoch))
     m = n // size
@@ -47,7 +47,7 @@ def shard_indices(n, rank, size, epoch, seed):
     return torch.randperm(n, generator=torch.Generator().manual_seed(seed + epoch))
 
 
-@wrong(SHARD, "the rest to the last rank", fails="equal_lengths", says="spread what is left over")
+@wrong(SHARD, "the rest to the last rank", fails="equal_lengths", says="spread the remainder")
 def shard_indices(n, rank, size, epoch, seed):
     order = torch.randperm(n, generator=torch.Generator().manual_seed(seed + epoch))
     m = n // size
@@ -65,11 +65,11 @@ def shard_indices(n, rank, size, epoch, seed):
     return torch.arange(rank, n, size)
 
 
-@wrong(SHARD, "forgets the epoch", fails="new_each_epoch", says="Seed the generator with the epoch too")
+@wrong(SHARD, "forgets the epoch", fails="new_each_epoch", says="Seed the generator with the epoch, too")
 def shard_indices(n, rank, size, epoch, seed):
     return torch.randperm(n, generator=torch.Generator().manual_seed(seed))[rank::size]
 
 
-@wrong(SHARD, "forgets the seed", fails="same_permutation_again", says="seed is ignored")
+@wrong(SHARD, "forgets the seed", fails="same_permutation_again", says="you ignore seed")
 def shard_indices(n, rank, size, epoch, seed):
     return torch.randperm(n, generator=torch.Generator().manual_seed(epoch))[rank::size]

@@ -126,7 +126,7 @@ def train_step(model, batch, lr, comm, cap_bytes=CAP):
 
 
 @wrong(
-    STEP, "module by module, a tied weight twice", fails="tied_and_frozen", says="One machine that trains on all ranks'"
+    STEP, "module by module, a tied weight twice", fails="tied_and_frozen", says="one machine that trains on all ranks'"
 )
 def train_step(model, batch, lr, comm, cap_bytes=CAP):
     x, y = batch
@@ -178,7 +178,7 @@ def train_step(model, batch, lr, comm, cap_bytes=CAP):
     return loss.item()
 
 
-@wrong(STEP, "ignores the cap", fails="one_message_per_bucket", says="cap_bytes is ignored")
+@wrong(STEP, "ignores the cap", fails="one_message_per_bucket", says="you ignore cap_bytes")
 def train_step(model, batch, lr, comm, cap_bytes=CAP):
     x, y = batch
     model.zero_grad()

@@ -5,7 +5,7 @@ from autograder.authoring import wrong
 BOTH = ("spares_the_right", "unmasks_the_wrong")
 
 
-@wrong("ddp.unmask_ring", "no input", fails=BOTH, says="Whom nobody questions, nobody unmasks.")
+@wrong("ddp.unmask_ring", "no input", fails=BOTH, says="Without an input you unmask no program.")
 def unmask_ring():
     return []
 
@@ -15,7 +15,7 @@ def unmask_ring():
     return [(4, 12), (2, 8)]
 
 
-@wrong("ddp.unmask_ring", "never one rank", fails="unmasks_the_wrong", says="nobody asked for a ring of one")
+@wrong("ddp.unmask_ring", "never one rank", fails="unmasks_the_wrong", says="Hint: try a ring of one")
 def unmask_ring():
     return [(7, 5)]
 

@@ -17,7 +17,7 @@ def momentum_step(w, g, v, lr, beta):
     "gradient_descent.adam_step",
     "momentum as a running mean",
     fails=("momentum_equals_torch", "steps_change_nothing_else"),
-    says="damp the gradient",
+    says="scale the gradient",
 )
 def momentum_step(w, g, v, lr, beta):
     v = beta * v + (1 - beta) * g

@@ -64,7 +64,7 @@ def gradient_descent(grad, w0, lr, steps):
     "gradient_descent.gradient_descent",
     "all gradients at w0",
     fails="follows_the_closed_form",
-    says="Every step has the gradient at w0",
+    says="Every step uses the gradient at w0",
 )
 def gradient_descent(grad, w0, lr, steps):
     path = [w0]

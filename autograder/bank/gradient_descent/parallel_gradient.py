@@ -24,7 +24,7 @@ def parallel_gradient(grad, w, shards):
     "gradient_descent.parallel_gradient",
     "collects all data first",
     fails="each_shard_on_its_own",
-    says="put the shards together",
+    says="joined the shards",
 )
 def parallel_gradient(grad, w, shards):
     return grad(w, torch.cat([X for X, _ in shards]), torch.cat([y for _, y in shards]))

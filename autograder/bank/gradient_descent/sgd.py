@@ -73,7 +73,7 @@ def sgd(grad, n, w0, lr, batch_size, epochs, generator):
     "gradient_descent.sgd",
     "all gradients at w0",
     fails=("each_step_follows_its_batch", "whole_batch_is_gradient_descent"),
-    says="You ask for every gradient at w0",
+    says="You compute every gradient at w0",
 )
 def sgd(grad, n, w0, lr, batch_size, epochs, generator):
     path = [w0]

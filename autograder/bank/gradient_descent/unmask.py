@@ -5,7 +5,7 @@ from autograder.authoring import wrong
 BOTH = ("spares_the_right", "unmasks_the_wrong")
 
 
-@wrong("gradient_descent.unmask_lr_schedule", "no input", fails=BOTH, says="Whom nobody questions, nobody unmasks.")
+@wrong("gradient_descent.unmask_lr_schedule", "no input", fails=BOTH, says="Without an input you unmask no program.")
 def unmask_lr_schedule():
     return []
 
@@ -21,7 +21,7 @@ def unmask_lr_schedule():
     "gradient_descent.unmask_lr_schedule",
     "never without a warm-up",
     fails="unmasks_the_wrong",
-    says="nobody asked for the first step of a schedule without warm-up",
+    says="Hint: try the first step of a schedule without warm-up",
 )
 def unmask_lr_schedule():
     return [(3, 10, 100, 1.0), (50, 10, 100, 1.0), (130, 10, 100, 1.0)]
@@ -62,6 +62,6 @@ def unmask_lr_schedule():
     return {"step": 3, "warmup": 10, "total": 100, "peak": 1.0}
 
 
-@wrong("gradient_descent.unmask_lr_schedule", "every step", fails=BOTH, says="at most 12 are heard")
+@wrong("gradient_descent.unmask_lr_schedule", "every step", fails=BOTH, says="at most 12 are allowed")
 def unmask_lr_schedule():
     return [(s, 10, 100, 1.0) for s in range(200)]

@@ -57,7 +57,7 @@ def make_buckets(params, cap_bytes):
     BUCKETS,
     "a bucket for each",
     fails=("full_up_to_the_cap", "a_parameter_larger_than_the_cap", "extreme_caps", ONE_MESSAGE),
-    says="Every parameter has a bucket of its own",
+    says="Every parameter has its own bucket",
 )
 def make_buckets(params, cap_bytes):
     return [[param] for param in reversed(list(params))]

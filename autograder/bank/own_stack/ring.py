@@ -56,7 +56,7 @@ def ring_all_reduce(x, comm):
     comm.all_reduce(x)
 
 
-@wrong(RING, "the ring turns to the left", fails="neighbours_only", says="the ring turns the other way")
+@wrong(RING, "the ring turns to the left", fails="neighbours_only", says="your ring turns the other way")
 def ring_all_reduce(x, comm):
     p, rank = comm.size, comm.rank
     chunks = x.view(-1).tensor_split(p)

@@ -72,7 +72,7 @@ def random16(seed, n):
     return mix(mix(torch.tensor(seed)) ^ torch.arange(n)) >> 16
 
 
-@wrong(ROUNDING, "torch's generator", fails=(*NOISE, *AFTER_THE_LOSS), says="numbers are others")
+@wrong(ROUNDING, "torch's generator", fails=(*NOISE, *AFTER_THE_LOSS), says="numbers differ")
 def random16(seed, n):
     torch.manual_seed(seed)
     return torch.randint(65536, (n,), dtype=torch.int32)
@@ -82,7 +82,7 @@ def random16(seed, n):
     ROUNDING,
     "to nearest",
     fails=("add_and_cut", *BITS[1:3], *BITS[3:], *AFTER_THE_LOSS),
-    says="The low half is cut off",
+    says="You cut off the low half",
 )
 def bf16_round_bits(x, rand16):
     return (x.view(torch.int32) >> 16).to(torch.int16).view(torch.bfloat16)

@@ -196,7 +196,7 @@ def train_step(weights, velocities, x, y, lr, seed, comm, cap_bytes=8192):
     return loss.data.item()
 
 
-@wrong(STEP, "cap_bytes is ignored", fails="one_message_a_bucket", says="You send all gradients together")
+@wrong(STEP, "you ignore cap_bytes", fails="one_message_a_bucket", says="You send all gradients together")
 def train_step(weights, velocities, x, y, lr, seed, comm, cap_bytes=8192):
     nodes = [Node(w) for w in weights]
     loss = network(Node(x), nodes).cross_entropy(y)

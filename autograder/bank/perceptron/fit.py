@@ -21,7 +21,7 @@ def fit(X, y, lr, max_epochs):
     "perceptron.fit",
     "goes on until it settles, whatever max_epochs says",
     fails=("counts", "gives_up_on_xor"),
-    says="You went on after max_epochs epochs",
+    says="You continued after max_epochs epochs",
 )
 def fit(X, y, lr, max_epochs):
     w, mistakes = torch.zeros(X.shape[1]), []
@@ -134,7 +134,7 @@ def fit(X, y, lr, max_epochs):
     "perceptron.fit",
     "resets w in each epoch",
     fails=("weights", "counts", "stops_when_settled", "gives_up_on_xor"),
-    says="Every epoch begins with w = 0 again",
+    says="Every epoch begins again with w = 0",
 )
 def fit(X, y, lr, max_epochs):
     mistakes = []

@@ -56,7 +56,7 @@ def lift(X):
     "perceptron.lift",
     "only the product",
     fails=("appends_the_product", "x_is_not_changed"),
-    says="This is the new column alone",
+    says="This is only the new column",
 )
 def lift(X):
     return X[:, 1:2] * X[:, 2:3]

@@ -5,7 +5,7 @@ from autograder.authoring import wrong
 BOTH = ("spares_the_right", "unmasks_the_wrong")
 
 
-@wrong("perceptron.unmask_fit", "no input", fails=BOTH, says="Whom nobody questions, nobody unmasks.")
+@wrong("perceptron.unmask_fit", "no input", fails=BOTH, says="Without an input you unmask no program.")
 def unmask_fit():
     return []
 
@@ -19,7 +19,7 @@ def unmask_fit():
     "perceptron.unmask_fit",
     "only what is learned soon",
     fails="unmasks_the_wrong",
-    says="nobody asked for samples that are not learned within max_epochs",
+    says="Hint: try samples that are not learned within max_epochs",
 )
 def unmask_fit():
     return [([(2, 0), (1, 0)], [1, -1], 0.5, 20)]

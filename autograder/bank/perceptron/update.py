@@ -12,7 +12,7 @@ ALL_BUT_STAYING = ("moves_on_a_mistake", "at_zero", "w_is_not_changed")
     "perceptron.update",
     "updates always",
     fails=ALL_OF_UPDATE,
-    says="You update always. The perceptron learns from its mistakes only",
+    says="You update always. The perceptron learns only from its mistakes",
 )
 def update(w, x, y, lr):
     return w + lr * y * x

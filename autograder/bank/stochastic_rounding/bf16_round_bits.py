@@ -6,7 +6,7 @@ BITS = "stochastic_rounding.bf16_round_bits"
 EVERY_BIT = ("add_and_cut", "carry_into_the_exponent", "all_random_numbers", "every_bf16_stays", "not_a_number")
 
 
-@wrong(BITS, "truncates", fails=EVERY_BIT, says="no carry arrives")
+@wrong(BITS, "truncates", fails=EVERY_BIT, says="You cut off the low half without a carry")
 def bf16_round_bits(x, rand16):
     return (x.view(torch.int32) >> 16).to(torch.int16).view(torch.bfloat16)
 
@@ -21,31 +21,36 @@ def bf16_round_bits(x, rand16):
     return ((x.view(torch.int32) + rand16 + rand16) >> 16).to(torch.int16).view(torch.bfloat16)
 
 
-@wrong(BITS, "subtracts", fails=EVERY_BIT, says="rand16 was subtracted")
+@wrong(BITS, "subtracts", fails=EVERY_BIT, says="You subtracted rand16")
 def bf16_round_bits(x, rand16):
     return ((x.view(torch.int32) - rand16) >> 16).to(torch.int16).view(torch.bfloat16)
 
 
-@wrong(BITS, "adds to the upper half", fails=EVERY_BIT, says="rand16 was added to the upper half")
+@wrong(BITS, "adds to the upper half", fails=EVERY_BIT, says="You added rand16 to the upper half")
 def bf16_round_bits(x, rand16):
     return ((x.view(torch.int32) >> 16) + rand16).to(torch.int16).view(torch.bfloat16)
 
 
-@wrong(BITS, "loses the carry", fails=EVERY_BIT, says="no carry arrives")
+@wrong(BITS, "loses the carry", fails=EVERY_BIT, says="You cut off the low half without a carry")
 def bf16_round_bits(x, rand16):
     bits = x.view(torch.int32)
     total = (bits & -0x10000) | ((bits + rand16) & 0xFFFF)
     return (total >> 16).to(torch.int16).view(torch.bfloat16)
 
 
-@wrong(BITS, "compares instead of adding", fails=EVERY_BIT, says="here the carry of a sum decides")
+@wrong(BITS, "compares instead of adding", fails=EVERY_BIT, says="here the carry of the sum must decide")
 def bf16_round_bits(x, rand16):
     bits = x.view(torch.int32)
     up = rand16 < (bits & 0xFFFF)
     return ((bits >> 16) + up).to(torch.int16).view(torch.bfloat16)
 
 
-@wrong(BITS, "the carry stays in the mantissa", fails="carry_into_the_exponent", says="cut off at the mantissa")
+@wrong(
+    BITS,
+    "the carry stays in the mantissa",
+    fails="carry_into_the_exponent",
+    says="You cut off the carry at the mantissa",
+)
 def bf16_round_bits(x, rand16):
     bits = x.view(torch.int32)
     total = (bits & -0x800000) | ((bits + rand16) & 0x7FFFFF)

@@ -22,7 +22,7 @@ def round_nearest_even(x, fmt):
     return fmt.bounded(torch.ceil(x / eps - 0.5) * eps).float()
 
 
-@wrong(NEAREST, "round half away from 0", fails=(*TIES, "ends_and_zeros", *AFTER), says="as one does at school")
+@wrong(NEAREST, "round half away from 0", fails=(*TIES, "ends_and_zeros", *AFTER), says="as at school")
 def round_nearest_even(x, fmt):
     x = x.double()
     eps = spacing(x, fmt)
@@ -36,7 +36,7 @@ def round_nearest_even(x, fmt):
     return fmt.bounded(torch.trunc(x / eps) * eps).float()
 
 
-@wrong(NEAREST, "rounds down", fails=(*WHOLE, *AFTER), says="the lower neighbour always")
+@wrong(NEAREST, "rounds down", fails=(*WHOLE, *AFTER), says="This is always the lower neighbour")
 def round_nearest_even(x, fmt):
     x = x.double()
     eps = spacing(x, fmt)
@@ -70,7 +70,7 @@ def round_nearest_even(x, fmt):
     return fmt.bounded(rounded).float()
 
 
-@wrong(NEAREST, "loses the sign of zero", fails="ends_and_zeros", says="keeps the sign of what underflows")
+@wrong(NEAREST, "loses the sign of zero", fails="ends_and_zeros", says="keeps the sign of a number that underflows")
 def round_nearest_even(x, fmt):
     x = x.double()
     eps = spacing(x, fmt)

@@ -7,7 +7,7 @@ FLOATING = ("floating_point", "just_below_a_power_of_two", "every_code")
 FIXED = ("fixed_point", "a_value_of_the_format", *FLOATING, "the_ends")
 
 
-@wrong(NEIGHBOURS, "cuts off instead of ⌊x⌋", fails=FIXED, says="goes toward 0, and that is up for negative x")
+@wrong(NEIGHBOURS, "cuts off instead of ⌊x⌋", fails=FIXED, says="goes toward 0, which is up for negative x")
 def neighbours(x, fmt):
     x = x.double()
     eps = spacing(x, fmt)
@@ -44,7 +44,7 @@ def neighbours(x, fmt):
     return fmt.bounded(torch.floor(x)), fmt.bounded(torch.ceil(x))
 
 
-@wrong(NEIGHBOURS, "ε from the integer bits", fails=FIXED, says="made of the integer bits")
+@wrong(NEIGHBOURS, "ε from the integer bits", fails=FIXED, says="you use the integer bits")
 def neighbours(x, fmt):
     x = x.double()
     if isinstance(fmt, Fixed):
@@ -60,7 +60,7 @@ def neighbours(x, fmt):
     NEIGHBOURS,
     "one spacing for all floats",
     fails=("a_value_of_the_format", *FLOATING),
-    says="The spacing is the same everywhere here",
+    says="Your spacing is the same everywhere",
 )
 def neighbours(x, fmt):
     x = x.double()
@@ -86,7 +86,7 @@ def neighbours(x, fmt):
     return fmt.bounded(lower).float(), fmt.bounded(upper).float()
 
 
-@wrong(NEIGHBOURS, "one mantissa bit too many", fails=FLOATING, says="This spacing is half of what it is")
+@wrong(NEIGHBOURS, "one mantissa bit too many", fails=FLOATING, says="Your spacing is half of the right one")
 def neighbours(x, fmt):
     x = x.double()
     if isinstance(fmt, Fixed):
@@ -115,7 +115,7 @@ def neighbours(x, fmt):
     return fmt.bounded(lower).float(), fmt.bounded(upper).float()
 
 
-@wrong(NEIGHBOURS, "no subnormal numbers", fails="every_code", says="spacing stops shrinking")
+@wrong(NEIGHBOURS, "no subnormal numbers", fails="every_code", says="spacing no longer shrinks")
 def neighbours(x, fmt):
     x = x.double()
     if isinstance(fmt, Fixed):
@@ -127,14 +127,14 @@ def neighbours(x, fmt):
     return fmt.bounded(lower).float(), fmt.bounded(upper).float()
 
 
-@wrong(NEIGHBOURS, "does not saturate", fails="the_ends", says="A format that has no infinity saturates")
+@wrong(NEIGHBOURS, "does not saturate", fails="the_ends", says="A format without infinity saturates")
 def neighbours(x, fmt):
     x = x.double()
     eps = spacing(x, fmt)
     return (torch.floor(x / eps) * eps).float(), (torch.ceil(x / eps) * eps).float()
 
 
-@wrong(NEIGHBOURS, "wraps for saturates", fails="the_ends", says="A format that has no infinity saturates")
+@wrong(NEIGHBOURS, "wraps for saturates", fails="the_ends", says="A format without infinity saturates")
 def neighbours(x, fmt):
     x = x.double()
     eps = spacing(x, fmt)

@@ -21,7 +21,7 @@ def wrong_kernel(mistake: str, *, fails, says: str):
 KERNEL = ("the_same_bits", "any_launch", "every_seed")
 
 
-@wrong_kernel("truncates", fails=KERNEL, says="This cuts off without adding random bits")
+@wrong_kernel("truncates", fails=KERNEL, says="This cuts off the low half without adding random bits")
 def rounding_kernel(bits_ptr, out_ptr, n, seed, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     bits = tl.load(bits_ptr + i, mask=i < n, other=0)
@@ -85,7 +85,7 @@ def rounding_kernel(bits_ptr, out_ptr, n, seed, BLOCK: tl.constexpr):
     tl.store(out_ptr + i, ((bits + rand16.to(tl.int32)) >> 16).to(tl.int16), mask=i < n)
 
 
-@wrong_kernel("no mask at the store", fails="any_launch", says="wrote behind the end")
+@wrong_kernel("no mask at the store", fails="any_launch", says="wrote beyond the end")
 def rounding_kernel(bits_ptr, out_ptr, n, seed, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     bits = tl.load(bits_ptr + i, mask=i < n, other=0x3F800000)

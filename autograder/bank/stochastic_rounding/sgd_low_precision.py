@@ -29,7 +29,7 @@ def sgd_low_precision(w, grad, lr, fmt, mode, generator):
     return w - lr * stochastic_round(grad, fmt, torch.rand(grad.shape, generator=generator))
 
 
-@wrong(SGD, "rounds the gradient only, at random", fails=LATER, says="is no neighbour of w − lr · grad")
+@wrong(SGD, "rounds the gradient only, at random", fails=LATER, says="is not a neighbour of w − lr · grad")
 def sgd_low_precision(w, grad, lr, fmt, mode, generator):
     if mode == "nearest":
         return round_nearest_even(w - lr * grad, fmt)
@@ -41,7 +41,7 @@ def sgd_low_precision(w, grad, lr, fmt, mode, generator):
     return w - lr * grad
 
 
-@wrong(SGD, "rounds down always", fails=STEP, says="This rounds down always")
+@wrong(SGD, "rounds down always", fails=STEP, says="This always rounds down")
 def sgd_low_precision(w, grad, lr, fmt, mode, generator):
     return neighbours(w - lr * grad, fmt)[0]
 
@@ -78,7 +78,7 @@ def sgd_low_precision(w, grad, lr, fmt, mode, generator):
     return stochastic_round(new, fmt, torch.rand(new.shape))
 
 
-@wrong(SGD, "seeds the generator anew", fails="no_global_generator", says="don't seed it anew")
+@wrong(SGD, "seeds the generator anew", fails="no_global_generator", says="don't seed it again")
 def sgd_low_precision(w, grad, lr, fmt, mode, generator):
     new = w - lr * grad
     if mode == "nearest":

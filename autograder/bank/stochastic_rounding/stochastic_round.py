@@ -16,7 +16,7 @@ ALL = ("up_where_u_is_below_p", "negative_numbers", "a_value_stays", "the_odds_a
     STOCHASTIC,
     "turns the odds round",
     fails=(*ALL, "running_sum.stochastic_does_not_stall", *(f"sgd_low_precision.{check}" for check in LATER)),
-    says="The odds are turned round",
+    says="The odds are reversed",
 )
 def stochastic_round(x, fmt, u):
     x = x.double()
@@ -45,7 +45,7 @@ def stochastic_round(x, fmt, u):
     return fmt.bounded(torch.floor(x / eps + u + u) * eps).float()
 
 
-@wrong(STOCHASTIC, "counts u twice", fails=(*ALL, *UNBIASED), says="This counts u twice")
+@wrong(STOCHASTIC, "counts u twice", fails=(*ALL, *UNBIASED), says="This uses u twice")
 def stochastic_round(x, fmt, u):
     x = x.double()
     eps = spacing(x, fmt)
@@ -63,7 +63,7 @@ def stochastic_round(x, fmt, u):
     STOCHASTIC,
     "one random number per tensor",
     fails=(*ALL, *UNBIASED, "sgd_low_precision.each_weight_its_own"),
-    says="One random number decides for all",
+    says="You use one random number for all",
 )
 def stochastic_round(x, fmt, u):
     x = x.double()
@@ -151,7 +151,7 @@ def stochastic_round(x, fmt, u):
     STOCHASTIC,
     "draws its own random numbers",
     fails=(*ALL, "running_sum.its_own_generator", "sgd_low_precision.no_global_generator"),
-    says="it rounds otherwise: u has the random numbers",
+    says="rounds differently: u holds the random numbers",
 )
 def stochastic_round(x, fmt, u):
     lower, upper = neighbours(x, fmt)

@@ -5,7 +5,7 @@ from autograder.authoring import wrong
 BOTH = ("spares_the_right", "unmasks_the_wrong")
 
 
-@wrong("stochastic_rounding.unmask_rounding", "no input", fails=BOTH, says="Whom nobody questions, nobody unmasks.")
+@wrong("stochastic_rounding.unmask_rounding", "no input", fails=BOTH, says="Without an input you unmask no program.")
 def unmask_rounding():
     return []
 
@@ -21,7 +21,7 @@ def unmask_rounding():
     "stochastic_rounding.unmask_rounding",
     "no tie",
     fails="unmasks_the_wrong",
-    says="nobody asked for a number in the middle between two",
+    says="Hint: try a number in the middle between two",
 )
 def unmask_rounding():
     return [(9.0, "Fixed(4, 2)"), (2.0**-20, "FP16"), (65510.0, "FP16")]

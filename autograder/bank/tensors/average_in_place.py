@@ -29,7 +29,7 @@ def average_in_place(xs):
     "tensors.average_in_place",
     "the mean of what is half overwritten",
     fails=("everyone_has_the_mean", "pieces_of_one_memory", "any_tensors"),
-    says="compute it once, before the first is",
+    says="compute it once, before you overwrite the first",
 )
 def average_in_place(xs):
     for x in xs:
@@ -55,7 +55,7 @@ def average_in_place(xs):
     "tensors.average_in_place",
     "another memory under the name",
     fails=("everyone_has_the_mean", "pieces_of_one_memory", "any_tensors"),
-    says="hangs another memory under the name",
+    says="points the name at another memory",
 )
 def average_in_place(xs):
     mean = sum(xs) / len(xs)

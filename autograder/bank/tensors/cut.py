@@ -19,7 +19,7 @@ def cut(x):
     "tensors.cut",
     "converts on the way back",
     fails=("the_low_half_is_zero", "special_numbers", "leaves_x_alone"),
-    says="On the way back the whole number was converted",
+    says="At the end you converted the whole number",
 )
 def cut(x):
     return (x.view(torch.int32) >> 16 << 16).to(torch.float32)
@@ -59,7 +59,7 @@ def cut(x):
     "tensors.cut",
     "cuts the digits after the point",
     fails=("the_low_half_is_zero", "special_numbers", "leaves_x_alone"),
-    says="whole numbers cut off",
+    says="You cut the numbers to whole numbers",
 )
 def cut(x):
     return torch.trunc(x)

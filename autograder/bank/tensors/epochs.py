@@ -9,7 +9,7 @@ from autograder.authoring import wrong
     "tensors.epochs",
     "yield for yield from",
     fails=("batch_after_batch", "any_numbers", "only_when_it_is_needed"),
-    says="hands over each of several in turn",
+    says="yields each of several in turn",
 )
 def epochs(n, size, times, order):
     for _ in range(times):
@@ -32,7 +32,7 @@ def epochs(n, size, times, order):
     "tensors.epochs",
     "return ends the loop",
     fails=("batch_after_batch", "any_numbers", "only_when_it_is_needed"),
-    says="`return` ends a function",
+    says="`return` ends the function",
 )
 def epochs(n, size, times, order):
     for _ in range(times):

@@ -22,7 +22,7 @@ def descend(w, lr):
         w -= lr * w.grad
 
 
-@wrong("tensors.grads", "a new w of its own", fails=("one_step", "gradients_do_not_pile_up"), says="w is what it was")
+@wrong("tensors.grads", "a new w of its own", fails=("one_step", "gradients_do_not_pile_up"), says="w has not changed")
 def descend(w, lr):
     with torch.no_grad():
         w = w - lr * w.grad
@@ -35,7 +35,7 @@ def descend(w, lr):
     w.grad = None
 
 
-@wrong("tensors.grads", "takes w away from autograd", fails="gradients_do_not_pile_up", says="leave its flag alone")
+@wrong("tensors.grads", "takes w away from autograd", fails="gradients_do_not_pile_up", says="do not change its flag")
 def descend(w, lr):
     w.requires_grad_(False)
     w -= lr * w.grad
@@ -46,7 +46,7 @@ def descend(w, lr):
     "tensors.grads",
     "a hook that looks up i when it is called",
     fails=("as_soon_as_it_is_there", "in_every_pass"),
-    says="keeps the i of its turn",
+    says="keeps the value of i",
 )
 def watch(params, ready):
     for i, param in enumerate(params):
@@ -57,7 +57,7 @@ def watch(params, ready):
     "tensors.grads",
     "calls instead of handing over",
     fails=("as_soon_as_it_is_there", "in_every_pass"),
-    says="give the function itself",
+    says="register the function itself",
 )
 def watch(params, ready):
     for i, param in enumerate(params):
@@ -86,7 +86,7 @@ def watch(params, ready):
         param.register_post_accumulate_grad_hook(ready)
 
 
-@wrong("tensors.grads", "zeros for None", fails="gradients_do_not_pile_up", says="`w.grad = None` forgets")
+@wrong("tensors.grads", "zeros for None", fails="gradients_do_not_pile_up", says="`w.grad = None` clears the gradient")
 def descend(w, lr):
     with torch.no_grad():
         w -= lr * w.grad

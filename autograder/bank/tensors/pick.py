@@ -47,7 +47,7 @@ def pick(x, c, i, step):
     "tensors.pick",
     "every step-th row, then from row i on",
     fails=("the_rows_of_one_channel", "any_shape", "a_view"),
-    says="start and step belong into one slice",
+    says="start and step belong in one slice",
 )
 def pick(x, c, i, step):
     return x[:, c, ::step][:, i:]

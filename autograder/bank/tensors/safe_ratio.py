@@ -29,7 +29,7 @@ def safe_ratio(a, b):
     "tensors.safe_ratio",
     "nan_to_num for a choice",
     fails=("zero_where_b_is_zero", "any_tensor", "leaves_its_arguments_alone"),
-    says="writes the largest number there is",
+    says="replaces inf by the largest number",
 )
 def safe_ratio(a, b):
     return torch.nan_to_num(a / b)

@@ -42,12 +42,12 @@ def stretch(b, x):
     "tensors.stretch",
     "not stretched at all",
     fails=("along_the_channels", "any_shape", "no_memory"),
-    says="let them look long",
+    says="now stretch them",
 )
 def stretch(b, x):
     return b[:, None, None]
 
 
-@wrong("tensors.stretch", "makes the view contiguous", fails="no_memory", says="stands in memory many times")
+@wrong("tensors.stretch", "makes the view contiguous", fails="no_memory", says="is stored many times")
 def stretch(b, x):
     return b[:, None, None].expand(x.shape).contiguous()

@@ -15,7 +15,12 @@ def shares(x):
     return x / x.sum(0, keepdim=True)
 
 
-@wrong("tensors.sums", "the sum of everything", fails=("rows_add_up_to_one", "any_matrix"), says="say over which axis")
+@wrong(
+    "tensors.sums",
+    "the sum of everything",
+    fails=("rows_add_up_to_one", "any_matrix"),
+    says="give the axis to sum over",
+)
 def shares(x):
     return x / x.sum()
 
@@ -58,8 +63,6 @@ def mix(w, x):
     return torch.einsum("kc,ncpq->knpq", w, x)
 
 
-@wrong(
-    "tensors.sums", "no sum", fails=("a_sum_over_channels", "any_sizes"), says="missing behind the arrow is summed over"
-)
+@wrong("tensors.sums", "no sum", fails=("a_sum_over_channels", "any_sizes"), says="missing after the arrow")
 def mix(w, x):
     return torch.einsum("kc,ncpq->nkcpq", w, x)

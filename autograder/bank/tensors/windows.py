@@ -63,7 +63,10 @@ def windows(x, size, step):
 
 
 @wrong(
-    "tensors.windows", "strides of a contiguous x", fails="views_of_any_memory", says="as if x lay there row after row"
+    "tensors.windows",
+    "strides of a contiguous x",
+    fails="views_of_any_memory",
+    says="as if x were stored row after row",
 )
 def windows(x, size, step):
     *before, n = x.shape

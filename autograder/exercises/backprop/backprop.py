@@ -15,10 +15,10 @@ exercise = Exercise(
     minutes=15,
     uses=("output_error", "feedforward", "backpropagate_error", "gradients"),
     forbid=DERIVATIVES,
-    instead="The backward pass is what you write here: the four equations, without autograd.",
+    instead="Write the backward pass yourself, with the four equations and without autograd.",
     meanings={
-        "must match the size": "Two layers of different widths meet: an error goes with the z of its own layer. zs "
-        "begins with that of layer 2, so the layer that weights[i] starts from has zs[i - 1]."
+        "must match the size": "Two layers of different widths meet: an error belongs with the z of its own layer. zs "
+        "begins with layer 2's, so the layer that weights[i] starts from has zs[i - 1]."
     },
 )
 
@@ -42,8 +42,8 @@ def backprop_mistakes(weights, biases, X, Y, expected) -> dict:
     """What known mistakes give instead of `expected`, in every layer."""
     N = len(X)
     mistakes = {
-        "The sign is turned round: the error of the output is (a − y) ⊙ σ'(z).": -1.0,
-        "A factor 2 too much: C has a factor ½, so ∂C/∂a = a − y.": 2.0,
+        "The sign is wrong: the error of the output is (a − y) ⊙ σ'(z).": -1.0,
+        "There is a factor 2 too much: C has a factor ½, so ∂C/∂a = a − y.": 2.0,
     }
     if N > 1:
         mistakes[f"This is the sum over the {N} samples: C is their mean, so divide by N = len(X)."] = float(N)
@@ -108,7 +108,7 @@ def any_depth_and_width(student, rng):
 
 @exercise.check(points=4, needs="the_mean_of_a_batch", seconds=20)
 def no_loop_over_samples(student, rng):
-    "Python has as much to do for a batch of 256 samples as for one of 16: no loop goes through the samples."
+    "Python has as much to do for a batch of 256 samples as for one of 16: no loop over samples."
     weights, biases = network(rng, (4, 5, 3))
     X, Y = normal(rng, MANY, 4), torch.rand(MANY, 3, generator=rng, dtype=F64)
     few, many = (

@@ -17,7 +17,7 @@ exercise = Exercise(
     minutes=15,
     functions=("backward", "Value"),
     forbid=DERIVATIVES,
-    instead="The backward pass is what you write here: the four equations, without autograd.",
+    instead="Write the backward pass yourself, with the four equations and without autograd.",
 )
 
 
@@ -40,7 +40,7 @@ def check_grads(got, expected, names: str, formula: str, mistakes=None) -> None:
         named = dict((mistakes or {}).get(x, {}))
         if right != 1.0:
             named.setdefault(
-                "It is 1, as only the last node's should be. Does a call of backward on a parent set it again?", 1.0
+                "It is 1, but only the last node's should be 1. Does a call of backward on a parent set it again?", 1.0
             )
             named.setdefault(
                 "It was never reached: every parent's grad must grow by slope * node.grad, down to the leaves.", 0.0
@@ -48,7 +48,10 @@ def check_grads(got, expected, names: str, formula: str, mistakes=None) -> None:
         checks.close(grad, right, name=f"{x}.grad for {formula}", rtol=1e-9, mistakes=named)
 
 
-EARLY = "u passed on before all paths to it had arrived: visit the nodes from the largest index to the smallest."
+EARLY = (
+    "u passed on its gradient before all paths to it had arrived: visit the nodes from the largest index to the "
+    "smallest."
+)
 
 
 def arrives_before_it_goes_on(student) -> None:
@@ -92,7 +95,7 @@ def the_root_and_what_lies_between(student, rng):
 
 @exercise.check(points=3)
 def a_reused_node_accumulates(student, rng):
-    "A node that is used twice sums what comes back on both paths."
+    "A node that is used twice sums the gradients from both paths."
     arrives_before_it_goes_on(student)
     a, b = some(rng, 2)
     overwritten = "The last path overwrote the others: a gradient accumulates, parent.grad += slope * node.grad."
@@ -121,7 +124,7 @@ def a_node_waits_for_its_children(student, rng):
 
 @exercise.check(points=1, needs="a_reused_node_accumulates")
 def a_second_sweep(student, rng):
-    "Called again, it gives the same: every sweep starts from zero."
+    "A second call gives the same result: every pass starts from zero."
     (at,) = some(rng, 1)
     x = student.Value(at)
     y = x * x
@@ -129,7 +132,7 @@ def a_second_sweep(student, rng):
     student.backward(y)
     checks.that(
         type(x.grad) is float and abs(x.grad - 2 * at) < 1e-9,
-        "After a second call x.grad is another number: the sweep added to the first one. Set every grad to 0 first.",
+        "After a second call x.grad is different: the second pass added to the first one. Set every grad to 0 first.",
         got=x.grad,
         expected=2 * at,
         why=f"y = x x at x = {at:g}.",

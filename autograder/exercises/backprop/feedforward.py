@@ -33,8 +33,8 @@ def forward_mistakes(weights, biases, zs, activations, i):
     W, a, z = weights[i], activations[i], zs[i]
     mistakes = {
         "The bias is missing: z = W a + b.": z - biases[i],
-        "This is a = σ(z): zs takes z as it is before σ.": activations[i + 1],
-        "The bias is added with the wrong sign.": z - 2 * biases[i],
+        "This is a = σ(z): zs takes z before σ.": activations[i + 1],
+        "You add the bias with the wrong sign.": z - 2 * biases[i],
     }
     if W.shape[0] == W.shape[1]:
         mistakes["W is transposed here: W[j, k] leads from neuron k to neuron j, so z = W @ a + b."] = (
@@ -45,12 +45,12 @@ def forward_mistakes(weights, biases, zs, activations, i):
                 W @ a + biases[i]
             )
     if i:
-        mistakes["This layer was fed with z of the layer before: feed it a = σ(z)."] = functional.linear(
+        mistakes["This layer got z of the layer before as its input: give it a = σ(z)."] = functional.linear(
             zs[i - 1], W, biases[i]
         )
     if i and len(activations[0]) == W.shape[1]:
-        mistakes["Every layer was fed with the input x: feed it the activations of the layer before it."] = (
-            functional.linear(activations[0], W, biases[i])
+        mistakes["Every layer got the input x: give it the activations of the layer before it."] = functional.linear(
+            activations[0], W, biases[i]
         )
     return mistakes
 
@@ -86,7 +86,7 @@ def every_layer(student, rng):
 
 @exercise.check(points=3, needs="two_lists_from_layer_to_layer")
 def a_batch_at_once(student, rng):
-    "A batch (N, n) goes through as one: each row of the result belongs to one sample."
+    "A batch (N, n) goes through in one call: each row of the result belongs to one sample."
     for widths, N, dtype in (((3, 3), 3, F64), ((3, 2), 4, F64), ((4, 3, 5), 1, F64), ((6, 4, 2), 5, torch.float32)):
         weights, biases = network(rng, widths, dtype)
         X = normal(rng, N, widths[0], dtype=dtype)

@@ -15,7 +15,7 @@ exercise = Exercise(
     minutes=8,
     offers=ACTIVATION,
     forbid=DERIVATIVES,
-    instead="The backward pass is what you write here: the four equations, without autograd.",
+    instead="Write the backward pass yourself, with the four equations and without autograd.",
 )
 
 

@@ -15,17 +15,17 @@ exercise = Exercise(
     minutes=6,
     offers=ACTIVATION,
     forbid=DERIVATIVES,
-    instead="The backward pass is what you write here: the four equations, without autograd.",
+    instead="Write the backward pass yourself, with the four equations and without autograd.",
 )
 
 
 def output_mistakes(a, y, z) -> dict:
     s = slope(z)
     return {
-        "σ'(z) is missing: the error is with respect to z, so ∇ₐC = a − y goes on through the slope of σ.": a - y,
-        "The sign is turned round: ∂C/∂a = a − y, in this order.": (y - a) * s,
+        "σ'(z) is missing: the error is with respect to z, so multiply ∇ₐC = a − y by the slope of σ.": a - y,
+        "The sign is wrong: ∂C/∂a = a − y, in this order.": (y - a) * s,
         "You multiplied by σ(z) instead of its derivative σ'(z) = σ(z) (1 − σ(z)).": (a - y) * a,
-        "A factor 2 too much: C has a factor ½, so ∂C/∂a = a − y.": 2 * (a - y) * s,
+        "There is a factor 2 too much: C has a factor ½, so ∂C/∂a = a − y.": 2 * (a - y) * s,
         "This squares the difference: ∂C/∂a of ½ (y − a)² is a − y.": (a - y) ** 2 * s,
         "σ' was taken at a: take it at z (or use a (1 − a), which is the same).": (a - y) * slope(a),
     }
@@ -35,7 +35,7 @@ def check_output(student, a, y, z):
     got = student.output_error(a.clone(), y.clone(), z.clone())
     why = "δᴸ = (a − y) ⊙ σ'(z), one number for each neuron."
     if type(got) in (float, int) or (type(got) is torch.Tensor and got.dim() == 0 and z.dim() > 0):
-        checks.fail("You summed up: δᴸ has one entry for each neuron of the last layer.", got=got, why=why)
+        checks.fail("You took the sum: δᴸ has one entry for each neuron of the last layer.", got=got, why=why)
     expected = (a.double() - y.double()) * slope(z.double())
     checks.close(got, expected.to(z.dtype), name="output_error(a, y, z)", why=why, mistakes=output_mistakes(a, y, z))
 

@@ -70,7 +70,7 @@ def gradient_of_the_loss(student, rng):
         one_hot = functional.one_hot(labels, K).double()
         mistakes = {
             "The one-hot vector of the label is missing: subtract 1 at the right class.": p / N,
-            "The sign is turned round: p − one-hot.": -right,
+            "The sign is wrong: p − one-hot.": -right,
             "The softmax runs over the samples: a row is a sample, so use dim=1.": (columns - one_hot) / N,
         }
         if N > 1:
@@ -116,6 +116,6 @@ def huge_logits(student, rng):
             right,
             name="loss",
             rtol=1e-5,
-            why="A sure and wrong answer costs the difference of its logits: no log(p + ε).",
+            why="A sure but wrong answer costs the difference of its logits: no log(p + ε).",
         )
         checks.close(dlogits, grad.to(dtype), name="dlogits", atol=1e-6)

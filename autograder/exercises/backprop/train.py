@@ -73,14 +73,14 @@ def one_step(student, rng):
         case = (weights, biases, X, labels, 0.3)
         expected = step_oracle(*case)
         mistakes = {
-            "Nothing changed: is each new weight stored, and the loop run?": 0.0,
+            "Nothing changed: do you store each new weight, and does the loop run?": 0.0,
             "The step is 9 times too long for 9 samples: dlogits belongs to the mean loss, so it is divided by N.": 9.0,
             "It climbs: the step goes against the gradient.": -1.0,
-            "softmax_cross_entropy has divided by N already: don't do it twice.": 1 / 9,
+            "softmax_cross_entropy has already divided by N: don't do it twice.": 1 / 9,
             "The learning rate is missing.": 1 / 0.3,
             "The errors went back through new weights: the weights were changed before they were used. "
             "Compute the error of the layer before, and change the weights after.": step_variant(*case, late=True),
-            "σ(z) of the last layer was taken for the logits: they are zs[-1].": step_variant(*case, squashed=True),
+            "You use σ(z) of the last layer as the logits: they are zs[-1].": step_variant(*case, squashed=True),
         }
         why = "w − lr ∂L/∂w, all gradients taken at the old weights; the last layer gives logits z, without σ."
         check_parameters(got, expected, (weights, biases), why, mistakes)
@@ -88,7 +88,7 @@ def one_step(student, rng):
 
 @exercise.check(points=3, needs="one_step")
 def the_short_last_batch(student, rng):
-    "Every sample counts once in an epoch, also those of the last, shorter batch."
+    "Every sample counts once in an epoch, even in the last, shorter batch."
     weights, biases, X, labels = problem(rng, 1)
     lr, N, size = 1e-6, 7, 3
     data = X.expand(N, -1).clone(), labels.expand(N).clone()
@@ -147,8 +147,8 @@ def a_new_order_each_epoch(student, rng):
     ends = {pairs_of(student, few, seed) for seed in range(24)}  # two outcomes by chance: once in 1e10
     checks.that(
         len(ends) > 2,
-        "Four samples in batches of 2 came in the same two batches whatever the generator's seed: shuffle the samples "
-        "before you cut them, not the batches.",
+        "Four samples in batches of 2 came in the same two batches for every seed of the generator: shuffle the "
+        "samples before you cut them, not the batches.",
     )
     checks.close(
         trained(3, 2),

@@ -95,7 +95,7 @@ line_up = LineUp(
             "B",
             guarded_logarithm,
             "takes the logarithm of p + 1e-12, not of p",
-            "a right class that the logits hold for nearly impossible",
+            "a right class that is nearly impossible by the logits",
         ),
         Suspect("C", row_by_row),
         Suspect(

@@ -10,8 +10,8 @@ from autograder.exercises.calculus.drawing import number
 from autograder.exercises.calculus.functions import autograd
 
 ASKED_IN_FLOAT32 = (
-    "You compute f in float32, where rounding drowns its third derivative: find the step in float64. dtype is what the "
-    "difference will be computed in; only its eps counts here."
+    "You compute f in float32, where rounding hides its third derivative: find the step in float64. The difference "
+    "will be computed in dtype; here only its eps matters."
 )
 
 exercise = Exercise("best_step", points=15, minutes=12, meanings={"division by zero": ASKED_IN_FLOAT32})
@@ -82,7 +82,7 @@ def step_is_good(student, f, x: float, dtype, advice: str = "") -> None:
     error = typical_error(f, x, torch.tensor([h], dtype=torch.float64), dtype).item()
     sweep = typical_error(f, x, SWEEP, dtype)
     least, best = sweep.min().item(), SWEEP[sweep.argmin()].item()
-    side = "small: rounding drowns the difference" if h < best else "large: the curve bends within it"
+    side = "small: rounding hides the difference" if h < best else "large: the curve bends within it"
     advice = " " + advice if advice else step_mistake(h, dtype)
     if torch.float32 in f_of_theirs.asked:
         advice = f" {ASKED_IN_FLOAT32}"
@@ -99,7 +99,7 @@ def step_mistake(h: float, dtype) -> str:
     eps = torch.finfo(dtype).eps
     other = torch.float64 if dtype == torch.float32 else torch.float32
     steps = {
-        "The square root of eps suits the forward difference; the central one wants the cube root.": eps ** (1 / 2),
+        "The square root of eps suits the forward difference; the central one needs the cube root.": eps ** (1 / 2),
         f"It would suit {show.dtype(other)}: take eps from torch.finfo(dtype).": torch.finfo(other).eps ** (1 / 3),
     }
     return next((" " + sentence for sentence, step in steps.items() if step / 3 < h < step * 3), "")
@@ -114,7 +114,7 @@ def ordinary_functions_float64(student, rng):
 
 @exercise.check(points=4)
 def ordinary_functions_float32(student, rng):
-    "float32 wants another step than float64."
+    "float32 needs another step than float64."
     for f in (sin, exp, cosh) * 2:
         step_is_good(student, f, number(0.6, 1.4, rng), torch.float32)
 
@@ -136,5 +136,9 @@ def quick_functions(student, rng):
     for dtype in (torch.float64, torch.float32):
         for f in (sin_40x, exp_30x):
             step_is_good(
-                student, f, number(0.99, 1.01, rng), dtype, "This f bends quickly: its third derivative has a say."
+                student,
+                f,
+                number(0.99, 1.01, rng),
+                dtype,
+                "This f bends quickly: the step depends on its third derivative.",
             )

@@ -26,7 +26,7 @@ def two_by_two(student, rng):
     got = student.chain_gradient(df_dx.clone(), dx_ds.clone())
     not_the_single_terms(got, 2, 2)
     mistakes = {
-        "The Jacobian is used by its rows: entry j sums over i, Σ_i df/dx_i · dx_i/ds_j (column j).": dx_ds @ df_dx,
+        "You use the rows of the Jacobian: entry j sums over i, Σ_i df/dx_i · dx_i/ds_j (column j).": dx_ds @ df_dx,
         "You summed the derivatives of x before multiplying: multiply pairwise, then add.": df_dx * dx_ds.sum(0),
         "Only the diagonal is used: f depends on s through every x_i.": df_dx * dx_ds.diagonal(),
     }

@@ -14,7 +14,7 @@ exercise = Exercise("derivative", points=10, minutes=6, forbid=DERIVATIVES, inst
 
 @exercise.check(points=4)
 def central_formula(student, rng):
-    "The central difference, with the step that was given."
+    "The central difference, with the given step."
 
     def cube(x):
         return x**3
@@ -35,10 +35,10 @@ def central_formula(student, rng):
         "This is the backward difference (f(x) - f(x-h)) / h. Step to both sides of x: f(x+h) and f(x-h).": 3 * x**2
         - 3 * x * h
         + h**2,
-        "From x-h to x+h it is 2h, not h: divide by 2h.": 2 * (3 * x**2 + h**2),
+        "The distance from x-h to x+h is 2h, not h: divide by 2h.": 2 * (3 * x**2 + h**2),
         "You divided by 2 and multiplied by h: write / (2 * h), with brackets.": (3 * x**2 + h**2) * h**2,
         "Only f(x-h) is divided: put the whole difference in brackets.": (x + h) ** 3 - (x - h) ** 3 / (2 * h),
-        "The sign is turned round: f(x+h) comes first.": -(3 * x**2 + h**2),
+        "The sign is wrong: f(x+h) comes first.": -(3 * x**2 + h**2),
         "Half steps: the points are x+h and x-h here, and the distance between them is 2h.": 3 * x**2 + h**2 / 4,
     }
     why = "For f(x) = x³ the central difference is exactly 3x² + h²."
@@ -69,7 +69,7 @@ def tensors_elementwise(student, rng):
     got = student.derivative(torch.sin, x.clone(), 1e-3)
     expected = (torch.sin(x + 1e-3) - torch.sin(x - 1e-3)) / 2e-3
     mistakes = {
-        "You divided by h where the distance is 2h.": 2 * expected,
+        "You divided by h, but the distance is 2h.": 2 * expected,
         "This is the forward difference: step to both sides of x.": (torch.sin(x + 1e-3) - torch.sin(x)) / 1e-3,
     }
     checks.close(got, expected, name="derivative(torch.sin, x, 1e-3)", mistakes=mistakes)

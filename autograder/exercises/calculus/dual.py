@@ -38,7 +38,7 @@ def agree_at(student, at, slopes, text: str, f, mistakes, exchanged) -> None:
     result = evaluated(lambda: f(a, b), text, there)
     named = {sentence: wrong(*point, *direction).item() for sentence, wrong in (mistakes or {}).items()}
     turned = (
-        "The operands are exchanged: in a reflected method such as __rsub__(self, other), other stands on the left."
+        "The operands are exchanged: in a reflected method such as __rsub__(self, other), other is the left operand."
     )
     swapped = {turned: exchanged(*point).item()} if exchanged else {}
     checks.close(result.value, value.item(), name=f"the value of {there}", rtol=1e-12, mistakes=swapped)
@@ -74,7 +74,7 @@ def sums(student, rng):
     "Sums, differences and -x, with constants on either side."
     agree(student, rng, "x + y", lambda x, y: x + y)
     agree(student, rng, "x - y", lambda x, y: x - y, {"The slope of a difference is x' - y'.": plus})
-    agree(student, rng, "-x", lambda x, y: -x, {"The slope of -x is -x': turn it round too.": lambda x, y, u, v: u})
+    agree(student, rng, "-x", lambda x, y: -x, {"The slope of -x is -x': change its sign, too.": lambda x, y, u, v: u})
     constant = {"A constant has slope 0: it adds nothing to the slope.": lambda x, y, u, v: u + 1}
     agree(student, rng, "x + 3", lambda x, y: x + 3, constant)
     agree(student, rng, "3 + x", lambda x, y: 3 + x, constant)
@@ -92,7 +92,7 @@ def products(student, rng):
     "Products by the product rule, with constants on either side."
     mistakes = {
         "You multiplied the slopes: the product rule is (fg)' = f'g + fg'.": lambda x, y, u, v: u * v,
-        "The sign in the middle: the product rule is (fg)' = f'g + fg'.": lambda x, y, u, v: u * y - x * v,
+        "The sign in the middle is wrong: the product rule is (fg)' = f'g + fg'.": lambda x, y, u, v: u * y - x * v,
         "Each slope goes with the other factor's value: (fg)' = f'g + fg'.": lambda x, y, u, v: u * x + y * v,
     }
     agree(student, rng, "x * y", lambda x, y: x * y, mistakes)
@@ -106,13 +106,13 @@ def products(student, rng):
 def quotients(student, rng):
     "Quotients by the quotient rule, with constants on either side."
     mistakes = {
-        "The sign in the middle: the quotient rule is (f/g)' = (f'g - fg') / g².": lambda x, y, u, v: (
+        "The sign in the middle is wrong: the quotient rule is (f/g)' = (f'g - fg') / g².": lambda x, y, u, v: (
             (u * y + x * v) / y**2
         ),
-        "The order: the quotient rule is (f/g)' = (f'g - fg') / g², with f'g first.": lambda x, y, u, v: (
+        "The order is wrong: the quotient rule is (f/g)' = (f'g - fg') / g², with f'g first.": lambda x, y, u, v: (
             (x * v - u * y) / y**2
         ),
-        "The square is missing below: (f/g)' = (f'g - fg') / g².": lambda x, y, u, v: (u * y - x * v) / y,
+        "The square in the denominator is missing: (f/g)' = (f'g - fg') / g².": lambda x, y, u, v: (u * y - x * v) / y,
         "You divided the slopes: the quotient rule is (f/g)' = (f'g - fg') / g².": lambda x, y, u, v: u / v,
     }
     agree(student, rng, "x / y", lambda x, y: x / y, mistakes)
@@ -136,7 +136,7 @@ def powers(student, rng):
     mistakes = {
         "The factor ln 2 is missing: (c^x)' = c^x ln(c) x'.": lambda x, y, u, v: 2**x * u,
         "The chain rule: (c^x)' = c^x ln(c) x'.": lambda x, y, u, v: 2**x * math.log(2),
-        "Here the exponent moves, not the base: (c^x)' = c^x ln(c) x'.": lambda x, y, u, v: x * 2 ** (x - 1) * u,
+        "Here x is the exponent, not the base: (c^x)' = c^x ln(c) x'.": lambda x, y, u, v: x * 2 ** (x - 1) * u,
     }
     agree(student, rng, "2 ** x", lambda x, y: 2**x, mistakes, exchanged=lambda x, y: x**2)
     c = number(2.2, 4.8, rng)

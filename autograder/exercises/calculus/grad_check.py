@@ -55,7 +55,7 @@ POINTS = (
 
 @exercise.check(points=3)
 def accepts_right_gradients(student, rng):
-    "Ten right gradients are accepted, whatever their size, and one that is zero."
+    "Ten right gradients of any size are accepted, and one that is zero."
     for f, shape in (*POINTS, (minimum, (3,))):
         x = torch.full(shape, 1.1, dtype=torch.float64) if f is minimum else uniform(0.5, 1.5, shape, rng)
         ok = verdict(student, f, lambda x, f=f: autograd(f, x), x, f"the right gradient of {f.__name__}")
@@ -127,8 +127,8 @@ def rejects_wrong_gradients(student, rng):
     for description, f, grad, x, index in wrong_gradients(rng):
         ok = verdict(student, f, grad, x, description)
         why = {
-            tiny: "The whole gradient is of size 1e-6: an absolute tolerance alone lets everything through.",
-            lopsided: "The entry is small beside another one: compare each coordinate with its own size.",
+            tiny: "The whole gradient is of size 1e-6: an absolute tolerance alone accepts everything.",
+            lopsided: "The entry is small compared with another one: compare each coordinate with its own size.",
         }.get(f, "")
         checks.that(
             not ok, f"grad_check accepts {description}, at index {index}. {why}".strip(), got=ok, expected=False

@@ -31,7 +31,7 @@ def six_functions(student, rng):
                 expected.sum().expand(n).clone()
             ),
             "This is the forward difference: step to both sides of each coordinate.": forward_differences(f, x, 1e-5),
-            "The earlier coordinates were still moved: put x[i] back before you go on to the next.": never_put_back(
+            "The earlier coordinates were still moved: put x[i] back before you move the next.": never_put_back(
                 f, x.clone(), 1e-5
             ),
             "Twice the gradient: the distance from x-h to x+h is 2h.": 2 * expected,
@@ -81,7 +81,7 @@ def any_shape(student, rng):
 
 @exercise.check(points=3)
 def central_with_the_given_step(student, rng):
-    "Central differences with the h that was given."
+    "Central differences with the given h."
 
     def cubes(x):
         return (x**3).sum()
@@ -106,7 +106,7 @@ def x_restored(student, rng):
     left = (x - before).abs().max().item() if x.shape == before.shape else math.inf
     checks.that(
         left == 0 or left > 1e-6,
-        f"x is not quite what it was: up to {left:.1g} away. In floating point (x + h) - 2h + h need not be x again; "
+        f"x has changed by up to {left:.1g}. In floating point (x + h) - 2h + h need not be x again; "
         "keep the old value and put it back, or work on a copy.",
         got=f"after the call x differs in {int((x != before).sum())} of 50 elements",
         expected="x to the last bit",

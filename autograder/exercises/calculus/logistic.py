@@ -13,7 +13,7 @@ exercise = Exercise(
     minutes=7,
     functions=("logistic", "logistic_grad"),
     forbid=("aten::sigmoid", "aten::sigmoid_", "aten::log_sigmoid_forward"),
-    instead="Write the function with exp: what to do where e^-x is too large is the exercise.",
+    instead="Write the function with exp: handling an e^-x that is too large is part of the exercise.",
 )
 
 
@@ -46,8 +46,8 @@ def no_overflow(student, rng):
                 else "large x"
             )
             checks.fail(
-                f"logistic({at}) is nan in {show.dtype(dtype)}: e^1000 is inf, and inf / inf is not a number. "
-                "Let the exponential be only of numbers that are not positive, or divide 1 by it.",
+                f"logistic({at}) is nan in {show.dtype(dtype)}: e^1000 is inf, and inf / inf is not a number. Take "
+                "the exponential only of numbers that are not positive, or divide 1 by it.",
                 got=got,
                 expected=torch.sigmoid(x),
             )
@@ -65,7 +65,7 @@ def slope_from_the_output(student, rng):
     mistakes = {
         "You applied the logistic function once more: y already is f(x). The slope is y (1 - y).": twice * (1 - twice),
         "This is y (1 + y): the rule is f' = f (1 - f).": y * (1 + y),
-        "The sign is turned round: the logistic function grows everywhere.": -y * (1 - y),
+        "The sign is wrong: the logistic function grows everywhere.": -y * (1 - y),
         "This is 1 - y² (the rule of tanh): the logistic function's is y (1 - y).": 1 - y**2,
     }
     checks.close(got, autograd(torch.sigmoid, x), name="logistic_grad(y)", mistakes=mistakes)

@@ -78,10 +78,10 @@ line_up = LineUp(
         Suspect("A", two_quotients),
         Suspect("B", forward, "takes the forward difference", "the slope of a curve at a step that is not tiny"),
         Suspect("C", one_by_one),
-        Suspect("D", own_step, "steps by 1e-5, whatever h is", "a large h where the slope depends on it: not x²"),
-        Suspect("E", relative_step, "steps by h |x| where |x| > 1", "a large h and an x beyond 1, where f is no x²"),
+        Suspect("D", own_step, "steps by 1e-5 for every h", "a large h where the slope depends on it: not x²"),
+        Suspect("E", relative_step, "steps by h |x| if |x| > 1", "a large h and an x beyond 1, with another f than x²"),
         Suspect("F", central),
-        Suspect("G", in_place, "moves the caller's x", "an x that can be moved: a tensor"),
+        Suspect("G", in_place, "changes the caller's x", "an x that can be moved: a tensor"),
         Suspect("H", forwards_and_backwards),
     ),
     fields={

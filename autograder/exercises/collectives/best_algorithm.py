@@ -46,11 +46,11 @@ def wrong_choice(got: str, p: int, costs: dict[str, float]) -> str:
     """What the choice of `got` optimises instead of the cost."""
     messages, nbytes = ({name: terms(name, p)[i] for name in costs} for i in (0, 1))
     if costs[got] == max(costs.values()):
-        return "This is the dearest of all: take the minimum."
+        return "This is the most expensive: take the minimum."
     if math.isclose(nbytes[got], min(nbytes.values())):
-        return "It sends the fewest bytes, but for small messages alpha decides."
+        return "It sends the fewest bytes, but alpha decides for small messages."
     if math.isclose(messages[got], min(messages.values())):
-        return "It sends the fewest messages, but for large ones beta decides."
+        return "It sends the fewest messages, but beta decides for large ones."
     return ""
 
 
@@ -91,14 +91,14 @@ def crossover_in_bytes(student, rng):
             if type(got) is float and got < 0:
                 checks.fail(
                     f'crossover("{names[0]}", "{names[1]}", {p}, ...) is {show.number(got)}: a size is positive. '
-                    "Where alphas are subtracted one way, betas go the other way round.",
+                    "If you subtract the alphas in one order, subtract the betas in the other.",
                     got=got,
                     expected=expected,
                 )
             mistakes = {
-                "These are elements of 4 bytes; bytes are asked for.": expected / 4,
-                "Upside down: alphas above, betas below.": 1 / expected,
-                "Divide by beta too: bytes, not seconds.": expected * beta,
+                "These are elements of 4 bytes, expected bytes.": expected / 4,
+                "Your fraction is upside down: alphas in the numerator, betas in the denominator.": 1 / expected,
+                "Divide by beta, too: bytes, not seconds.": expected * beta,
             }
             name = f'crossover("{names[0]}", "{names[1]}", {p}, {alpha}, {beta})'
             why = "Both cost a·alpha + b·nbytes·beta: two straight lines in nbytes."
@@ -107,7 +107,7 @@ def crossover_in_bytes(student, rng):
 
 @exercise.check(points=1, needs="crossover_in_bytes")
 def some_never_cross(student, rng):
-    "crossover is math.inf where one algorithm is better at every size."
+    "crossover is math.inf if one algorithm is better at every size."
     power = 2 ** whole(rng, 3, 5)
     for better, worse, p in (
         ("rabenseifner", "ring", power),

@@ -24,7 +24,7 @@ def costs_what_it_takes(student, algorithm: str, p: int, rng) -> None:
     )
     alphas, betas = terms(algorithm, p)
     expected = predicted(algorithm, p, nbytes, alpha, beta)
-    why = f'The "{algorithm}" all-reduce of {nbytes:,} bytes over {p} ranks takes so long on the simulated machine.'
+    why = f'The "{algorithm}" all-reduce of {nbytes:,} bytes over {p} ranks takes this long on the simulated machine.'
     name = f'cost("{algorithm}", {p}, {nbytes}, {alpha}, {beta})'
     checks.close(got, expected, name=name, why=why, mistakes=cost_mistakes(algorithm, p, nbytes, alpha, beta))
     # A number can be right by accident, the two terms cannot: one machine without latency, one without bandwidth.
@@ -49,27 +49,27 @@ def cost_mistakes(algorithm: str, p: int, nbytes: float, alpha: float, beta: flo
         found |= {
             "A ring sends chunks: nbytes / p in each message.": 2 * (p - 1) * message,
             "Each of the 2(p-1) messages has its latency.": 2 * alpha + 2 * (p - 1) / p * nbytes * beta,
-            "p - 1 steps each way, not p: the last chunk need not go round.": 2 * p * (alpha + nbytes / p * beta),
+            "p - 1 steps each way, not p: the last chunk need not go around.": 2 * p * (alpha + nbytes / p * beta),
         }
     if algorithm == "tree":
         found |= {
-            "log₂ p has to be rounded up: a round is a whole round.": 2 * log2 * message,
-            "Rounded down, the ranks beyond a power of two are forgotten: round up.": 2 * int(log2) * message,
+            "Round log₂ p up: the number of rounds is a whole number.": 2 * log2 * message,
+            "If you round down, you forget the ranks beyond a power of two: round up.": 2 * int(log2) * message,
             "The logarithm is to the base 2: ranks double.": 2 * math.log(p) * message,
-            "2(p-1) messages there are, but most at the same time: count rounds.": 2 * (p - 1) * message,
+            "There are 2(p-1) messages, but most at the same time: count rounds.": 2 * (p - 1) * message,
         }
     if algorithm in ("naive", "parameter_server"):
         found |= {
-            "The lecture's table shares the latency of all workers; here the server takes one message after the other, "
-            "each with its alpha.": 2 * alpha + 2 * (p - 1) * nbytes * beta,
+            "In the lecture's table the latencies of all workers overlap; here the server handles one message after "
+            "the other, each with its alpha.": 2 * alpha + 2 * (p - 1) * nbytes * beta,
             "Rank 0 keeps its own x: p - 1 messages come in, not p.": 2 * p * message,
         }
     if algorithm in ("recursive_doubling", "rabenseifner") and p > q:
         found |= {
-            "The ranks beyond the power of two are forgotten: they add two messages of nbytes.": predicted(
+            "You forget the ranks beyond the power of two: they add two messages of nbytes.": predicted(
                 algorithm, q, nbytes, alpha, beta
             ),
-            "log₂ p of a p that is no power of two is no number of rounds: take the largest power of two below.": (
+            "If p is not a power of two, log₂ p is not a number of rounds: take the largest power of two below p.": (
                 log2 * message
                 if algorithm == "recursive_doubling"
                 else 2 * log2 * alpha + 2 * (p - 1) / p * nbytes * beta
@@ -79,7 +79,7 @@ def cost_mistakes(algorithm: str, p: int, nbytes: float, alpha: float, beta: flo
         found |= {"Both partners send and receive at the same time: log₂ p rounds, not twice as many.": 2 * right}
     if algorithm == "rabenseifner":
         found |= {
-            "In each round only half of the piece is sent: (q-1)/q of nbytes each way in all.": 2
+            "Each round sends only half of the piece: (q-1)/q of nbytes each way in total.": 2
             * (q.bit_length() - 1)
             * message
             + (2 * message if p > q else 0)
@@ -104,13 +104,13 @@ def alone(student, rng):
         two = student.cost(algorithm, 2, 1_000_000, alpha, beta)
         checks.that(
             type(two) in (int, float, torch.Tensor) and bool(two > 0),
-            f'cost("{algorithm}", 2, ...) is {show.show(two)}: two ranks have something to send, so it is above 0.',
+            f'cost("{algorithm}", 2, ...) is {show.show(two)}: two ranks must send, so it is above 0.',
         )
 
 
 @exercise.check(points=5)
 def naive_ring_and_tree(student, rng):
-    "naive, ring and tree take what they take on the simulated machine."
+    "naive, ring and tree take as long as on the simulated machine."
     for algorithm in ("naive", "ring", "tree"):
         for p in (2, 3, 6, 7, 8, 16):
             costs_what_it_takes(student, algorithm, p, rng)
@@ -126,7 +126,7 @@ def doubling_for_powers_of_two(student, rng):
 
 @exercise.check(points=3, needs="doubling_for_powers_of_two")
 def doubling_for_any_p(student, rng):
-    "recursive_doubling and rabenseifner where ranks have to be folded first."
+    "recursive_doubling and rabenseifner if ranks must be folded first."
     for algorithm in ("recursive_doubling", "rabenseifner"):
         for p in (3, 5, 6, 9, 31):
             costs_what_it_takes(student, algorithm, p, rng)

@@ -52,11 +52,10 @@ def wrong_fits(alpha: float, beta: float, nbytes, seconds) -> dict[str, tuple[fl
     return {
         "The two are swapped: alpha (seconds) first, then beta (seconds per byte).": (beta, alpha),
         "This is the bandwidth; beta is seconds per byte, its inverse.": (math.nan, 1 / beta),
-        "This is ordinary least squares: the noise of the largest messages drowns the smallest. Weigh each message by "
+        "This is ordinary least squares: the noise of the largest messages hides the smallest. Weight each message by "
         "1 / its time, so that errors count in percent.": least_squares(nbytes, seconds, torch.ones_like(seconds)),
-        "This takes the mean of each size: one message a hundred times too slow moves it. Take the least of them.": (
-            least_squares(sizes, means, 1 / means)
-        ),
+        "This takes the mean of each size: one message that is a hundred times too slow changes it. Take the "
+        "smallest.": (least_squares(sizes, means, 1 / means)),
     }
 
 
@@ -74,7 +73,7 @@ def exact_times(student, rng):
 
 @exercise.check(points=3, needs="exact_times")
 def small_messages_count(student, rng):
-    "With up to 10 % of noise alpha is right to 10 %, though the largest message takes 1,000 alphas and more."
+    "With up to 10 % of noise alpha is right to 10 %, although the largest message takes 1,000 alphas and more."
     for _ in range(3):
         alpha, beta = machine(rng)
         beta = max(beta, 5e-11)
@@ -84,10 +83,8 @@ def small_messages_count(student, rng):
 
 @exercise.check(points=4, needs="exact_times")
 def outliers_do_not(student, rng):
-    "Two of nine messages of each size were held up 10 to 100 times as long: the fit does not notice."
+    "Two of nine messages of each size took 10 to 100 times as long: the fit does not change."
     for _ in range(3):
         alpha, beta = machine(rng)
-        why = (
-            "Two of nine messages of each size took 10 to 100 times as long, as on a machine that does something else."
-        )
+        why = "Two of nine messages of each size took 10 to 100 times as long, as on a machine with other work."
         fits(student, alpha, beta, *measurements(alpha, beta, rng, noise=0.02, slow=0.22), 0.1, why)

@@ -70,13 +70,13 @@ def one_leader_per_node(student, rng):
             checks.that(
                 len(ranks) == 1,
                 f"p = {p}, per_node = {per_node}: ranks {', '.join(map(str, sorted(ranks)))} of node {node} all talk "
-                "to other nodes. Sum inside the node first; then its first rank alone speaks for it.",
+                "to other nodes. Sum inside the node first; then only its first rank talks to other nodes.",
             )
 
 
 @exercise.check(points=2, seconds=SECONDS, needs="any_nodes")
 def little_between_nodes(student, rng):
-    "What crosses between nodes depends on the number of nodes, not on the ranks in them."
+    "The bytes between nodes depend on the number of nodes, not on the ranks in them."
     for p, per_node in ((8, 4), (8, 2), (9, 3)):
         g, n = nodes(p, per_node), 24 * 4
         run = nodes_have_sum(student, small_numbers(p, 24, rng), per_node)
@@ -84,7 +84,7 @@ def little_between_nodes(student, rng):
         most = g * (g.bit_length() + 1) * n  # recursive doubling among g leaders, with what odd ones add
         checks.that(
             crossing <= most,
-            f"p = {p}, per_node = {per_node}: {crossing / n:.3g} times the size of x crosses between the nodes; an "
+            f"p = {p}, per_node = {per_node}: {crossing / n:.3g} times the size of x is sent between the nodes; an "
             f"all-reduce among {g} leaders needs at most {most / n:.3g}.",
         )
 

@@ -32,14 +32,14 @@ def one_server(student, rng):
 
 @exercise.check(points=4, seconds=SECONDS, needs="one_server")
 def several_servers(student, rng):
-    "1 to p servers, also more servers than elements."
+    "1 to p servers, even more servers than elements."
     for p, servers, n in ((2, 2, 7), (3, 2, 7), (5, 2, 7), (5, 4, 7), (6, 3, 7), (6, 6, 7), (3, 3, 1), (5, 4, 1)):
         servers_have_sum(student, numbers(p, n, rng), servers)
 
 
 @exercise.check(points=4, seconds=SECONDS, needs="several_servers")
 def each_server_has_its_share(student, rng):
-    "Workers talk to servers only, and each server deals with its own share of x."
+    "Workers talk only to servers, and each server handles its own share of x."
     for p, servers in ((6, 1), (6, 2), (8, 4), (4, 4)):
         run = servers_have_sum(student, small_numbers(p, 48, rng), servers)
         setting = f"p = {p}, servers = {servers}"
@@ -60,7 +60,7 @@ def _shares(run, p: int, servers: int, setting: str) -> None:
         mistakes = {
             "Every server gets and sends the whole x. Server j needs share j: x.tensor_split(servers)[j].": servers
             * expected,
-            "Rank 0 serves alone: `servers` is ignored.": (p - 1) * n if rank == 0 else -1,
+            "Rank 0 is the only server: you ignore `servers`.": (p - 1) * n if rank == 0 else -1,
         }
         if sent != expected:
             role = f"server {rank}" if rank < servers else f"worker {rank}"
@@ -74,13 +74,13 @@ def _shares(run, p: int, servers: int, setting: str) -> None:
 
 @exercise.check(points=4, seconds=SECONDS, needs="each_server_has_its_share")
 def servers_work_at_once(student, rng):
-    "k servers take about 1/k of the time of one: nobody queues while a server is idle, or leaves before all is sent."
+    "k servers take about 1/k of one server's time: no rank queues at one while another is idle, or returns too early."
     run = servers_have_sum(student, small_numbers(5, 96, rng), 1, beta=1.0, harness="when")
     for event in sends(run):
         checks.that(
             event.end <= run.results[event.rank],
-            f"p = 5, servers = 1: rank {event.rank} returns while its message to rank {event.peer} is still under way. "
-            "The next change of x would change what is sent: wait() for each isend.",
+            f"p = 5, servers = 1: rank {event.rank} returns while its message to rank {event.peer} is still under "
+            "way. The next change of x would change the message: wait() for each isend.",
             got=f"it returns at {run.results[event.rank]:g} byte times",
             expected=f"not before {event.end:g}",
         )
@@ -92,7 +92,7 @@ def servers_work_at_once(student, rng):
             run.seconds <= 1.3 * ideal,
             f"p = {p}, servers = {servers}: it takes {run.seconds / ideal:.2g} times as long as p - 1 messages in and "
             "p - 1 out at each server. Some server waits while others are busy: let rank r send to r + d in round d, "
-            "so that each server hears from another rank in each round.",
+            "so that each server hears from a different rank in each round.",
             got=f"{run.seconds:.0f} byte times",
             expected=f"at most 1.3 · {ideal:.0f} = {1.3 * ideal:.0f} (2 (p-1) n / servers, a little more)",
         )

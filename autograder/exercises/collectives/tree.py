@@ -51,7 +51,7 @@ def root_has_sum(student, xs: list[torch.Tensor], root: int, **machine):
     """Run tree_reduce on `xs`, by rank; the root's x becomes the sum."""
     run, p, total = over(student, "tree_reduce", xs, {"root": root}, **machine), len(xs), torch.stack(xs).sum(0)
     is_on = lambda rank: checks.same(run.arguments[rank][0], total)  # noqa: E731
-    mistakes = {"The sum is on rank 0, whatever root is: count ranks from the root.": lambda: is_on(0)} if root else {}
+    mistakes = {"The sum is on rank 0 for every root: count ranks from the root.": lambda: is_on(0)} if root else {}
     other = (-root) % p  # whose place is 0 where that is (rank + root) % p
     if other != root:
         turned = f"The sum is on rank {other}: a rank's place is (rank - root) % p, and not (rank + root) % p."
@@ -75,9 +75,9 @@ def all_have_roots(student, xs: list[torch.Tensor], root: int, **machine):
     """Run tree_broadcast on `xs`, by rank; every x becomes the root's."""
     run, p = over(student, "tree_broadcast", xs, {"root": root}, **machine), len(xs)
     for rank in range(p):
-        mistakes = {"Rank 0's x was sent: it is the root's that counts.": xs[0]} if root else {}
+        mistakes = {"You sent rank 0's x: send the root's.": xs[0]} if root else {}
         if rank != root:
-            mistakes["Nothing reached this rank: its x is what it was."] = xs[rank]
+            mistakes["Nothing reached this rank: its x has not changed."] = xs[rank]
         name = f"tree_broadcast, p = {p}, root = {root}: x on rank {rank}"
         checks.close(run.arguments[rank][0], xs[root], name=name, rtol=0, atol=0, mistakes=mistakes)
     return run
@@ -85,7 +85,7 @@ def all_have_roots(student, xs: list[torch.Tensor], root: int, **machine):
 
 @exercise.check(points=3, seconds=SECONDS, needs="sum_on_the_root")
 def reduce_in_log_p_rounds(student, rng):
-    "tree_reduce takes ⌈log₂ p⌉ rounds: those who have given theirs away rest, the others continue in pairs."
+    "tree_reduce takes ⌈log₂ p⌉ rounds: a rank that has sent its x is done, the others continue in pairs."
     for p, root in ROUNDS:
         run = root_has_sum(student, small_numbers(p, 3, rng), root, alpha=1.0)
         _tree_rounds(run, p, f"tree_reduce, p = {p}, root = {root}")
@@ -93,14 +93,14 @@ def reduce_in_log_p_rounds(student, rng):
 
 @exercise.check(points=2, seconds=SECONDS, needs="copies_everywhere")
 def broadcast_in_log_p_rounds(student, rng):
-    "tree_broadcast takes ⌈log₂ p⌉ rounds: in each, all who have it send."
+    "tree_broadcast takes ⌈log₂ p⌉ rounds: in each, all ranks that have x send it."
     for p, root in ROUNDS:
         run = all_have_roots(student, small_numbers(p, 3, rng), root, alpha=1.0)
         _tree_rounds(run, p, f"tree_broadcast, p = {p}, root = {root}")
 
 
 def _tree_rounds(run, p: int, setting: str) -> None:
-    star = {f"This is a star, not a tree: the root deals with all {p - 1} others itself.": p - 1} if p > 3 else {}
+    star = {f"This is a star, not a tree: the root talks to all {p - 1} others itself.": p - 1} if p > 3 else {}
     rule = f"the tree needs ⌈log₂ {p}⌉ = {log2_up(p)}, with a distance that doubles or halves from round to round"
     takes_rounds(run, log2_up(p), setting, rule, star)
     waited_for(run, setting)
@@ -115,5 +115,6 @@ def one_message_per_rank(student, rng):
             sizes = [event.nbytes for event in sends(run)]
             checks.that(
                 sizes == [24] * (p - 1),
-                f"{name}, p = {p}: {len(sizes)} messages of {sum(sizes)} bytes in all; {p - 1} of 24 bytes are enough.",
+                f"{name}, p = {p}: {len(sizes)} messages of {sum(sizes)} bytes in total; {p - 1} of 24 bytes are "
+                "enough.",
             )

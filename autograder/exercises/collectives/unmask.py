@@ -111,7 +111,7 @@ line_up = LineUp(
         Suspect(
             "A",
             nodes_of_four,
-            "makes nodes of four ranks, whatever per_node is",
+            "makes nodes of four ranks for every per_node",
             "a second node of fewer than four ranks",
         ),
         Suspect("B", doubling_between),
@@ -119,10 +119,13 @@ line_up = LineUp(
         Suspect("D", full_nodes_only, "counts ⌊p / per_node⌋ nodes", "a last node that is smaller"),
         Suspect("E", leaders_by_hand),
         Suspect(
-            "F", done_with_one_node, "does not spread the sum where there is one node", "ranks that are all in one node"
+            "F",
+            done_with_one_node,
+            "does not broadcast the sum if there is only one node",
+            "ranks that are all in one node",
         ),
         Suspect("G", everything_inside_first),
-        Suspect("H", nothing_inside, "does nothing where a node is one rank", "nodes of one rank"),
+        Suspect("H", nothing_inside, "does nothing if a node has one rank", "nodes of one rank"),
     ),
     fields={"p": whole(1, 9), "per_node": whole(1, 9)},
     ask=ask,

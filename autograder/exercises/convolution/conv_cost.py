@@ -64,13 +64,13 @@ def direct_and_im2col(student, rng):
 
 @exercise.check(points=1)
 def toeplitzs_matrix(student, rng):
-    "Toeplitz: the non-zeros of T, each kept with its row and its column."
+    "Toeplitz: the non-zeros of T, each stored with its row and its column."
     check_cost(student, "toeplitz", (*SQUARE, *OTHERS, some_layer(rng)))
 
 
 @exercise.check(points=3)
 def winograds_tiles(student, rng):
-    "Winograd: (m + 2)² multiplications for each tile, filter and channel; tiles at the border count as whole ones."
+    "Winograd: (m + 2)² multiplications for each tile, filter and channel; tiles at the border count as whole tiles."
     for algorithm in ("winograd_2x2", "winograd_4x4"):
         check_cost(student, algorithm, (*SQUARE, some_layer(rng, window=(3, 3))))
 
@@ -90,7 +90,7 @@ ORDERS: tuple[tuple[str, tuple[int, ...], dict[str, int], tuple[str, ...]], ...]
 
 @exercise.check(points=2, needs=("direct_and_im2col", "fouriers_spectra"))
 def predicts_the_order(student, rng):
-    "On real layers it says which algorithm multiplies least."
+    "On real layers it predicts which algorithm multiplies least."
     for layer, sizes, options, order in ORDERS:
         problem = student.Problem(*sizes, **options)
         got = {algorithm: student.conv_cost(algorithm, problem)[0] for algorithm in order}

@@ -39,7 +39,7 @@ def the_smallest_and_the_largest_window(student, rng):
 
 @exercise.check(points=2, needs="channels_are_summed_images_are_not")
 def strides_and_padding(student, rng):
-    "Zeros are put round the image first; then the window moves in steps of stride."
+    "Zeros go around the image first; then the window moves in steps of stride."
     for options in STRIDES:
         check_convolution(student.conv_direct, rng, (2, 2, 8, 7, 3, 3, 2), called("conv_direct", options), **options)
     for sizes, stride, padding in problems(rng):

@@ -59,7 +59,7 @@ def zeros_not_the_other_side(student, rng):
 
 @exercise.check(points=1, needs="a_product_of_spectra")
 def the_kernel_as_large_as_the_image(student, rng):
-    "A kernel as large as the image, one of a single pixel, float32: the Fourier transform does not mind."
+    "A kernel as large as the image, a kernel of a single pixel, float32: the Fourier transform handles them all."
     check_fft(student, rng, (2, 2, 6, 8, 3, 6, 8))
     check_fft(student, rng, (2, 2, 6, 4, 3, 1, 1))
     check_fft(student, rng, (2, 3, 16, 12, 4, 9, 7), torch.float32)
@@ -81,16 +81,16 @@ def spectral_mistakes(x, w, padding: int) -> dict:
         "The spectrum of w is not conjugated: F(x) · F(w) flips the kernel, F(x) · conj(F(w)) does not.": lambda: back(
             spectrum * kernel
         )[..., :p, :q],
-        "The wrong spectrum is conjugated: that of w is, not that of x.": lambda: back(spectrum.conj() * kernel)[
+        "The wrong spectrum is conjugated: conjugate w's, not x's.": lambda: back(spectrum.conj() * kernel)[
             ..., :p, :q
         ],
-        "The result is not cut: beyond P rows and Q columns the window has gone round to the other side.": lambda: back(
+        "The result is not cut: beyond P rows and Q columns the window wraps around to the other side.": lambda: back(
             right
         ),
         "The result is cut at the wrong end: without a flip the outputs start at [0, 0].": lambda: back(right)[
             ..., h - p :, wd - q :
         ],
-        "irfft2 took the width for even: W // 2 + 1 numbers fit W and W − 1. Pass it, irfft2(..., s=(H, W)).": lambda: (
+        "irfft2 assumed an even width: W // 2 + 1 numbers fit W and W − 1. Pass it, irfft2(..., s=(H, W)).": lambda: (
             back(right, (h, 2 * (wd // 2)))[..., :p, :q]
         ),
     }

@@ -15,7 +15,7 @@ exercise = Exercise("conv_im2col", points=5, minutes=8, uses=("im2col",), **COLU
 
 @exercise.check(points=2)
 def filters_times_columns(student, rng):
-    "The filters as rows times the windows as columns are all outputs at once."
+    "The filters as rows times the windows as columns give all outputs at once."
     for sizes in ((1, 1, 3, 3, 1, 2, 2), (1, 2, 4, 5, 3, 2, 3), (3, 2, 5, 4, 3, 2, 2), (2, 3, 4, 5, 2, 4, 5)):
         check_convolution(student.conv_im2col, rng, sizes, "conv_im2col(x, w)")
     check_convolution(student.conv_im2col, rng, (2, 3, 8, 8, 4, 1, 1), "conv_im2col(x, w)", torch.float32)
@@ -23,7 +23,7 @@ def filters_times_columns(student, rng):
 
 @exercise.check(points=1, needs="filters_times_columns")
 def any_stride_and_padding(student, rng):
-    "Stride and padding are im2col's affair, and the outputs are as many."
+    "im2col handles stride and padding, and the number of outputs follows them."
     for options in STRIDES:
         check_convolution(student.conv_im2col, rng, (2, 2, 8, 7, 3, 3, 2), called("conv_im2col", options), **options)
     for sizes, stride, padding in problems(rng):
@@ -33,7 +33,7 @@ def any_stride_and_padding(student, rng):
 
 @exercise.check(points=1, needs="filters_times_columns")
 def one_matrix_product(student, rng):
-    "All multiplications are in one product, by the function that is passed as matmul."
+    "All multiplications are in one product, with the function that is passed as matmul."
     for sizes in ((1, 2, 5, 5, 3, 3, 3), (4, 2, 6, 5, 3, 2, 3)):
         x, w = images(rng, *sizes)
         products = Products(factor=8.0)

@@ -47,7 +47,7 @@ def blocks(x, w, stride: int, padding: int) -> dict:
         return found
     last = (flat.shape[1] - 1) // 16 * 16
     return found | {
-        "Only the first block of the sum over (c, r, s) is there: go on in steps of BLOCK_K until C R S.": (
+        "Only the first block of the sum over (c, r, s) is there: continue in steps of BLOCK_K until C R S.": (
             (flat[:, :16] @ cols[:, :16]).view(shape)
         ),
         "Only the last block of the sum is left: add to the accumulator, acc += tl.dot(a, b).": (
@@ -58,14 +58,14 @@ def blocks(x, w, stride: int, padding: int) -> dict:
 
 @exercise.check(points=4, seconds=20)
 def whole_blocks(student, rng):
-    "Where pixels, filters and weights fill their blocks of 16, one block and several."
+    "If pixels, filters and weights fill their blocks of 16, one block and several."
     for sizes in ((1, 4, 5, 5, 16, 2, 2), (1, 8, 9, 9, 32, 2, 2)):
         check_kernel(student, rng, sizes)
 
 
 @exercise.check(points=6, needs="whole_blocks", seconds=20)
 def masked_borders(student, rng):
-    "Any size: what sticks out of a block is neither read nor written."
+    "Any size: numbers beyond the end are neither read nor written."
     for sizes in ((1, 1, 3, 3, 1, 2, 2), (2, 3, 6, 5, 5, 3, 2), (3, 2, 7, 7, 17, 3, 3)):
         check_kernel(student, rng, sizes)
     reads_inside(student, rng, (2, 1, 4, 3, 3, 2, 2))
@@ -85,8 +85,8 @@ def reads_inside(student, rng, sizes) -> None:
     )
     checks.that(
         not outside,
-        f"The kernel reads {outside} numbers outside of x and w, and uses none of them. On a GPU that ends it: "
-        "every load needs a mask for pixels beyond N P Q, filters beyond K, weights beyond C R S, borders.",
+        f"The kernel reads {outside} numbers outside of x and w, and uses none of them. On a GPU this can end the "
+        "program: every load needs a mask for pixels beyond N P Q, filters beyond K, weights beyond C R S, borders.",
     )
 
 
@@ -128,7 +128,7 @@ class Arena:
             not outside,
             f"The kernel wrote {len(outside)} numbers outside of y{self._where(outside)}. The store needs a "
             "mask: pixels below N P Q, filters below K.",
-            why="Other data lies beyond the end of a tensor, and a GPU does not check.",
+            why="There is other data beyond the end of a tensor, and a GPU does not check.",
         )
 
     def _where(self, outside: list[int]) -> str:
@@ -149,7 +149,8 @@ class Arena:
         )
         checks.that(
             not spoiled,
-            f"{spoiled} of the {size} numbers of y are NaN: the kernel read outside of x or w, where NaN lies. Every "
-            "load needs a mask, and other=0.0: pixels beyond N P Q, filters beyond K, weights beyond C R S, borders.",
+            f"{spoiled} of the {size} numbers of y are NaN: the kernel read outside of x or w, where the memory holds "
+            "NaN. Every load needs a mask, and other=0.0: pixels beyond N P Q, filters beyond K, weights beyond C R "
+            "S, borders.",
         )
         return y.view(self.shape)

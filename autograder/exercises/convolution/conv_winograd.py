@@ -26,9 +26,7 @@ def scattered(x, w, m: int = 2) -> dict:
     y = conv(x, w)
     if y.shape[2] % m or y.shape[3] % m:
         return {}
-    sentence = (
-        "The tiles are not put together: bring the axes into the order (N, K, rows, m, columns, m), then reshape."
-    )
+    sentence = "The tiles are not joined: bring the axes into the order (N, K, rows, m, columns, m), then reshape."
     return {sentence: y.unfold(2, m, m).unfold(3, m, m).reshape(y.shape)}
 
 
@@ -44,7 +42,7 @@ def whole_tiles(student, rng):
 
 @exercise.check(points=2, needs="whole_tiles")
 def tiles_that_stick_out(student, rng):
-    "Outputs that are no multiple of m: fill the image up with zeros, and cut the surplus outputs off."
+    "Outputs that are not a multiple of m: pad the image with zeros, and cut off the surplus outputs."
     for sizes in ((1, 1, 5, 5, 1, 3, 3), (2, 2, 7, 6, 3, 3, 3), (1, 2, 3, 3, 2, 3, 3), (1, 1, 4, 9, 1, 3, 3)):
         check_winograd(student, rng, sizes)
 
@@ -77,7 +75,7 @@ COUNTED = ((2, (1, 1, 4, 4, 1, 3, 3)), (2, (2, 3, 8, 6, 4, 3, 3)), (4, (1, 2, 10
 
 @exercise.check(points=2, needs="whole_tiles")
 def sixteen_multiplications(student, rng):
-    "A tile of 2x2 outputs costs 16 multiplications for each pair of channels, where the direct way takes 36."
+    "A tile of 2x2 outputs costs 16 multiplications for each pair of channels, while the direct way takes 36."
     for m, sizes in COUNTED:
         x, w, products, tiles = counted_winograd(student, rng, sizes, m)
         a, direct = m + 2, whole_count(x, w)
@@ -86,7 +84,7 @@ def sixteen_multiplications(student, rng):
         checks.that(
             products.multiplications == wanted,
             f"{products.multiplications:,} multiplications for {tiles} tiles of {m}x{m}, {reason}: expected "
-            f"{wanted:,}, {a}² for each tile, filter and channel. matmul gets the transformed filters and tiles alone.",
+            f"{wanted:,}, {a}² for each tile, filter and channel. matmul gets only the transformed filters and tiles.",
             got=f"{products.multiplications:,} multiplications",
             expected=f"{wanted:,} (the direct way: {direct:,})",
         )

@@ -10,7 +10,7 @@ from autograder.exercises.convolution.oracles import columns, conv
 
 @dataclass(frozen=True)
 class Counted:
-    """What a run of an algorithm multiplied, and the arrays that it had beside x, w and y; numbers have 4 bytes."""
+    """What a run of an algorithm multiplied, and the arrays that it had next to x, w and y; numbers have 4 bytes."""
 
     problem: dict  # the letters
     multiplications: int
@@ -35,8 +35,8 @@ class Counted:
             named = {
                 self.bytes // 4: "These are numbers: each has 4 bytes.",
                 2 * self.bytes: "These are numbers of 8 bytes: float32 has 4.",
-                self.least + self.scratch: "What stands between is counted once: it is written and read.",
-                self.least: "The arrays between are missing.",
+                self.least + self.scratch: "You count the intermediate arrays once: they are written and read.",
+                self.least: "The intermediate arrays are missing.",
                 2 * self.scratch: "x, w and y are missing: they are moved too.",
             }
         else:
@@ -77,7 +77,7 @@ def counted(algorithm: str, x, w, stride: int = 1, padding: int = 0) -> Counted:
         named = {
             k * c * tiles * m * m: "A tile has m² outputs, but (m + 2)² products.",
             k * c * tiles * m * m * 9: "This is the direct way: 9 products for each output.",
-            k * c * n * (y.shape[2] // m) * (y.shape[3] // m) * a * a: "Tiles that stick out are tiles too: round up.",
+            k * c * n * (y.shape[2] // m) * (y.shape[3] // m) * a * a: "Tiles at the border count, too: round up.",
         }
     else:
         size = [1 << (length - 1).bit_length() for length in padded.shape[2:]]

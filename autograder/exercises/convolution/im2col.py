@@ -19,7 +19,7 @@ exercise = Exercise("im2col", points=15, minutes=15, functions=("im2col", "col2i
 
 @exercise.check(points=3)
 def a_column_for_each_window(student, rng):
-    "Column q + Q p holds what the window sees at (p, q), row by row."
+    "Column q + Q p holds the pixels of the window at (p, q), row by row."
     for h, w, r, s in ((3, 3, 2, 2), (4, 5, 2, 2), (4, 5, 2, 3), (5, 4, 3, 1), (3, 4, 3, 4)):
         x = numbered(rng, 1, 1, h, w)
         check_columns(student.im2col(x.clone(), r, s), x, r, s)
@@ -35,7 +35,7 @@ def channels_stand_below_each_other(student, rng):
 
 @exercise.check(points=2, needs="a_column_for_each_window")
 def windows_with_stride_and_padding(student, rng):
-    "Padding is zeros round the image; stride leaves windows out."
+    "Padding puts zeros around the image; stride skips windows."
     x = numbered(rng, 2, 1, 7, 6)
     for stride, padding in ((2, 0), (3, 0), (1, 1), (2, 1), (3, 2)):
         check_columns(student.im2col(x.clone(), 3, 2, stride, padding), x, 3, 2, stride, padding)
@@ -67,7 +67,7 @@ def overlaps_are_counted(student, rng):
             got,
             expected,
             name=f"col2im(ones, ({n}, {c}, {h}, {w}), {r}, {s}, stride={stride}, padding={padding})",
-            why="A pixel that several windows see gets the sum of what stands for it in all of them.",
+            why="A pixel that several windows see gets the sum of its entries in all of them.",
             mistakes={
                 one_window(student, (n, c, h, w), r, s, stride, padding): (expected > 0).double(),
                 "Pixels that no window sees stay 0: start from zeros, not from ones.": expected + 1,
@@ -146,7 +146,7 @@ def check_columns(got, x, r: int, s: int, stride: int = 1, padding: int = 0) -> 
         "The windows do not overlap here: they move by stride, not by their own size.": lambda: columns(
             x, r, s, max(r, s)
         ),
-        "Each window is turned round: place (i, j) of window (p, q) is pixel (p + i, q + j).": cells.flip(2, 3).flatten(
+        "Each window is flipped: place (i, j) of window (p, q) is pixel (p + i, q + j).": cells.flip(2, 3).flatten(
             1, 3
         ),
         "The batch is folded into the columns: im2col gives a matrix for each image, (N, C r s, P Q).": right.transpose(
@@ -163,8 +163,8 @@ def check_columns(got, x, r: int, s: int, stride: int = 1, padding: int = 0) -> 
         mistakes["stride is not used."] = lambda: columns(x, r, s, 1, padding)
         thin = functional.pad(x[..., ::stride, ::stride], (padding,) * 4)
         if thin.shape[2] >= r and thin.shape[3] >= s:
-            mistakes["The image was thinned out: a window sees all its pixels, and moves in larger steps."] = columns(
-                thin, r, s
+            mistakes["You skipped pixels of the image: a window sees all its pixels, and moves in larger steps."] = (
+                columns(thin, r, s)
             )
     name = f"im2col(x {tuple(x.shape)}, {r}, {s}, stride={stride}, padding={padding})"
     why = "Row s·(r·c + i) + j and column Q p + q hold pixel (p·stride + i, q·stride + j) of channel c."

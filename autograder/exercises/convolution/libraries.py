@@ -6,9 +6,10 @@ from autograder.inside.forbidden import CONVOLUTION
 LIBRARIES = (*CONVOLUTION, "scipy.signal", "scipy.ndimage")
 OWN: Rules = {
     "forbid": LIBRARIES,
-    "instead": "Here you write what that function does: the formula, a product, a transform.",
+    "instead": "Write yourself what that function does: the formula, a product, a transform.",
 }
 COLUMNS: Rules = {
     "forbid": (*LIBRARIES, "aten::im2col", "aten::col2im", "aten::unfold"),
-    "instead": "Here you write what that function does: copy what each place of the window sees, R S slices of x.",
+    "instead": "Write yourself what that function does: copy the pixels that each place of the window sees, R S "
+    "slices of x.",
 }

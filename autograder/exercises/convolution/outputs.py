@@ -33,7 +33,7 @@ def wrong_values(x, w, stride: int, padding: int) -> dict:
     mistakes = {
         "This is the convolution with a flipped kernel: the course, like torch, does not flip. "
         "w[i, j] goes with x[p + i, q + j].": lambda: conv(x, w.flip(2, 3), stride, padding),
-        "This is the sum over the channels of products of means: multiply, then add up; nothing is divided.": lambda: (
+        "You multiply means and sum over the channels: multiply first, then add up, and divide by nothing.": lambda: (
             conv(x, w, stride, padding) / (r * s)
         ),
     }
@@ -89,7 +89,7 @@ def border_mistakes(x, w, stride: int, padding: int) -> dict:
         mistakes[
             "All the padding is on one side: put `padding` rows of zeros above and below, columns left and right."
         ] = lambda: conv(functional.pad(x, (0, 2 * padding, 0, 2 * padding)), w, stride)
-        mistakes["The output is padded: zeros go round the image, before the window slides."] = lambda: functional.pad(
+        mistakes["The output is padded: zeros go around the image, before the window slides."] = lambda: functional.pad(
             conv(x, w, stride), (padding,) * 4
         )
     if stride > 1:
@@ -104,11 +104,11 @@ def thinned_mistakes(x, w, stride: int, padding: int) -> dict:
     found = {}
     for sentence, thin in (
         (
-            "The image was thinned out before the window: the window sees all pixels, and moves in larger steps.",
+            "You skipped pixels of the image before the window: it sees all pixels, and moves in larger steps.",
             functional.pad(x, (padding,) * 4)[..., ::stride, ::stride],
         ),
         (
-            "Stride comes before padding: zeros go round the whole image, then the window moves in steps.",
+            "You apply stride before padding: first put zeros around the whole image, then move the window in steps.",
             functional.pad(x[..., ::stride, ::stride], (padding,) * 4),
         ),
     ):
@@ -143,16 +143,16 @@ def wrong_shapes(x, w, stride: int, padding: int) -> dict:
         shaped(h, wd): "As large as the image: y has a row for each of the P = H − R + 1 places where the window fits.",
         shaped(
             h + r - 1, wd + s - 1
-        ): "Outputs where the window sticks out: without padding it must fit into the image.",
+        ): "There are outputs where the window extends beyond the image: without padding it must fit into it.",
     }
     if padding:
         found[shaped((h - r) // stride + 1, size(wd, s))] = TWO_SIDES
         found[shaped((h - r) // stride + 1, (wd - s) // stride + 1)] = "padding is not used."
         found[shaped((h - r) // stride + 1 + 2 * padding, (wd - s) // stride + 1 + 2 * padding)] = (
-            "Padding comes after stride here: zeros go round the image, P = (H + 2·padding − R) // stride + 1."
+            "You apply padding after stride: zeros go around the image, P = (H + 2·padding − R) // stride + 1."
         )
         found[shaped((h + padding - r) // stride + 1, (wd + padding - s) // stride + 1)] = (
-            "Zeros go on both sides: P = (H + 2·padding − R) // stride + 1."
+            "Put zeros on both sides: P = (H + 2·padding − R) // stride + 1."
         )
     if stride > 1:
         found[shaped(h + 2 * padding - r + 1, wd + 2 * padding - s + 1)] = "stride is not used."

@@ -37,7 +37,7 @@ class Products:
             f"{name} never called matmul: do the products with the function that is passed, matmul(a, b), not with @.",
         )
         why = f"This matmul gives {self.factor:g} times the product: the result must be {self.factor:g} times as large."
-        twice = "The transforms went through matmul too: it is for the product of U and V alone. " + why
+        twice = "The transforms went through matmul too: it is only for the product of U and V. " + why
         elsewhere = "The result does not come from matmul: some product is done in another way. " + why
         checks.close(
             got,

@@ -25,10 +25,10 @@ def toeplitz_mistakes(w, h: int, wd: int) -> dict:
         "The kernel is flipped: row (p, q) has w[i, j] in the column of pixel (p + i, q + j).": lambda: matrix(
             w.flip(0, 1), h, wd
         ),
-        "The rows go on over the end of a line: an output whose window would leave the image does not exist.": (
+        "The rows continue over the end of a line: an output whose window would leave the image does not exist.": (
             lambda: every_shift(w, h, wd)
         ),
-        "The window wraps round the border: there are (h − R + 1)(wd − S + 1) outputs, where the window fits.": (
+        "The window wraps around the border: there are (h − R + 1)(wd − S + 1) outputs, where the window fits.": (
             lambda: circulant(w, h, wd)
         ),
         "x.ravel() goes along the rows: pixel (i, j) is entry i · wd + j, not j · h + i.": lambda: (
@@ -88,7 +88,7 @@ def any_kernel_and_image(student, rng):
 
 @exercise.check(points=1, needs="the_lectures_matrix")
 def mostly_zeros(student, rng):
-    "Every row has R S numbers that are not zero; all others are exactly zero, and the dtype is that of w."
+    "Every row has R S numbers that are not zero; all others are exactly zero, and the dtype is w's."
     for dtype in (F64, torch.float32):
         w = whole(rng, 3, 2).to(dtype)
         T = ask_toeplitz(student, w, 6, 5)

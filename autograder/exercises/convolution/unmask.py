@@ -97,9 +97,7 @@ line_up = LineUp(
     truth=truth,
     suspects=(
         Suspect("A", weight_by_weight),
-        Suspect(
-            "B", turned, "turns the kernel round, as mathematics' convolution does", "a kernel of more than one weight"
-        ),
+        Suspect("B", turned, "flips the kernel, as in mathematics", "a kernel of more than one weight"),
         Suspect("C", edges_repeated, "pads with the pixels of the edge, not with zeros", "a padding"),
         Suspect("D", window_by_window),
         Suspect("E", then_thinned),
@@ -107,8 +105,8 @@ line_up = LineUp(
         Suspect(
             "G",
             windows_that_stick_out,
-            "takes windows too that stick out at the end",
-            "a stride that does not come out even at the edge",
+            "also takes windows that extend beyond the end",
+            "a stride that does not fit the image exactly",
         ),
         Suspect("H", by_columns),
     ),

@@ -68,7 +68,7 @@ def check_identity(matrices, m: int, r: int) -> None:
     got = {pair: by_matrices(A_T, G, B_T, unit(r, pair[0]), unit(a, pair[1])) for pair in pairs}
     right = {(k, j): [int(j == i + k) for i in range(m)] for k, j in pairs}
     named = {
-        "It computes the convolution with a flipped filter: y_i = Σ g_k d_(i + k) is wanted.": {
+        "It computes the convolution with a flipped filter, expected y_i = Σ g_k d_(i + k).": {
             (k, j): right[r - 1 - k, j] for k, j in pairs
         },
         "Every output has the wrong sign: check the signs of the denominators.": {
@@ -83,7 +83,7 @@ def check_identity(matrices, m: int, r: int) -> None:
         f"{sentence} {setting}: A^T[(G g) ⊙ (B^T d)] is not the convolution.".lstrip(),
         got=", ".join(map(str, got[k, j])),
         expected=", ".join(map(str, right[k, j])),
-        why="y_i = Σ_k g_k d_(i + k). Both sides are linear, so unit vectors decide it.",
+        why="y_i = Σ_k g_k d_(i + k). Both sides are linear, so it is enough to test unit vectors.",
     )
 
 

@@ -15,7 +15,7 @@ exercise = Exercise(
     minutes=10,
     uses=("ring_all_reduce",),
     forbid=RANKS,
-    instead="What torch.distributed does is what you write here, with `comm`.",
+    instead="Write yourself what torch.distributed does, with `comm`.",
 )
 
 
@@ -45,7 +45,7 @@ def are_means(student, sizes: tuple[int, ...], rng) -> None:
             mistakes = {
                 "This is still the rank's own gradient. Write the mean into it: grad.copy_(...).": own,
                 "This is the sum of the gradients: divide.": sum(grads),
-                "This is the mean of the ranks' means. A rank with more samples counts for more: n_r / N.": sum(grads)
+                "This is the mean of the ranks' means. A rank with more samples must count more: n_r / N.": sum(grads)
                 / p,
                 "This is the sum of n_r g_r: divide by N, the number of all samples.": weighted,
                 "This is divided by p. Weighted with n_r, the sum is over samples: divide by N.": weighted / p,
@@ -63,7 +63,7 @@ def are_means(student, sizes: tuple[int, ...], rng) -> None:
 
 @exercise.check(points=3, seconds=SECONDS)
 def equal_batches(student, rng):
-    "With as many samples on every rank it is the plain mean, in place."
+    "With equally many samples on every rank it is the plain mean, in place."
     for sizes in ((4, 4), (2, 2, 2), (5,)):
         are_means(student, sizes, rng)
     carried(student, rng, lambda: are_means(student, (4, 4), rng), "n_r = 4, 4")
@@ -71,14 +71,14 @@ def equal_batches(student, rng):
 
 @exercise.check(points=3, seconds=SECONDS, needs="equal_batches")
 def unequal_batches(student, rng):
-    "A rank's gradient counts as much as it has samples: n_r / N."
+    "A rank's gradient counts in proportion to its samples: n_r / N."
     for sizes in ((3, 1), (1, 2, 5), (7, 7, 6, 6), parts(rng, least=1)):
         are_means(student, sizes, rng)
 
 
 @exercise.check(points=2, seconds=SECONDS, needs="equal_batches")
 def a_rank_without_samples(student, rng):
-    "A rank whose part of the batch is empty counts nothing, and gets the mean like the others."
+    "A rank whose part of the batch is empty does not count, and gets the mean like the others."
     for sizes in ((2, 0), (0, 3, 1), (0, *parts(rng))):
         are_means(student, sizes, rng)
 
@@ -90,8 +90,8 @@ def one_all_reduce(student, rng):
         run, given, _ = averaged(student, (2,) * p, rng)
         messages = per_all_reduce(student, p, rng)
         found = max(all_reduces(run, rank, messages[rank]) for rank in range(p))
-        each = "That is one per tensor, and each pays its latency: put all into one flat tensor first."
-        apart = "The number of samples travels alone, at the price of one more all-reduce: append it to the gradients."
+        each = "That is one per tensor, and each costs its latency: put all into one flat tensor first."
+        apart = "You send the number of samples in one more all-reduce: append it to the gradients."
         if found > 1:
             raise checks.CheckFailure(
                 f"p = {p}: the ranks take part in {found:.3g} all-reduces for {len(given[0])} gradients.",

@@ -12,7 +12,7 @@ exercise = Exercise(
     points=5,
     minutes=6,
     forbid=RANKS,
-    instead="What torch.distributed does is what you write here, with `comm`.",
+    instead="Write yourself what torch.distributed does, with `comm`.",
 )
 
 SHAPES = ((3, 4), (4,), (2, 3, 2), (1,))
@@ -32,18 +32,18 @@ def copies_of_root(student, p: int, root: int, rng, **options) -> None:
     for rank in range(p):
         for i in range(len(SHAPES)):
             mean = sum(params[i] for params in before) / p
-            mistakes = {"These are rank 0's: `root` says whose count.": before[0][i]} if root else {}
+            mistakes = {"These are rank 0's values: take rank `root`'s.": before[0][i]} if root else {}
             if rank != root:
-                mistakes["This rank still has its own parameter: the root's never came."] = before[rank][i]
+                mistakes["This rank still has its own parameter: the root's never arrived."] = before[rank][i]
             if p > 1:
-                mistakes["These are the means over the ranks: everyone takes the root's own."] = mean
+                mistakes["These are the means over the ranks: every rank takes the root's own."] = mean
             name = f"p = {p}, root = {root}: params[{i}] on rank {rank}"
             checks.close(after[rank][i].detach(), before[root][i], name=name, rtol=0, atol=0, mistakes=mistakes)
 
 
 @exercise.check(points=2, seconds=SECONDS)
 def all_have_rank_0s(student, rng):
-    "Ranks that begin with other weights all end with rank 0's, to the bit."
+    "Ranks that begin with different weights all end with rank 0's, to the bit."
     for p in (2, 3, 1, 5, 8):
         copies_of_root(student, p, 0, rng)
     carried(student, rng, lambda: copies_of_root(student, 3, 0, rng), "p = 3")
@@ -51,7 +51,7 @@ def all_have_rank_0s(student, rng):
 
 @exercise.check(points=2, seconds=SECONDS, needs="all_have_rank_0s")
 def any_root(student, rng):
-    "The same from another root; and the parameters may come one by one."
+    "Another root works, too, and the parameters may come one by one."
     for p, root in ((2, 1), (3, 1), (4, 3)):
         copies_of_root(student, p, root, rng)
     copies_of_root(student, 2, 0, rng, harness="once")
@@ -65,8 +65,8 @@ def in_place(student, rng):
         for i in range(len(SHAPES)):
             checks.that(
                 torch.equal(given[rank][i], before[0][i]),
-                f"params[{i}] on rank {rank} was replaced in the list, and the tensor that was there is what it was. "
-                "Receive into the parameter itself, so that the model sees it.",
+                f"params[{i}] on rank {rank} was replaced in the list, but the tensor itself has not changed. Receive "
+                "into the parameter itself, so that the model sees it.",
                 got=given[rank][i].detach(),
                 expected=before[0][i],
             )

@@ -22,14 +22,12 @@ def are_buckets(student, params: list, cap: int) -> None:
         "A bucket that is filled exactly to cap_bytes is not too full: compare with >, not >=.": grouped(
             sizes, cap - 1
         ),
-        "There is one bucket too many, an empty one: begin a new bucket only where the last one holds something.": [
+        "There is one bucket too many, an empty one: begin a new bucket only if the last one is not empty.": [
             [],
             *expected,
         ],
-        "Every parameter has a bucket of its own: let them share one up to cap_bytes.": [
-            [i] for [i] in grouped(sizes, 0)
-        ],
-        "All is in one bucket: cap_bytes is ignored.": [[i for group in expected for i in group]],
+        "Every parameter has its own bucket: let them share one up to cap_bytes.": [[i] for [i] in grouped(sizes, 0)],
+        "Everything is in one bucket: you ignore cap_bytes.": [[i for group in expected for i in group]],
     }
     shown = f"parameters of {', '.join(map(str, sizes))} bytes, cap {cap}"
     if got != expected:
@@ -55,7 +53,10 @@ def in_reverse(student, rng):
             forwards = (
                 "This is the order of the forward pass: the last layer's gradients come first, so begin at the end."
             )
-            inside = "Buckets come from the end, but within a bucket the parameters stand forwards: reverse them too."
+            inside = (
+                "Your buckets begin at the end, but within a bucket the parameters are in forward order: reverse "
+                "them, too."
+            )
             mistake = forwards if got == order[::-1] else inside if got[0] != n - 1 and n - 1 in got[:6] else ""
             raise checks.CheckFailure(shown, got=str(got), expected=str(order), mistake=mistake)
 
@@ -72,7 +73,7 @@ def full_up_to_the_cap(student, rng):
 
 @exercise.check(points=2, needs="in_reverse")
 def a_parameter_larger_than_the_cap(student, rng):
-    "A parameter that is larger than the cap has a bucket of its own, wherever it stands."
+    "A parameter that is larger than the cap has its own bucket, at every position."
     for numels in ((1, 9, 1), (9, 1, 1), (1, 1, 9), (9, 9, 1), (9,)):
         are_buckets(student, parameters(numels, rng), 16)
 
@@ -88,16 +89,19 @@ def extreme_caps(student, rng):
         [[param.numel() for param in bucket] for bucket in got],
         [[2, 5, 3]],
         name="the sizes of what is in make_buckets(iter(params), 10**9)",
-        why="model.parameters() can be gone through once: make a list of it first.",
+        why="You can read model.parameters() only once: make a list of it first.",
     )
 
 
 @exercise.check(points=1, needs="in_reverse")
 def the_same_on_every_rank(student, rng):
-    "The buckets depend on sizes alone: ranks whose weights differ get the same ones."
+    "The buckets depend only on sizes: ranks whose weights differ get the same buckets."
     numels = (7, 3, 8, 2, 6, 4, 5, 1)
     first, *others = (bucketed(student, parameters(numels, rng), 40) for _ in range(4))
     for other in others:
         checks.equal(
-            other, first, name="the buckets for other weights", why="Else ranks add what does not belong together."
+            other,
+            first,
+            name="the buckets for other weights",
+            why="Otherwise ranks add gradients of different parameters.",
         )

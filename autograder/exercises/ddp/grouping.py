@@ -31,7 +31,7 @@ def bucketed(student, params: list, cap: int) -> list[list[int]]:
         strange = [param for param in bucket if id(param) not in places]
         checks.that(
             not strange,
-            f"{call}[{k}] holds {show.show(strange[0]) if strange else ''}, which is none of the parameters.",
+            f"{call}[{k}] holds {show.show(strange[0]) if strange else ''}, which is not one of the parameters.",
             expected=wanted,
         )
     return [[places[id(param)] for param in bucket] for bucket in got]

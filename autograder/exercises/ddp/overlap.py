@@ -24,7 +24,7 @@ exercise = Exercise(
     minutes=25,
     uses=("broadcast_parameters", "average_gradients", "make_buckets"),
     forbid=RANKS,
-    instead="What torch.distributed does is what you write here, with `comm`.",
+    instead="Write yourself what torch.distributed does, with `comm`.",
 )
 
 
@@ -43,7 +43,7 @@ def wrapped_trains(student, name: str, sizes, rng, steps: int = 1, cap: int = 10
 
 @exercise.check(points=2, seconds=SECONDS)
 def begins_with_rank_0s(student, rng):
-    "Once it is made, every rank's model has rank 0's weights, the frozen ones too."
+    "After it is made, every rank's model has rank 0's weights, including the frozen ones."
     for name in ("plain", "frozen"):
         weights = [weights_of(name, rng) for _ in range(3)]
         run = overlapped(student, name, weights, [[], [], []], 100)
@@ -64,7 +64,7 @@ def results_unchanged(student, rng):
 
 @exercise.check(points=5, seconds=SECONDS, needs="results_unchanged")
 def awkward_parameters(student, rng):
-    "Shared, frozen and unused parameters are right, also where ranks use different ones."
+    "Shared, frozen and unused parameters are right, even if ranks use different ones."
     for name in ("tied", "frozen", "unused"):
         wrapped_trains(student, name, (3, 3), rng, steps=2)
     for cap in (90, 72):
@@ -83,8 +83,8 @@ def timed(student, rng, seconds_per_byte: float):
         work = [event.end - event.start for event in computing(run, rank)]
         checks.that(
             len(work) == DEPTH and all(abs(seconds - 1.0) < 1e-9 for seconds in work),
-            f"Rank {rank} works {len(work)} times, {sum(work):g} s in all. Backwards through {DEPTH} layers it takes "
-            f"{DEPTH} times 1 s: comm.compute is for the check, which lets time pass for each layer.",
+            f"Rank {rank} works {len(work)} times, {sum(work):g} s in all. The backward pass through {DEPTH} layers "
+            f"takes {DEPTH} times 1 s: only the check may call comm.compute, to let time pass for each layer.",
         )
     return run
 
@@ -100,7 +100,7 @@ def a_message_for_each_bucket(student, rng):
 
 @exercise.check(points=5, seconds=SECONDS, needs="results_unchanged")
 def sends_before_the_last_gradient(student, rng):
-    "The first bucket is under way before the backward pass has come to the first layer."
+    "The first bucket is under way before the backward pass has reached the first layer."
     run = timed(student, rng, 1e-6)
     for rank in range(2):
         layers = computing(run, rank)[:DEPTH]
@@ -110,7 +110,7 @@ def sends_before_the_last_gradient(student, rng):
             sent[0].start < layers[-1].start,
             f"{DEPTH} layers, a second of backward pass each: rank {rank} sends its first bucket at "
             f"{sent[0].start:.0f} s, and the last gradient comes at {layers[-1].end:.0f} s. Let the hook start the "
-            "all-reduce of a bucket as soon as all its gradients are there; buckets begin with the last layers.",
+            "all-reduce of a bucket as soon as all its gradients are ready; buckets begin with the last layers.",
             got=f"first message at {sent[0].start:.0f} s",
             expected="first message at 2 s: the first bucket holds the last two layers",
         )
@@ -118,7 +118,7 @@ def sends_before_the_last_gradient(student, rng):
 
 @exercise.check(points=4, seconds=SECONDS, needs="sends_before_the_last_gradient")
 def communication_is_hidden(student, rng):
-    "The step takes clearly less time than the backward pass and then the messages."
+    "The step takes clearly less time than the backward pass followed by the messages."
     seconds = 0.9 / 66  # a message is half a bucket of 128 bytes and the number of samples: 0.9 s
     run = timed(student, rng, seconds)
     apart = DEPTH + sum(2 * nbytes / 2 * seconds for nbytes in buckets_of("deep", CAP))
@@ -127,8 +127,7 @@ def communication_is_hidden(student, rng):
     checks.that(
         took < 0.85 * apart,
         f"Backward pass {DEPTH} s, messages {apart - DEPTH:.1f} s, and both together take {took:.1f} s: the backward "
-        "pass stands still while messages are under way. Begin a message in the hook, and do not wait there for all "
-        "of it.",
+        "pass stops while messages are under way. Begin a message in the hook, and do not wait there for its end.",
         got=f"{took:.1f} s",
         expected=f"less than 0.85 · ({DEPTH} + {apart - DEPTH:.1f}) = {0.85 * apart:.1f} s",
     )

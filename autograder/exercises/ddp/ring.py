@@ -24,7 +24,7 @@ exercise = Exercise(
     forbid=(*MACHINES_COLLECTIVES, *RANKS),
     instead="Write it with messages between neighbours: send, recv, isend, irecv, sendrecv.",
     meanings={
-        "index out of range": "There are fewer pieces than ranks, as `chunk` and `split` give them where n is small: "
+        "index out of range": "There are fewer pieces than ranks, as `chunk` and `split` give for small n: "
         "tensor_split(p) gives p pieces of any x, some of them empty."
     },
 )
@@ -34,7 +34,7 @@ RING = "ring_all_reduce"
 
 @exercise.check(points=4, seconds=SECONDS)
 def whole_chunks(student, rng):
-    "The sum on every rank where p divides n: p = 1, 2, 3, 4 and 12 elements."
+    "The sum on every rank if p divides n: p = 1, 2, 3, 4 and 12 elements."
     for p in (2, 3, 4, 1):
         has_sum_everywhere(student, RING, numbers(p, 12, rng), f"p = {p}, n = 12")
     p = one_of((2, 3, 4), rng)
@@ -43,7 +43,7 @@ def whole_chunks(student, rng):
 
 @exercise.check(points=5, seconds=SECONDS, needs="whole_chunks")
 def any_p_and_n(student, rng):
-    "The sum for p = 1 to 9, also where p does not divide n, where n < p, and for x of any shape."
+    "The sum for p = 1 to 9, also if p does not divide n, if n < p, and for x of any shape."
     for p in FEW:
         for n in (1, p + 1) if p > 2 else (1, 7):
             has_sum_everywhere(student, RING, numbers(p, n, rng), f"p = {p}, n = {n}")
@@ -64,23 +64,23 @@ def neighbours_only(student, rng):
             directions.add(direction)
         checks.that(
             directions != {p - 1} or p == 2,
-            f"p = {p}: rank 0 sends to rank {p - 1}. Sends go to rank + 1, receives come from rank - 1 (modulo p): the "
-            "ring turns the other way here.",
+            f"p = {p}: rank 0 sends to rank {p - 1}. Sends go to rank + 1, receives come from rank - 1 (modulo p): "
+            "your ring turns the other way.",
         )
         checks.that(
             len(directions) == 1,
-            f"p = {p}: messages go both ways round. Send to (rank + 1) % p, receive from (rank - 1) % p.",
+            f"p = {p}: your messages go both ways. Send to (rank + 1) % p, receive from (rank - 1) % p.",
         )
 
 
 @exercise.check(points=3, seconds=SECONDS, needs="whole_chunks")
 def few_bytes(student, rng):
-    "Each rank sends 2(p-1)/p times the size of x, as little as an all-reduce can."
+    "Each rank sends 2(p-1)/p times the size of x, the least that an all-reduce can send."
     for p in (2, 4, 5, 8):
         n = 4 * 6 * p  # bytes of x
         run, right = has_sum_everywhere(student, RING, small_numbers(p, 6 * p, rng), f"p = {p}"), 2 * (p - 1) * n // p
         for rank, sent in enumerate(run.bytes_sent):
-            whole = "The whole x goes round: cut it into p chunks, and send one chunk in each step."
+            whole = "You send the whole x around: cut it into p chunks, and send one chunk in each step."
             if sent > right:
                 raise checks.CheckFailure(
                     f"p = {p}: rank {rank} sends {sent} bytes for an x of {n}.",
@@ -97,7 +97,7 @@ def all_at_once(student, rng):
         run = has_sum_everywhere(student, RING, small_numbers(p, 2 * p, rng), f"p = {p}", alpha=1.0)
         most, cut = (
             2 * (p - 1),
-            "Ranks wait for one another: sendrecv sends to the right and receives from the left at once.",
+            "Ranks wait for each other: sendrecv sends to the right and receives from the left at once.",
         )
         takes_rounds(run, most, f"p = {p}", f"a ring needs 2(p-1) = {most}", {cut: round(run.seconds)})
         waited_for(run, f"p = {p}")

@@ -11,7 +11,8 @@ exercise = Exercise(
     points=5,
     minutes=8,
     forbid=LOADERS,
-    instead="Deal the samples yourself: a permutation that all ranks agree on, and each its part.",
+    instead="Distribute the samples yourself: make a permutation that is equal on all ranks, and take this rank's "
+    "part.",
 )
 
 
@@ -43,7 +44,7 @@ SPLITS = ((12, 4), (10, 4), (3, 4), (5, 1), (7, 2), (64, 8))  # n and the number
 
 @exercise.check(points=2)
 def every_sample_once(student, rng):
-    "All shards together hold every sample exactly once, also where ranks do not divide n."
+    "All shards together hold every sample exactly once, even if the number of ranks does not divide n."
     for n, size in (*SPLITS, some_split(rng)):
         found = shards(student, n, size, epoch=number(rng), seed=number(rng))
         counts = torch.cat(found).bincount(minlength=n)
@@ -66,11 +67,11 @@ def sharding_mistake(found: list[torch.Tensor], counts: torch.Tensor, n: int) ->
     if size > 1 and all(len(shard) == n for shard in found):
         return "Every rank has all samples: a shard is its part of the permutation."
     if counts.max() == 1 and int((counts == 0).sum()) == n % size:
-        return "The rest is left out: where ranks do not divide n, some shards are one sample longer."
+        return "You leave out the rest: if the number of ranks does not divide n, some shards are one sample longer."
     if counts.min() == 1 and total == size * -(-n // size):
         return "Samples are repeated to make the shards equally long. Here shards may differ by one instead."
     if all(torch.equal(shard.sort()[0], found[0].sort()[0]) for shard in found):
-        return "Every rank has the same shard: rank is ignored."
+        return "Every rank has the same shard: you ignore rank."
     return (
         "Shards overlap. Does each rank draw a permutation of its own? Seed with seed and epoch, never with the rank."
     )
@@ -83,15 +84,15 @@ def equal_lengths(student, rng):
         lengths = [len(found) for found in shards(student, n, size, epoch=number(rng))]
         checks.that(
             max(lengths) - min(lengths) <= 1,
-            f"n = {n}, {size} ranks: the shards have {', '.join(map(str, lengths))} samples. All wait for the rank "
-            "with the most: spread what is left over, one sample each.",
+            f"n = {n}, {size} ranks: the shards have {', '.join(map(str, lengths))} samples. All ranks wait for the "
+            "rank with the most: spread the remainder, one sample each.",
             got=lengths,
         )
 
 
 @exercise.check(points=1, needs="every_sample_once")
 def new_each_epoch(student, rng):
-    "Each epoch distributes the samples again: another order, and other samples for each rank."
+    "Each epoch distributes the samples again: in another order, and with different samples for each rank."
     n, size = 64, 4  # that chance gives a rank the same samples twice: 1 in C(64, 16) = 5e14
     seed, epoch = number(rng), number(rng)
     first, second = (shards(student, n, size, each, seed) for each in (epoch, epoch + 1))
@@ -100,19 +101,19 @@ def new_each_epoch(student, rng):
     for rank in range(size):
         name = f"rank {rank}'s shard of {n} samples"
         plain = any(torch.equal(first[rank], some[rank]) for some in unshuffled)
-        checks.that(not plain, f"{name} is not shuffled: deal a random permutation.", got=first[rank])
+        checks.that(not plain, f"{name} is not shuffled: use a random permutation.", got=first[rank])
         same = torch.equal(first[rank].sort()[0], second[rank].sort()[0])
         checks.that(
             not same,
             f"{name} holds the same samples in epoch {epoch + 1} as in epoch {epoch}. Seed the generator with the "
-            "epoch too, and permute all n samples before you deal them.",
+            "epoch, too, and permute all n samples before you distribute them.",
             got=f"epoch {epoch}: {show.show(first[rank])}, epoch {epoch + 1}: {show.show(second[rank])}",
         )
 
 
 @exercise.check(points=1, needs="every_sample_once")
 def same_permutation_again(student, rng):
-    "The same seed and epoch give the same shards whenever they are asked for; another seed gives others."
+    "The same seed and epoch always give the same shards; another seed gives different ones."
     epoch, seed = number(rng), number(rng)
     first, again = (shards(student, 40, 3, epoch, seed) for _ in range(2))
     other = shards(student, 40, 3, epoch, seed + 1)
@@ -122,7 +123,7 @@ def same_permutation_again(student, rng):
         )
         checks.that(
             not torch.equal(other[rank], first[rank]),
-            f"seed {seed} and seed {seed + 1} give the same shards: seed is ignored.",
+            f"seed {seed} and seed {seed + 1} give the same shards: you ignore seed.",
         )
     (untouched,) = student.ranks(
         "shard_indices", 1, lambda _: (40, 0, 3, epoch, seed), harness="leaves_chance_alone"

@@ -26,7 +26,7 @@ exercise = Exercise(
     minutes=15,
     uses=("average_gradients", "make_buckets"),
     forbid=RANKS,
-    instead="What torch.distributed does is what you write here, with `comm`.",
+    instead="Write yourself what torch.distributed does, with `comm`.",
     meanings={
         "a leaf Variable that requires grad": "The step itself needs no gradient: change the parameters inside "
         "`with torch.no_grad():`."
@@ -51,7 +51,7 @@ def trains(student, name: str, sizes, rng, steps: int = 1, cap: int = PLENTY, lr
 
 @exercise.check(points=3, seconds=SECONDS)
 def as_one_machine(student, rng):
-    "After three steps on equal batches every rank has the weights of one machine, all to the same bit."
+    "After three steps on equal batches every rank has the weights of one machine, to the same bit on all ranks."
     for sizes in ((4,), (3, 3), (2, 2, 2)):
         trains(student, "plain", sizes, rng, steps=1)
     trains(student, "plain", (3, 3), rng, steps=3, cap=100, lr=a_rate(rng))
@@ -71,14 +71,14 @@ def returns_its_loss(student, rng):
 
 @exercise.check(points=3, seconds=SECONDS, needs="as_one_machine")
 def unequal_parts(student, rng):
-    "The same where ranks have different numbers of samples, or none."
+    "It also works if ranks have different numbers of samples, or none."
     for sizes in ((5, 1), (1, 2, 4), (3, 0, 2), parts(rng), parts(rng)):
         trains(student, "plain", sizes, rng)
 
 
 @exercise.check(points=2, seconds=SECONDS, needs="as_one_machine")
 def tied_and_frozen(student, rng):
-    "A layer that is used twice learns from both uses, one with requires_grad=False is unchanged."
+    "A layer that is used twice learns from both uses; a layer with requires_grad=False is unchanged."
     for name in ("tied", "frozen"):
         trains(student, name, (3, 3), rng, steps=2, cap=100)
 

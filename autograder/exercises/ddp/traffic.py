@@ -32,7 +32,7 @@ def one_per_bucket(run, name: str, cap: int, buckets: int, messages: list[int], 
     tensors = len(names_of(name))
     mistakes = {
         "There is one message per tensor: put the gradients of a bucket into one flat tensor.": tensors,
-        "Everything goes in one message: cap_bytes is ignored.": 1,
+        "Everything goes in one message: you ignore cap_bytes.": 1,
     }
     for rank in range(len(run.results)):
         found = all_reduces(run, rank, messages[rank], since)

@@ -91,14 +91,14 @@ def agree(run, name: str, weights: list, batches, setting: str, lr: float = LR) 
         alone = "Each rank takes a step with its own gradients: average them over the ranks first."
         own = [{alone: serial(name, weights, mine, lr)} if len(batches) > 1 else {} for mine in batches]
         wrongs = wrong_weights(name, weights, batches, lr)
-        wrongs["Nothing changed: these are the weights from before."] = weights
+        wrongs["Nothing changed: these are the old weights."] = weights
         have(run, name, expected, setting, [mine | wrongs for mine in own])
         raise
     for rank, label, value, first in each_weight(run, name):
         checks.that(
             torch.equal(value, first),
-            f"{setting}: {label} on rank {rank} differs from rank 0's in its last bits. All ranks subtract the "
-            "same mean: use the sum that the all-reduce left, not one of your own.",
+            f"{setting}: {label} on rank {rank} differs from rank 0's in its last bits. All ranks subtract the same "
+            "mean: use the sum from the all-reduce, not one of your own.",
         )
 
 
@@ -108,7 +108,7 @@ def have(run, name: str, expected: list, setting: str, wrongs: list[dict] | None
         for i, label in enumerate(names_of(name)):
             mistakes = {sentence: values[i] for sentence, values in (wrongs[rank] if wrongs else {}).items()}
             where = f"{setting}: {label} on rank {rank}"
-            why = "One machine that trains on all ranks' samples together gets this."
+            why = "This is the result of one machine that trains on all ranks' samples together."
             checks.close(got[i], expected[i], name=where, why=why, rtol=1e-4, mistakes=mistakes)
 
 
@@ -125,7 +125,7 @@ def wrong_weights(name: str, weights: list, batches, lr: float) -> dict[str, lis
     found = {
         "The step goes uphill: subtract lr times the gradient.": serial(name, weights, everything, -lr),
         "lr is missing: subtract lr times the gradient.": serial(name, weights, everything, 1.0),
-        "The gradients of the step before are still in there: begin with model.zero_grad().": serial(
+        "The gradients still contain the last step's: begin with model.zero_grad().": serial(
             name, weights, everything, lr, keep=True
         ),
     }
@@ -134,13 +134,13 @@ def wrong_weights(name: str, weights: list, batches, lr: float) -> dict[str, lis
             "This is the sum over ranks: divide by the number of all samples.": serial(
                 name, weights, everything, lr * p
             ),
-            "This step is too short by the number of ranks: a mean was divided once more.": serial(
+            "This step is too short by the number of ranks: you divided a mean once more.": serial(
                 name, weights, everything, lr / p
             ),
         }
     if len(everything) == 1 and len({len(one[0][1]) for one in batches}) > 1:
         mean_of_means = (
-            "This is the mean of the ranks' means. A rank with more samples counts for more: weight by n_r / N."
+            "This is the mean of the ranks' means. A rank with more samples must count more: weight by n_r / N."
         )
         found[mean_of_means] = of_means(name, weights, batches, lr)
     return {sentence: values for sentence, values in found.items() if all(v.isfinite().all() for v in values)}

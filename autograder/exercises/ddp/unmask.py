@@ -81,7 +81,7 @@ line_up = LineUp(
     suspects=(
         Suspect("A", whole_chunks_only, "cuts p chunks of ⌊n / p⌋ and forgets the rest", "an n that p does not divide"),
         Suspect("B", ring_of_padded_chunks),
-        Suspect("C", at_least_one_step, "takes a first step even where there is none to take", "a ring of one"),
+        Suspect("C", at_least_one_step, "takes a first step even with one rank", "a ring of one"),
         Suspect("D", ring),
         Suspect(
             "E",
@@ -91,7 +91,10 @@ line_up = LineUp(
         ),
         Suspect("F", rabenseifner_all_reduce),
         Suspect(
-            "G", doubling, "pairs each rank with rank XOR distance, which may not exist", "a p that is no power of two"
+            "G",
+            doubling,
+            "pairs each rank with rank XOR distance, which may not exist",
+            "a p that is not a power of two",
         ),
         Suspect("H", naive_all_reduce),
     ),

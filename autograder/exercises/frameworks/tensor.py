@@ -121,7 +121,7 @@ def two_sums_in_a_block(student, rng):
             f"p = 2: in the forward pass rank {rank} makes {len(names)} collectives"
             + (f", {count[others[0]]} of them {others[0]}" if others else "")
             + f", of {sent} bytes; {2 * BLOCKS} all-reduces of {sum_bytes} are enough. Columns first, q, k, v and up: "
-            "each rank has some heads, some of the MLP's numbers, and nobody needs the others'. Then rows, out and "
+            "each rank has some heads, some of the MLP's numbers, and no rank needs the others'. Then rows, out and "
             "down, whose results are added up.",
             got=", ".join(f"{n} × {name}" for name, n in sorted(count.items())) or "none",
             expected=f"{2 * BLOCKS} × all_reduce",

@@ -19,7 +19,7 @@ exercise = Exercise(
     minutes=12,
     functions=("momentum_step", "adam_step"),
     forbid=OPTIMIZERS,
-    instead="One step is what you write here; the optimizers of torch.optim are for comparison.",
+    instead="Write the step yourself; the optimizers of torch.optim are only for comparison.",
 )
 
 
@@ -94,7 +94,7 @@ def momentum_mistakes(w0, gradients, lr, beta):
         "You step with the old velocity: first v = beta * v + g, then w = w - lr * v.": late_velocity_path(
             w0, gradients, lr, beta
         ),
-        "You damp the gradient by (1 - beta): here v = beta * v + g, as in torch.optim.SGD.": sgd(
+        "You scale the gradient by (1 - beta): here v = beta * v + g, as in torch.optim.SGD.": sgd(
             lr * (1 - beta), momentum=beta
         ),
         "This is plain descent, without momentum: keep beta times the last velocity.": sgd(lr),
@@ -144,7 +144,7 @@ def adam_mistakes(w, gradients, lr):
 
 @exercise.check(points=3)
 def adam_first_step(student, rng):
-    "Adam's first step moves every weight by lr, whatever the size of its gradient."
+    "Adam's first step moves every weight by lr, for every size of its gradient."
     w, lr = small(rng, 4), 0.01
     g = torch.tensor([1e3, -1.0, 1e-3, -20.0], dtype=F64) * integer(rng, 1, 9)
     stepped, state = pair(student.adam_step(w.clone(), g, fresh_state(w), lr), "adam_step", "state")
@@ -177,7 +177,7 @@ def adam_equals_torch(student, rng):
 
 @exercise.check(points=2, needs=("momentum_equals_torch", "adam_equals_torch"))
 def steps_change_nothing_else(student, rng):
-    "Both steps return new values and leave their arguments alone."
+    "Both steps return new values and do not change their arguments."
     w, g, v = normal(rng, 3), normal(rng, 3), normal(rng, 3)
     moments = {"m": normal(rng, 3), "v": normal(rng, 3) ** 2}
     state = {"t": 2, **moments}

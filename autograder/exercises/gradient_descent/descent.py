@@ -13,7 +13,7 @@ exercise = Exercise(
     points=10,
     minutes=5,
     forbid=OPTIMIZERS,
-    instead="One step is what you write here; the optimizers of torch.optim are for comparison.",
+    instead="Write the step yourself; the optimizers of torch.optim are only for comparison.",
 )
 
 SAME_TENSOR = (
@@ -48,7 +48,7 @@ def descent_mistakes(H, c, w0, lr, steps):
     right = quadratic_path(H, c, w0, lr, steps)
     k = torch.arange(steps + 1, dtype=F64)[:, None]
     return {
-        "Every step has the gradient at w0: ask for it at the last point, grad(path[-1]).": (
+        "Every step uses the gradient at w0: compute it at the last point, grad(path[-1]).": (
             w0.double() - k * lr * (H.double() @ (w0 - c).double())
         ),
         "You climb: the gradient points uphill, so subtract it, w - lr * grad(w).": quadratic_path(
@@ -61,7 +61,7 @@ def descent_mistakes(H, c, w0, lr, steps):
 
 @exercise.check(points=5, needs="path_starts_at_w0")
 def follows_the_closed_form(student, rng):
-    "On a quadratic valley every point of the path is where theory says."
+    "In a quadratic valley every point of the path is where the theory predicts it."
     for d, dtype in ((1, F64), (3, F64), (5, F32)):
         H, c, w0 = (t.to(dtype) for t in (valley(rng, [0.5 + i for i in range(d)]), normal(rng, d), normal(rng, d)))
         lr, steps = 0.11, 12
@@ -80,7 +80,7 @@ def follows_the_closed_form(student, rng):
 
 @exercise.check(points=1, needs="path_starts_at_w0")
 def one_gradient_per_step(student, rng):
-    "The gradient is computed once per step: it is what costs time."
+    "The gradient is computed once per step: it takes most of the time."
     grad = checks.counted(lambda w: 0.5 * w)
     student.gradient_descent(grad, normal(rng, 4), 0.1, 9)
     checks.equal(grad.calls, 9, name="calls of grad in 9 steps")
@@ -88,7 +88,7 @@ def one_gradient_per_step(student, rng):
 
 @exercise.check(points=2, needs="path_starts_at_w0")
 def leaves_w0_alone(student, rng):
-    "Your function leaves its argument w0 as it was."
+    "Your function does not change its argument w0."
     w0 = normal(rng, 3)
     before = w0.clone()
     student.gradient_descent(lambda w: 2 * w, w0, 0.1, 5)

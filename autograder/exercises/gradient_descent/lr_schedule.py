@@ -15,11 +15,11 @@ exercise = Exercise(
     points=15,
     minutes=7,
     forbid=OPTIMIZERS,
-    instead="One step is what you write here; the optimizers of torch.optim are for comparison.",
+    instead="Write the step yourself; the optimizers of torch.optim are only for comparison.",
 )
 
 
-WHOLE = "Does `//` cut a fraction off to a whole number? `/` keeps it."
+WHOLE = "`//` drops the fraction; `/` keeps it."
 
 
 def lrs(student, warmup, total, peak, steps):
@@ -35,7 +35,7 @@ def tensor(values):
 
 @exercise.check(points=4)
 def warmup_is_linear(student, rng):
-    "From 0 the learning rate climbs in equal parts, to reach its peak at step = warmup."
+    "The learning rate rises from 0 in equal increments and reaches its peak at step = warmup."
     warmup = integer(rng, 4, 9)
     total, peak, steps = 3 * warmup, 0.1 * integer(rng, 1, 9), range(warmup)
     checks.close(
@@ -108,7 +108,7 @@ def no_warmup(student, rng):
 
 @exercise.check(points=1, needs=("warmup_is_linear", "cosine_after_it"))
 def up_then_down(student, rng):
-    "It rises until step = warmup and falls after it, with no jump between."
+    "It rises until step = warmup and falls after it, without a jump."
     warmup, total = integer(rng, 10, 20), integer(rng, 80, 120)
     got = tensor(lrs(student, warmup, total, 1.0, range(total + 1)))
     rises, falls = got[: warmup + 1].diff(), got[warmup:].diff()

@@ -32,7 +32,7 @@ def diagonal_valley(student, rng):
 
 @exercise.check(points=2)
 def turned_valley(student, rng):
-    "For a Hessian that is not diagonal its largest eigenvalue decides."
+    "For a Hessian that is not diagonal, the largest eigenvalue sets the limit."
     for curvatures in ([0.4, 3.0], [0.2, 1.0, 2.5, 7.0]):
         H = valley(rng, curvatures)
         checks.close(

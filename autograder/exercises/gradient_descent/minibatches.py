@@ -12,7 +12,7 @@ exercise = Exercise(
     points=10,
     minutes=8,
     forbid=LOADERS,
-    instead="Deal the indices yourself: a permutation, cut into batches.",
+    instead="Make the batches yourself: cut a permutation of the indices.",
 )
 
 
@@ -40,7 +40,7 @@ def every_index_once(student, rng):
         call = f"n = {n}, batch_size = {batch_size}"
         checks.that(
             not set(seen) - set(range(n)),
-            f"{call}: an index lies outside 0 .. {n - 1}.",
+            f"{call}: an index is outside 0 .. {n - 1}.",
             got=sorted(seen),
             expected=list(range(n)),
         )
@@ -59,7 +59,7 @@ def every_index_once(student, rng):
 
 @exercise.check(points=2)
 def sizes_of_batches(student, rng):
-    "Every batch has batch_size indices, the last one what is left."
+    "Every batch has batch_size indices, the last one the rest."
     for n, batch_size, sizes in (
         (12, 4, [4, 4, 4]),
         (9, 4, [4, 4, 1]),
@@ -86,7 +86,7 @@ def sizes_of_batches(student, rng):
 
 @exercise.check(points=2, needs="every_index_once")
 def new_order_each_epoch(student, rng):
-    "The order is random, and another one in the next epoch."
+    "The order is random, and different in the next epoch."
     generator = torch.Generator().manual_seed(integer(rng, 0, 2**31))
     batches = epoch(student, 50, 8, generator)
     first, second = (torch.cat(each).tolist() for each in (batches, epoch(student, 50, 8, generator)))

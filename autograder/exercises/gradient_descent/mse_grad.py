@@ -43,7 +43,7 @@ def loss_is_the_mean(student, rng):
                     squares.sum()
                 ),
                 "This is half the mean: the course's loss has no factor 1/2.": float(squares.mean() / 2),
-                "This is the root of the loss: leave the square.": float(squares.mean().sqrt()),
+                "This is the root of the loss: keep the square.": float(squares.mean().sqrt()),
                 "These are absolute errors: square them.": float(squares.sqrt().mean()),
             },
         )

@@ -34,7 +34,7 @@ def sharded(student, rng, sizes, dtype=F64):
     got = student.parallel_gradient(grad, w, given)
     checks.that(
         len(given) == len(shards),
-        f"Of {len(shards)} shards {len(given)} are left in the caller's list: go through it and leave it as it is.",
+        f"Of {len(shards)} shards {len(given)} are left in the caller's list: read it, and do not change it.",
     )
     rows, exact = grad.rows, ShardGradient(w)
     return got, exact(w, X, y), torch.stack([exact(w, *shard) for shard in shards]), rows
@@ -77,13 +77,13 @@ def one_shard(student, rng):
 
 @exercise.check(points=3, needs="equal_shards")
 def each_shard_on_its_own(student, rng):
-    "The gradient is asked for once per shard: no processor ever sees another one's data."
+    "grad is called once per shard: no processor ever sees another one's data."
     sizes = [4, 7, 2]
     *_, rows = sharded(student, rng, sizes)
     checks.that(
         sum(sizes) not in rows,
-        "You put the shards together and took one gradient: then one processor needs all the data. "
-        "Call grad on each shard and combine the results.",
+        "You joined the shards and took one gradient, so one processor needs all the data. Call grad on each shard "
+        "and combine the results.",
         got=f"calls with {rows} rows",
         expected=f"calls with {sizes} rows",
     )

@@ -17,10 +17,10 @@ exercise = Exercise(
     minutes=8,
     uses=("minibatches",),
     forbid=(*OPTIMIZERS, *LOADERS),
-    instead="One step is what you write here; the optimizers of torch.optim are for comparison.",
+    instead="Write the step yourself; the optimizers of torch.optim are only for comparison.",
 )
 
-AT_W0 = "You ask for every gradient at w0: ask at the last point, grad(path[-1], batch)."
+AT_W0 = "You compute every gradient at w0: compute it at the last point, grad(path[-1], batch)."
 FALSE_ALARM = 1e-9  # of each statistical check
 
 
@@ -74,7 +74,7 @@ def one_row_per_step(student, rng):
 
 @exercise.check(points=4, needs="one_row_per_step")
 def each_step_follows_its_batch(student, rng):
-    "Each step goes from the last point, against the gradient of its own batch."
+    "Each step starts at the last point and goes against the gradient of its own batch."
     grad, w0, lr = Recorder(rng, 9, 3), normal(rng, 3), 0.2
     before = w0.clone()
     path = student.sgd(grad, 9, w0, lr, 4, 2, torch.Generator().manual_seed(integer(rng, 0, 2**31)))

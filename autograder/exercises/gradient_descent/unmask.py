@@ -64,17 +64,17 @@ line_up = LineUp(
     truth=truth,
     suspects=(
         Suspect("A", three_phases),
-        Suspect("B", up_again, "goes on with the wave after the last step", "a step after the last one"),
-        Suspect("C", starts_at_one, "begins its warm-up with a step taken", "a step of the warm-up"),
+        Suspect("B", up_again, "continues the wave after the last step", "a step after the last one"),
+        Suspect("C", starts_at_one, "begins its warm-up one step ahead", "a step of the warm-up"),
         Suspect("D", smaller_of_two),
         Suspect("E", product),
         Suspect(
-            "F", divides_by_warmup, "divides by warmup where it is 0", "the first step of a schedule without warm-up"
+            "F", divides_by_warmup, "divides by warmup even if it is 0", "the first step of a schedule without warm-up"
         ),
         Suspect(
             "G",
             wave_from_step_0,
-            "counts the wave from step 0",
+            "starts the wave at step 0",
             "a step between warm-up and end, not just after a warm-up of 0",
         ),
         Suspect("H", from_the_end),

@@ -9,6 +9,6 @@ from autograder.exercises.hogwild import adam, downpour, finish, hogwild, two_lo
 
 lab = Lab(
     "hogwild",
-    title="Nobody waits",
+    title="Training without waiting",
     exercises=(hogwild.exercise, downpour.exercise, two_loop.exercise, finish.exercise, adam.exercise),
 )

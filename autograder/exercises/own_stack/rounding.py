@@ -55,7 +55,7 @@ def the_noise(student, rng):
         wrong = int((numbers != expected).sum())
         if wrong:
             raise checks.CheckFailure(
-                f"{NAME} with seed = {seed}: {wrong} of 100 numbers are others.",
+                f"{NAME} with seed = {seed}: {wrong} of 100 numbers differ.",
                 got=f"{got[:5].tolist()}, ...",
                 expected=f"{expected[:5].tolist()}, ...",
                 why="A product has its lower 32 bits kept; >> 15 stands between the two products, >> 16 around them.",

@@ -9,8 +9,8 @@ from hpcdl.nn import perceptron as oracle
 
 exercise = Exercise("fit", points=25, minutes=12, uses=("predict", "update"))
 
-FORGETS = "Every epoch begins with w = 0 again and forgets the one before: set w once, before the loop over epochs."
-ONE_EPOCH = "This is w after the first epoch. Go on until an epoch passes without an update."
+FORGETS = "Every epoch begins again with w = 0 and forgets the one before: set w once, before the loop over epochs."
+ONE_EPOCH = "This is w after the first epoch. Continue until an epoch passes without an update."
 
 
 def slow_set(rng: torch.Generator, epochs: int):
@@ -45,7 +45,7 @@ def one_move_per_epoch(X, y, lr: float, max_epochs: int) -> torch.Tensor:
 
 @exercise.check(points=10)
 def weights(student, rng):
-    "Starting from w = 0, sample by sample in the order given, w ends where the rule leads."
+    "Starting from w = 0, sample by sample in the order given, w ends up where the rule leads."
     X, y, history = slow_set(rng, epochs=3)
     w, mistakes = fitted(student, X, y, 0.5, 200)
     backwards = oracle.train(X.flip(0), y.flip(0), 0.5, 200).weights[-1]
@@ -62,7 +62,7 @@ def weights(student, rng):
         mistakes={
             "You went through the samples backwards.": backwards,
             FORGETS if len(mistakes) > 1 else ONE_EPOCH: first,
-            "You judged all samples of an epoch by one w and moved once. Use the new w for the very next sample.": (
+            "You judged all samples of an epoch with one w and moved once. Use the new w for the very next sample.": (
                 one_move_per_epoch(X, y, 0.5, 200)
             ),
         },
@@ -82,7 +82,7 @@ def counts(student, rng):
         why="These samples need more than the 3 epochs that max_epochs allows here.",
         mistakes={
             "These are running totals. Begin each epoch's count at 0.": [sum(expected[: e + 1]) for e in range(3)],
-            "You went on after max_epochs epochs.": history.mistakes,
+            "You continued after max_epochs epochs.": history.mistakes,
             FORGETS: expected[:1] * 3,
         },
     )
@@ -100,10 +100,8 @@ def stops_when_settled(student, rng):
         name="mistakes",
         mistakes={
             FORGETS: counts[:1] * 60,
-            "You never stop: after an epoch without an update nothing can change any more.": (
-                counts + [0] * (60 - len(counts))
-            ),
-            "The last epoch is missing: an epoch with 0 updates is what shows that it has settled, so count it.": (
+            "You never stop: after an epoch without an update nothing can change.": (counts + [0] * (60 - len(counts))),
+            "The last epoch is missing: an epoch with 0 updates shows that the training is over, so count it.": (
                 counts[:-1]
             ),
         },

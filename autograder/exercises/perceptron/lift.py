@@ -21,14 +21,14 @@ def appends_the_product(student, rng):
             torch.cat([X, product], dim=1),
             name="lift(X)",
             mistakes={
-                "This is the new column alone. Put it beside the three of X: torch.cat([X, column], dim=1).": product,
-                "These are the products alone. Make a column of them, and put it beside X.": product.squeeze(1),
+                "This is only the new column. Put it next to the three of X: torch.cat([X, column], dim=1).": product,
+                "These are only the products. Make a column of them, and put it next to X.": product.squeeze(1),
                 "The product comes last: (1, x1, x2, x1 x2).": torch.cat([X[:, :1], product, X[:, 1:]], dim=1),
                 "That is x1 squared. The new coordinate is x1 times x2.": torch.cat([X, square], dim=1),
                 "That is x1 + x2. A sum of coordinates adds nothing that a line cannot do; take their product.": (
                     torch.cat([X, X[:, 1:2] + X[:, 2:3]], dim=1)
                 ),
-                "The columns are counted from 0: x_0 = 1 stands in column 0, x1 in column 1, x2 in column 2.": (
+                "The columns are counted from 0: x_0 = 1 is in column 0, x1 in column 1, x2 in column 2.": (
                     torch.cat([X, X[:, 0:1] * X[:, 1:2]], dim=1)
                 ),
             },
@@ -52,7 +52,7 @@ def xor_becomes_separable(student, rng):
 
 @exercise.check(points=1, needs="appends_the_product")
 def x_is_not_changed(student, rng):
-    "The samples that were passed in stay as they were."
+    "The samples that were passed in are not changed."
     X = samples(5, 2, rng)
     given = X.clone()
     checks.tensor(student.lift(given), name="lift(X)")

@@ -32,8 +32,10 @@ def the_nearest_sample(student, rng):
                 "Divide by the length of the whole w, w_0 included: x has its x_0 too.": nearest / w[1:].norm(),
                 COSINE: cosines(X, y, w).min(),
                 "You divided by |w| squared: the distance is y z / |w|.": nearest / length**2,
-                "This is the mean. The margin is that of the nearest sample: the minimum.": (y * z).mean() / length,
-                "This is the farthest sample. The margin is that of the nearest: the minimum.": (y * z).max() / length,
+                "This is the mean. The margin belongs to the nearest sample: take the minimum.": (y * z).mean()
+                / length,
+                "This is the farthest sample. The margin belongs to the nearest: take the minimum.": (y * z).max()
+                / length,
                 "The labels are missing: a sample of -1 is right when z is negative, so take y z.": z.min() / length,
             },
         )
@@ -56,7 +58,7 @@ def negative_when_wrong(student, rng):
             "You took absolute values. The sign matters: it says whether the sample is on its right side.": (
                 z.abs().min() / w.norm()
             ).item(),
-            "You cut it off at 0. A negative margin says how far the worst sample is on the wrong side.": 0.0,
+            "You cut it off at 0. A negative margin tells how far the worst sample is on the wrong side.": 0.0,
         },
     )
 

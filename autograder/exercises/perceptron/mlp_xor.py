@@ -13,7 +13,10 @@ exercise = Exercise("mlp_xor", points=20, minutes=12, uses=("predict",))
 def both_layers(student, X):
     """What the student's network answers, (H, yhat), each with its form checked and every entry +1 or -1."""
     result = student.mlp_xor(X.clone())
-    form = "mlp_xor returns two things: H, what the two hidden neurons say, and yhat, what the output neuron says."
+    form = (
+        "mlp_xor returns two things: H, the outputs of the two hidden neurons, and yhat, the answers of the output "
+        "neuron."
+    )
     checks.that(type(result) in (tuple, list) and len(result) == 2, form, got=result)
     H, yhat = result
     checks.tensor(H, name="H", shape=(len(X), 2))
@@ -42,10 +45,10 @@ def corners(student, X, labels) -> None:
         name="yhat",
         why=f"The rows of X are {X.int().tolist()}.",
         mistakes={
-            "This is the opposite of XOR: +1 where the signs agree. Turn the output's weights round.": -labels,
+            "This is the opposite of XOR: +1 where the signs agree. Change the signs of the output's weights.": -labels,
             "This is OR. One line does OR; for XOR the corner (+1, +1) must be -1 as well.": either,
-            "It is +1 everywhere. Does the output neuron have its bias v_0? With h1 and h2 alone, h1 = -h2 gives "
-            "z = 0, and that counts as +1.": torch.ones(4),
+            "It is +1 everywhere. Does the output neuron have its bias v_0? With only h1 and h2, h1 = -h2 gives z = "
+            "0, and that counts as +1.": torch.ones(4),
             "This is AND: +1 only at (+1, +1).": both,
             "This is NAND. For XOR the corner (-1, -1) must be -1 as well.": -both,
         },
@@ -82,7 +85,7 @@ def hidden_neurons_draw_lines(student, rng):
 
 @exercise.check(points=4, needs="four_corners")
 def output_neuron_draws_a_line(student, rng):
-    "The output neuron is a perceptron too: its inputs are 1, h1 and h2, and nothing else."
+    "The output neuron is a perceptron, too: its only inputs are 1, h1 and h2."
     X = plane_points(rng)
     H, yhat = both_layers(student, X)
     checks.that(

@@ -57,7 +57,7 @@ def no_run_makes_more_mistakes(student, rng):
 
 @exercise.check(points=3)
 def infinite_without_a_margin(student, rng):
-    "Where w_star does not separate the samples, the theorem promises nothing: the bound is infinite."
+    "If w_star does not separate the samples, the theorem does not apply: the bound is infinite."
     X, y, w = separable_set(12, 3, rng)
     checks.that(
         as_float(student.novikoff_bound(X, y, w)) < math.inf,
@@ -77,7 +77,8 @@ def infinite_without_a_margin(student, rng):
     got = student.novikoff_bound(X, torch.tensor([1.0, 1.0, -1.0]), torch.tensor([0.0, 1.0, 0.0]))
     checks.that(
         as_float(got) == math.inf,
-        "A sample lies on the cut of w_star, so its margin is 0: that separates nothing, and the bound is math.inf.",
+        "A sample lies on the cut of w_star, so its margin is 0: w_star does not separate the samples, and the bound "
+        "is math.inf.",
         got=got,
         expected="inf",
     )

@@ -32,10 +32,10 @@ def sign_of_z(student, rng):
             name="predict(w, X)",
             mistakes={
                 "w * X multiplies entry by entry. w^T x is the sum of these products: X @ w.": (w * X).sign(),
-                "These are the values of z. A perceptron answers with their sign alone: +1 or -1.": z,
+                "These are the values of z. A perceptron answers with their sign: +1 or -1.": z,
                 "You answer 0 for the negative side. The labels of this lab are +1 and -1.": (z >= 0).float(),
-                "Every sign is turned round: z > 0 is called +1.": -oracle.predict(w, X),
-                "The bias is missing: w_0 is the first entry of w, and x_0 = 1 takes part in w^T x.": (
+                "Every sign is wrong: z > 0 means +1.": -oracle.predict(w, X),
+                "The bias is missing: w_0 is the first entry of w, and x_0 = 1 is part of w^T x.": (
                     oracle.predict(w[1:], X[:, 1:])
                 ),
             },

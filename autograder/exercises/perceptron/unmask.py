@@ -131,19 +131,19 @@ line_up = LineUp(
     "unmask_fit",
     truth=truth,
     suspects=(
-        Suspect("A", minus_at_zero, "takes sgn(0) for -1", "a sample at z = 0, as the first one is"),
+        Suspect("A", minus_at_zero, "takes sgn(0) = -1", "a sample at z = 0, as the first one is"),
         Suspect("B", always_adds),
         Suspect("C", one_by_one),
         Suspect(
             "D",
             whole_batches,
-            "updates once in an epoch, for all mistakes together",
+            "updates once per epoch, for all mistakes together",
             "two samples, where the first's update changes the verdict on the second",
         ),
         Suspect(
             "E",
             impatient,
-            "stops where an epoch has as many mistakes as the one before",
+            "stops if an epoch has as many mistakes as the one before",
             "samples for which the mistakes do not fall in every epoch",
         ),
         Suspect("F", train),

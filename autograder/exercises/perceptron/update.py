@@ -54,7 +54,7 @@ def stays_when_right(student, rng):
             name="update(w, x, y, lr)",
             why=f"Here w already calls x {y:+g}, which is its label: y - yhat = 0.",
             mistakes={
-                "You update always. The perceptron learns from its mistakes only: y - yhat, not y.": w + lr * y * x,
+                "You update always. The perceptron learns only from its mistakes: y - yhat, not y.": w + lr * y * x,
                 "You update always, and by twice the label.": w + 2 * lr * y * x,
                 "You update exactly when you should not: only when the prediction is right.": w - 2 * lr * y * x,
             },
@@ -62,10 +62,13 @@ def stays_when_right(student, rng):
         given = w.clone()
         checks.that(
             student.update(given, x, y, lr) is not given,
-            "The result is the w that was passed in: a change of one changes both. Return a new tensor, w.clone().",
+            "The result is the w that was passed in: if you change one, you change both. Return a new tensor, "
+            "w.clone().",
         )
         moved = student.update(w.clone(), x, -y, lr)  # the other label: here it must move, or staying means nothing
-        checks.that(not checks.same(moved, w), "w stays also when the prediction is wrong: it never learns.", got=moved)
+        checks.that(
+            not checks.same(moved, w), "w does not change even if the prediction is wrong: it never learns.", got=moved
+        )
 
 
 @exercise.check(points=2)

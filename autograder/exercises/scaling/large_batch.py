@@ -163,7 +163,7 @@ def scale_of_the_gradient(student, rng):
         checks.close(
             large[0][i],
             small[0][i],
-            name=f"weights[{i}] after a step with 1000 g, beside that with g",
+            name=f"weights[{i}] after a step with 1000 g, next to that with g",
             why="The length of a layer's step is trust x lr x |w|, whatever the gradient's.",
             rtol=1e-8,
             atol=1e-12,

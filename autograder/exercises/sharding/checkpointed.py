@@ -104,7 +104,7 @@ def keeps_its_inputs_alone(student, rng):
     inner = ROWS * HIDDEN * 8
     if type(kept) is not int or not 0 <= kept <= inner // 2:
         raise checks.CheckFailure(
-            f"Between the passes {kept} bytes are kept beside inputs and output.",
+            f"Between the passes {kept} bytes are kept next to inputs and output.",
             got=f"{kept} bytes",
             expected="0: the inputs exist anyway",
             mistake="What is between input and output is kept: forward must return f(*inputs) without recording it."

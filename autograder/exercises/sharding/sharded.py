@@ -194,7 +194,7 @@ def two_layers_at_a_time(student, rng):
         for when, left, most in (("forward", between, kept), ("backward", end, 2 * shares)):
             checks.that(
                 type(left) is int and left <= most + 0.75 * layer,
-                f"{at_rest}keeps {left} bytes after {when}, beside its shares of {shares}. A layer is still whole: a "
+                f"{at_rest}keeps {left} bytes after {when}, next to its shares of {shares}. A layer is still whole: a "
                 "vector is freed when no name and no attribute refers to it.",
                 got=f"{left} bytes",
                 expected=f"{most + 0.75 * layer:.0f} bytes at most",

@@ -147,7 +147,7 @@ def states_of_the_share_alone(student, rng):
             right, everything = 2 * owns * NUMBER, 2 * training.numel * NUMBER
             checks.that(
                 type(kept) is not int or kept >= right,
-                f"{training.setting}: between two steps rank {rank} keeps {show.show(kept)} bytes beside the weights; "
+                f"{training.setting}: between two steps rank {rank} keeps {show.show(kept)} bytes next to the weights; "
                 f"momentum and variance of its {owns} elements have {right}. Keep them in torch's tensors, whose "
                 "memory is measured.",
             )
@@ -160,7 +160,7 @@ def states_of_the_share_alone(student, rng):
                     else ""
                 )
                 raise checks.CheckFailure(
-                    f"{training.setting}: between two steps rank {rank} keeps {kept} bytes beside the weights; "
+                    f"{training.setting}: between two steps rank {rank} keeps {kept} bytes next to the weights; "
                     f"momentum and variance of its {owns} elements have {right}.",
                     got=f"{kept} bytes",
                     expected=f"{right} bytes",

@@ -38,16 +38,16 @@ def ask_bits(student, x, rand16, expected, *, why: str = "", mistakes=None) -> N
 def bit_mistakes(x, rand16) -> dict:
     c, r = code(x), rand16.to(torch.int64)
     return {
-        "The low half is cut off, and no carry arrives: add rand16 to all 32 bits, then shift.": c >> 16,
+        "You cut off the low half without a carry: add rand16 to all 32 bits, then shift.": c >> 16,
         "This rounds half up, the same every time: add rand16 instead of 0x8000.": (c + 0x8000) >> 16,
-        "x.to(torch.int32) cuts the number off, 1.004 to 1: x.view(torch.int32) reads its 32 bits.": (
+        "x.to(torch.int32) cuts the number, 1.004 to 1: x.view(torch.int32) reads its 32 bits.": (
             (x.clamp(-(2.0**30), 2.0**30).long() + r) >> 16
         ),
         "This adds rand16 twice.": (c + 2 * r) >> 16,
-        "This adds 1 more than rand16: add rand16 alone, or the odds of a carry are too high.": ((c + r + 1) >> 16),
-        "rand16 was added to the upper half: add it to all 32 bits, before the shift.": (c >> 16) + r,
-        "rand16 was subtracted: add it.": (c - r) >> 16,
-        "This adds 1 where rand16 < the low half. Its odds are right; but here the carry of a sum decides.": (
+        "This adds 1 more than rand16: add only rand16, or the odds of a carry are too high.": ((c + r + 1) >> 16),
+        "You added rand16 to the upper half: add it to all 32 bits, before the shift.": (c >> 16) + r,
+        "You subtracted rand16: add it.": (c - r) >> 16,
+        "This adds 1 where rand16 < the low half. Its odds are right, but here the carry of the sum must decide.": (
             (c >> 16) + (r < (c & 0xFFFF)).long()
         ),
     }
@@ -55,7 +55,7 @@ def bit_mistakes(x, rand16) -> dict:
 
 @exercise.check(points=3)
 def add_and_cut(student, rng):
-    "Add rand16 to the 32 bits of x, then cut the low 16 off: a carry takes it to the next bfloat16."
+    "Add rand16 to the 32 bits of x, then cut off the low 16: a carry leads to the next bfloat16."
     first = torch.tensor([1 + 2.0**-8, 1 + 2.0**-8, 1 + 2.0**-8, 1 + 2.0**-9, 1 + 2.0**-9])  # 1/2 or 1/4 of the way
     edges = torch.tensor([0x7FFF, 0x8000, 0x4000, 0xBFFF, 0xC000], dtype=torch.int32)
     drawn = zip(shapes_of(random_floats(rng, 300)), shapes_of(random_bits(rng, 300)), strict=True)
@@ -66,12 +66,15 @@ def add_and_cut(student, rng):
 
 @exercise.check(points=2, needs="add_and_cut")
 def carry_into_the_exponent(student, rng):
-    "Where all mantissa bits are 1 the carry runs on into the exponent, and 1.996 becomes 2."
+    "If all mantissa bits are 1, the carry reaches the exponent, and 1.996 becomes 2."
     exponents = torch.randint(1, 253, (60,), generator=rng)
     x = ((exponents << 23 | 0x7F8000) | torch.randint(0x8000, (60,), generator=rng)).to(torch.int32).view(F32)
     x, rand16 = torch.cat([x, -x]), torch.full((120,), 0xFFFF, dtype=torch.int32)
     c = code(x)
-    kept = "The carry was cut off at the mantissa: let it run on, the code of the next number is the next integer."
+    kept = (
+        "You cut off the carry at the mantissa: let it run into the exponent, since the code of the next number is "
+        "the next integer."
+    )
     wrapped = c >> 23 << 7 | ((c >> 16) + 1) & 0x7F
     why = "The mantissa bits are all 1: the next bfloat16 is a power of two."
     ask_bits(student, x, rand16, (c + 0xFFFF) >> 16, why=why, mistakes={kept: wrapped})
@@ -79,7 +82,7 @@ def carry_into_the_exponent(student, rng):
 
 @exercise.check(points=2, needs="add_and_cut")
 def all_random_numbers(student, rng):
-    "Of all 65,536 values of rand16 exactly as many go up as the low half of x says."
+    "Of all 65,536 values of rand16 exactly as many go up as the low half of x."
     rand16 = torch.arange(HIGH, dtype=torch.int32)
     for x in random_floats(rng, 4):
         low = int(code(x) & 0xFFFF)
@@ -96,12 +99,12 @@ def all_random_numbers(student, rng):
 
 @exercise.check(points=2, needs="add_and_cut")
 def every_bf16_stays(student, rng):
-    "Every bfloat16 stays what it is, whatever rand16: its low half is 0. x and rand16 are unchanged."
+    "A bfloat16 never changes, for any rand16: its low half is 0. x and rand16 are unchanged."
     codes = torch.arange(HIGH)
     x = (codes << 16).to(torch.int64)
     x = torch.where(x >= 2**31, x - 2**32, x).to(torch.int32).view(F32)
     x, codes = x[~x.isnan()], codes[~x.isnan()]
-    up = "This adds 65,536 at the most: rand16 reaches 65,535, and a low half of 0 never carries."
+    up = "This may add 65,536: rand16 reaches only 65,535, and a low half of 0 never carries."
     rand16 = torch.where(torch.arange(len(x)) % 2 == 0, 0xFFFF, random_bits(rng, len(x))).to(torch.int32)
     ask_bits(student, x, rand16, codes, mistakes={up: codes + 1})
     checks.leaves_alone(student.bf16_round_bits, x=random_floats(rng, 9), rand16=random_bits(rng, 9))
@@ -109,13 +112,13 @@ def every_bf16_stays(student, rng):
 
 @exercise.check(points=1, needs="add_and_cut")
 def not_a_number(student, rng):
-    "NaN stays NaN: its carry must not run over into the sign."
+    "NaN stays NaN: its carry must not run into the sign."
     nan = torch.tensor([0x7FFFFFFF, -1, 0x7FC00000, 0x7F800001], dtype=torch.int32).view(F32)
     rand16 = torch.tensor([0xFFFF, 0xFFFF, 0, 0], dtype=torch.int32)
     got = student.bf16_round_bits(nan, rand16)
     checks.that(
         type(got) is torch.Tensor and bool(got.isnan().all()),
-        "A NaN did not stay one. Adding to 0x7FFFFFFF carries into the sign, and cutting 0x7F800001 gives infinity: "
+        "A NaN did not stay NaN. Adding to 0x7FFFFFFF carries into the sign, and cutting 0x7F800001 gives infinity: "
         "put NaN back where x is NaN (torch.where).",
         got=got,
         expected="NaN, four times",

@@ -10,8 +10,8 @@ def fresh(rng) -> torch.Generator:
 
 
 NUMBERS = (
-    "Draw every random number from the generator that you are given: torch.rand(shape, generator=generator). "
-    "Without it torch draws from a state that the whole program shares."
+    "Draw every random number from the generator that you are given: torch.rand(shape, generator=generator). Without "
+    "it torch draws from a state that the whole program shares."
 )
 
 
@@ -25,5 +25,6 @@ def repeats(call, name: str) -> None:
     )
     checks.that(
         bool((first != second).any()),
-        f"{name} gave the same twice in a row from one generator: don't seed it anew, and don't copy it; draw from it.",
+        f"{name} gave the same result twice in a row from one generator: don't seed it again, and don't copy it; draw "
+        "from it.",
     )

@@ -41,4 +41,4 @@ def beyond(fmt) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.tensor([*outside, math.nan]), torch.tensor([*[high] * 4, *[low] * 4, math.nan], dtype=F64)
 
 
-SATURATES = "A format that has no infinity saturates: what lies outside [fmt.min, fmt.max] becomes the nearer end."
+SATURATES = "A format without infinity saturates: a number outside [fmt.min, fmt.max] becomes the nearer end."

@@ -5,5 +5,5 @@ from autograder.authoring import Rules
 GRIDS = tuple(f"hpcdl.numerics.rounding.formats.{kind}.quantum" for kind in ("Fixed", "Float"))
 OWN: Rules = {
     "forbid": (*GRIDS, "aten::*fake_quantize*", "aten::quantize_per_tensor*"),
-    "instead": "Here you write what it does: ε, floor and a comparison. Compare with it afterwards.",
+    "instead": "Write yourself what it does: ε, floor and a comparison. Compare with it afterwards.",
 }

@@ -30,14 +30,14 @@ def off_the_middle(rng, fmt, n: int) -> torch.Tensor:
 
 @exercise.check(points=3)
 def the_nearer_one(student, rng):
-    "Of the two neighbours the nearer one, in fixed and in floating point."
+    "The nearer of the two neighbours, in fixed and in floating point."
     formats_of_x = [(fmt, off_the_middle(rng, fmt, 60)) for fmt in (*FIXED, a_fixed_format(rng), BF16, FP8_E4M3)]
     shaped = [(BF16, x) for x in shapes_of(off_the_middle(rng, BF16, 60)[:40])]
     for fmt, x in formats_of_x + shaped:
         lower, upper = beside(x, fmt)
         mistakes = {
-            "This is the lower neighbour always: choose the nearer of the two.": lower,
-            "This is the upper neighbour always: choose the nearer of the two.": upper,
+            "This is always the lower neighbour: choose the nearer of the two.": lower,
+            "This is always the upper neighbour: choose the nearer of the two.": upper,
             "This cuts off (rounds toward 0): choose the nearer of the two.": torch.where(x < 0, upper, lower),
             "This is the farther neighbour: compare x - lower with upper - x.": lower + upper - formats.nearest(x, fmt),
         }
@@ -46,26 +46,27 @@ def the_nearer_one(student, rng):
 
 @exercise.check(points=3, needs="the_nearer_one")
 def ties_to_even(student, rng):
-    "From the very middle to the neighbour whose last bit is 0."
+    "Exactly in the middle, the neighbour whose last bit is 0."
     for fmt in (*FIXED, FP8_E4M3, FP8_E5M2, BF16):
         x = formats.midpoints(fmt).float()
         lower, upper = beside(x, fmt)
         away = torch.where(x < 0, lower, upper)
         right = formats.nearest(x, fmt)
         mistakes = {
-            "You round the middle up (half up), and so push sums upward on average: take the even neighbour.": upper,
+            "You round the middle up (half up), so sums grow on average: take the even neighbour.": upper,
             "You round the middle down: take the even neighbour.": lower,
-            "You round the middle away from 0, as one does at school: take the even neighbour.": away,
+            "You round the middle away from 0, as at school: take the even neighbour.": away,
             "You round the middle toward 0: take the even neighbour.": lower + upper - away,
             "You take the odd neighbour: the last bit must be 0.": lower + upper - right,
         }
         if fmt in BITS:
             even = (lower / spacing_of(lower, fmt)) % 2 == 0
             fine = (
-                "Below a power of two the upper neighbour has another exponent: even is lower / ε(x), with x's own ε."
+                "Below a power of two the upper neighbour has another exponent: use lower / ε(x), with x's own ε, to "
+                "find the even one."
             )
             mistakes[fine] = torch.where(even, lower, upper)
-        why = "x runs over the middles between all neighbouring values. Even means: the last bit of the code is 0."
+        why = "x takes the midpoints of all neighbouring values. Even means: the last bit of the code is 0."
         ask_nearest(student, x, fmt, why=why, mistakes=mistakes)
 
 
@@ -97,5 +98,5 @@ def ends_and_zeros(student, rng):
         [math.copysign(1.0, zero) for zero in got.tolist()],
         [1.0, -1.0, 1.0, -1.0],
         name="The signs of round_nearest_even(tensor([0., -0., 1e-30, -1e-30]), FP16)",
-        why="IEEE 754 keeps the sign of what underflows: -0 says from which side 0 was reached.",
+        why="IEEE 754 keeps the sign of a number that underflows: -0 shows that it was negative.",
     )

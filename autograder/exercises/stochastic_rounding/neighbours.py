@@ -43,12 +43,10 @@ def two_neighbours(student, x, fmt, *, why: str, mistakes=None) -> torch.Tensor:
 def fixed_mistakes(x, fmt) -> dict:
     eps, (lower, upper) = 2.0**-fmt.fl, beside(x, fmt)
     cut = torch.where(x < 0, upper, lower)
-    toward_zero = "Cutting off the digits goes toward 0, and that is up for negative x. ⌊x⌋ goes down: torch.floor."
+    toward_zero = "Cutting off the digits goes toward 0, which is up for negative x. ⌊x⌋ goes down: torch.floor."
     return {
         toward_zero: (cut, cut + eps),
-        "The spacing is 2^-FL, from the fractional bits; here it is made of the integer bits.": by_spacing(
-            x, 2.0**-fmt.il
-        ),
+        "The spacing is 2^-FL, from the fractional bits; you use the integer bits.": by_spacing(x, 2.0**-fmt.il),
         "Multiply by ε again: floor(x / ε) counts multiples of ε, and ⌊x⌋ is floor(x / ε) · ε.": (
             lower / eps,
             upper / eps,
@@ -73,8 +71,8 @@ def a_value_of_the_format(student, rng):
     "A number that the format has is its own neighbour on both sides; x is unchanged."
     for fmt in (Fixed(4, 4), *FLOATING):
         x = values(fmt).float()
-        why = f"{fmt} can hold every one of these numbers, so nothing is to be rounded."
-        apart = "Where x is in the format, both neighbours are x: take floor and ceil, not floor and floor + ε."
+        why = f"{fmt} can hold every one of these numbers, so there is nothing to round."
+        apart = "If x is in the format, both neighbours are x: take floor and ceil, not floor and floor + ε."
         above = torch.cat([values(fmt)[1:], values(fmt)[-1:]])
         given = two_neighbours(student, x, fmt, why=why, mistakes={apart: (x.double(), above)})
         checks.unchanged(given, x, name="x")
@@ -90,13 +88,13 @@ def floating_point(student, rng):
         x = (sign * (1 + (torch.randint(1 << mantissa, (40,), generator=rng) + 0.5) / (1 << mantissa)) * 2.0**k).float()
         machine, eps = 2.0**-mantissa, spacing_of(x, fmt)
         mistakes = {
-            "The spacing is the same everywhere here: that of the numbers from 1 to 2. It grows with |x|.": by_spacing(
+            "Your spacing is the same everywhere: the spacing from 1 to 2. It must grow with |x|.": by_spacing(
                 x, machine
             ),
-            "This spacing is half of what it is: with e = ⌊log₂|x|⌋, ε = 2^(e − mantissa bits).": by_spacing(
+            "Your spacing is half of the right one: with e = ⌊log₂|x|⌋, ε = 2^(e − mantissa bits).": by_spacing(
                 x, eps / 2
             ),
-            "This spacing is twice what it is. torch.frexp gives a fraction in [1/2, 1), so its exponent is e + 1.": (
+            "Your spacing is twice the right one. torch.frexp gives a fraction in [1/2, 1), its exponent is e + 1.": (
                 by_spacing(x, 2 * eps)
             ),
         }
@@ -106,11 +104,11 @@ def floating_point(student, rng):
 
 @exercise.check(points=3, needs="floating_point")
 def just_below_a_power_of_two(student, rng):
-    "The last float32 before a power of two has the smaller spacing still."
+    "The last float32 before a power of two still has the smaller spacing."
     for fmt in (BF16, FP16):
         powers = torch.tensor([2.0**k for k in (-12, -3, 1, 7, 14)])
         x = torch.cat([torch.nextafter(powers, torch.zeros(1)), torch.nextafter(-powers, torch.zeros(1))])
-        doubled = "log₂ in float32 is rounded too: just below 2^k it gives k. torch.frexp gives the exponent exactly."
+        doubled = "log₂ in float32 is rounded, too: just below 2^k it gives k. torch.frexp gives the exponent exactly."
         why = f"Between it and the power of two there is no other value of {fmt}."
         logarithm = 2.0 ** (torch.log2(x.abs()).floor().double() - BITS[fmt][0])
         two_neighbours(student, x, fmt, why=why, mistakes={doubled: by_spacing(x, logarithm)})
@@ -118,14 +116,14 @@ def just_below_a_power_of_two(student, rng):
 
 @exercise.check(points=2, needs="floating_point")
 def every_code(student, rng):
-    "All 65,536 codes of bfloat16 and all 256 of both FP8: each two neighbours enclose the middle between them."
+    "All 65,536 codes of bfloat16 and all 256 of both FP8: for each midpoint of two neighbours these are the answer."
     for fmt in (FP8_E4M3, FP8_E5M2, BF16):
         x = formats.midpoints(fmt).float()
         finer = (
-            "Below its smallest normal number a format's spacing stops shrinking: its exponent is at least "
+            "Below its smallest normal number a format's spacing no longer shrinks: its exponent is at least "
             f"{BITS[fmt][1]} in {fmt}. These numbers are called subnormal."
         )
-        why = f"x runs over the middles between all neighbouring values of {fmt}."
+        why = f"x takes the midpoints of all neighbouring values of {fmt}."
         two_neighbours(student, x, fmt, why=why, mistakes={finer: by_spacing(x, spacing_of(x, fmt, least=False))})
 
 

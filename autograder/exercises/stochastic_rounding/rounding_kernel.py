@@ -18,8 +18,8 @@ exercise = Exercise(
 def needs_triton() -> None:
     checks.that(
         importlib.util.find_spec("triton") is not None,
-        "This exercise needs Linux: there is no Triton on this machine. It is graded on one that has it; the other "
-        "90 points are all yours here.",
+        "This exercise needs Linux: there is no Triton on this machine. It is graded on one that has it; you can earn "
+        "the other 90 points here.",
     )
 
 
@@ -35,7 +35,7 @@ def kernel_mistakes(x, seed: int) -> dict:
     c, i = code(x), torch.arange(len(x))
     halves, words = numbered_bits(seed, len(x) + 8), formats.philox(seed, range(len(x))).astype("int64")
     wrong: dict[str, int | torch.Tensor] = {
-        "This cuts off without adding random bits.": 0,
+        "This cuts off the low half without adding random bits.": 0,
         "This rounds half up: add the random bits instead of 0x8000.": 0x8000,
         "The halves are swapped: even elements take the low half of their word, odd ones the high half.": halves[i ^ 1],
         "All eight elements of a call take its first word: element i takes word (i % 8) // 2.": (
@@ -94,7 +94,7 @@ def any_launch(student, rng):
         check_bits(got[:n], x[:n], 3, name)
         checks.that(
             bool((got[n:] == 0).all()),
-            f"{name} wrote behind the end: the last program has lanes with i ≥ n. Mask load and store: mask=i < n.",
+            f"{name} wrote beyond the end: the last program has lanes with i ≥ n. Mask load and store: mask=i < n.",
             got=got[n:],
         )
     n, block = 1000, 64
@@ -102,15 +102,15 @@ def any_launch(student, rng):
     ((read, written),) = student.ranks("launch", 1, lambda rank: (x, n, 3, block), harness="loads").results
     checks.that(
         read <= n,
-        f"launch(x, {n}, 3, {block}) reads x[{read - 1}], behind the first {n}: on a GPU other data lies there, or "
+        f"launch(x, {n}, 3, {block}) reads x[{read - 1}], beyond the first {n}: on a GPU there is other data, or "
         "nothing. Mask the load as well: mask=i < n, other=0.",
         got=f"the first {read} numbers of x are read",
         expected=f"the first {n}",
     )
     checks.that(
         written <= n,
-        f"launch(x, {n}, 3, {block}) writes {written} numbers. Behind the first {n} on a GPU other data lies: mask the "
-        "store, too, mask=i < n.",
+        f"launch(x, {n}, 3, {block}) writes {written} numbers. On a GPU there is other data beyond the first {n}: "
+        "mask the store, too, mask=i < n.",
         got=f"{written} numbers are written",
         expected=f"the first {n}",
     )
@@ -118,7 +118,7 @@ def any_launch(student, rng):
 
 @exercise.check(points=2, needs="the_same_bits", seconds=20)
 def every_seed(student, rng):
-    "Every seed has its own bits, also one of 64 bits."
+    "Every seed has its own bits, even one of 64 bits."
     needs_triton()
     x = random_floats(rng, 64)
     for seed in (0, 1, 2**31 + 5, a_seed(rng, 45)):

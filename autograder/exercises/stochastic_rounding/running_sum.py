@@ -45,7 +45,7 @@ def rounded_after_every_addition(student, rng):
     for fmt in (Fixed(4, 4), Fixed(8, 8)):
         xs = sizes(rng, fmt, 40)[:, 0] * 3
         mistakes = {
-            "This rounds sums that were added exactly: round after each addition, and go on from the rounded sum.": (
+            "This rounds sums that were added exactly: round after each addition, and continue from the rounded sum.": (
                 nearest_sums(xs, fmt, after=True)
             ),
             "This rounds the terms and not the sum: after each addition, round the sum.": nearest_sums(
@@ -62,20 +62,20 @@ def rounded_after_every_addition(student, rng):
 
 @exercise.check(points=3, needs="rounded_after_every_addition")
 def nearest_stalls(student, rng):
-    "To nearest, a sum of ones in bfloat16 stalls at 256, and no further term moves it."
+    "Rounded to nearest, a sum of ones in bfloat16 stalls at 256, and no further term changes it."
     for fmt, x, stop in ((BF16, 1.0, 256.0), (BF16, 0.375, 128.0), (FP16, 0.25, 512.0)):
         xs = torch.full((int(stop / x * 1.2),), x)
         got = ask_sum(student, xs, fmt, "nearest")[-1].item()
         checks.that(
             got == stop,
             f"{len(xs)} times {x:g} in {fmt} end at {got:g}; rounded to nearest they stall at {stop:g}.",
-            why=f"From {stop:g} on {x:g} is half a spacing of {fmt} at the most, and a tie goes back to the even one.",
+            why=f"From {stop:g} on {x:g} is at most half a spacing of {fmt}, and a tie goes back to the even one.",
         )
 
 
 @exercise.check(points=5, needs="rounded_after_every_addition", seconds=10)
 def stochastic_does_not_stall(student, rng):
-    "Rounded at random the sum is right on average, each element by a random number of its own."
+    "Rounded at random the sum is right on average; each element has its own random number."
     fmt, n = Fixed(8, 8), 60
     eps = fmt.eps
     halves = ask_sum(student, torch.full((n, 50), eps / 2), fmt, "stochastic", fresh(rng))[-1] / eps
@@ -89,8 +89,8 @@ def stochastic_does_not_stall(student, rng):
         sums = ask_sum(student, xs, fmt, "stochastic", fresh(rng))[-1] / eps
         checks.that(
             bool((sums != sums[0]).any()),
-            f"{COLUMNS} equal sums side by side all end at the same value: draw a random number for each element of "
-            "the sum, torch.rand(s.shape, generator=generator), not one for all.",
+            f"{COLUMNS} equal sums next to each other all end at the same value: draw a random number for each "
+            "element of the sum, torch.rand(s.shape, generator=generator), not one for all.",
         )
         right = xs[:, 0].double().sum().item() / eps
         why = "E[Round(s + x)] = s + x at each step, so the mean of the sums is the exact sum."

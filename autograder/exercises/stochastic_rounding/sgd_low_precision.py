@@ -46,7 +46,7 @@ def a_step_to_nearest(student, rng):
             "This cuts off: round to the nearest number.": torch.where(
                 new < 0, beside(new, fmt)[1], beside(new, fmt)[0]
             ),
-            "This rounds down always.": beside(new, fmt)[0],
+            "This always rounds down.": beside(new, fmt)[0],
         }
         name = f'sgd_low_precision(w, grad, {lr}, {fmt}, "nearest", generator)'
         got = ask_step(student, w, grad, lr, fmt, "nearest")
@@ -64,7 +64,8 @@ def weights_stay_in_the_format(student, rng):
         inside = bool(((got == lower) | (got == upper)).all())
         checks.that(
             inside,
-            f"A new weight is no neighbour of w − lr · grad in {fmt}: round the new weight itself, once and last.",
+            f"A new weight is not a neighbour of w − lr · grad in {fmt}: round the new weight itself, once and at the "
+            "end.",
             got=got.float(),
             expected=f"for each weight one of {fmt}'s two neighbours",
         )
@@ -85,7 +86,7 @@ def each_weight_its_own(student, rng):
 
 @exercise.check(points=3, needs="each_weight_its_own")
 def small_updates_count(student, rng):
-    "An update far below half a spacing moves the weight in expectation: one in so many times, by a whole spacing."
+    "An update far below half a spacing moves the weight in expectation: it seldom moves, but by a whole spacing."
     fmt, n = Fixed(2, 14), 50_000
     eps = 2.0**-fmt.fl
     for share in (1 / 16, -1 / 16, 1 / 4):
@@ -93,7 +94,10 @@ def small_updates_count(student, rng):
 
         def one_step(grad=grad, share=share, sign=sign):
             moves = ask_step(student, torch.zeros(n), grad, 1.0, fmt, "stochastic", fresh(rng)) / eps
-            why = f"lr · grad is {share:g} ε. To nearest none would move; at random each by ε with odds {abs(share):g}."
+            why = (
+                f"lr · grad is {share:g} ε. Rounded to nearest none would move; at random each moves by ε with odds "
+                f"{abs(share):g}."
+            )
             checks.mean(moves, -share, low=min(0, -sign), high=max(0, -sign), what="a weight's move, in ε,", why=why)
 
         checks.retested(one_step)

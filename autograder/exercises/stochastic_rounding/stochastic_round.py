@@ -30,27 +30,28 @@ def ask_stochastic(student, x, fmt, u, *, why: str = "", mistakes=None) -> None:
     right, (lower, upper) = formats.stochastic(x, fmt, u), beside(x, fmt)
     inside, p = (x != lower) & (x != upper), formats.odds(x, fmt)
     named = {
-        "One random number decides for all: each element has its own u.": formats.stochastic(x, fmt, u.flatten()[:1]),
+        "You use one random number for all: each element has its own u.": formats.stochastic(x, fmt, u.flatten()[:1]),
         "ε is missing: p is a share of the way, (x − ⌊x⌋)/ε.": torch.where(u < x - lower, upper, lower),
-        "This counts u twice: up where u < p, and nothing else is random.": torch.where(2 * u < p, upper, lower),
-        "The odds are turned round: x near the upper neighbour should seldom go down. Up where u < p.": torch.where(
+        "This uses u twice: round up where u < p, and nothing else is random.": torch.where(2 * u < p, upper, lower),
+        "The odds are reversed: x near the upper neighbour should seldom go down. Round up where u < p.": torch.where(
             u < 1 - p, upper, lower
         ),
-        "This goes up where u ≥ 1 − p. Its odds are right too; here it is up where u < p, to get one answer.": (
-            torch.where((u >= 1 - p) & inside, upper, lower)
-        ),
+        "This goes up where u ≥ 1 − p. Its odds are right, too, but here round up where u < p, so that there is one "
+        "right answer.": (torch.where((u >= 1 - p) & inside, upper, lower)),
         "This does not use u: it rounds to nearest.": formats.nearest(x, fmt),
-        "This rounds down always: up where u < p.": lower,
+        "This always rounds down: round up where u < p.": lower,
     }
     if type(fmt) is Fixed:
-        twice = "This adds u twice: floor(x / ε + u + u). Up where u < p, by one ε and no more."
+        twice = "This adds u twice: floor(x / ε + u + u). Round up where u < p, by one ε."
         named[twice] = by_spacing(x + 2 * u * fmt.eps, fmt.eps)[0].clamp(fmt.min, fmt.max)
     try:
         exact(got, right, x, name=f"stochastic_round(x, {fmt}, u)", why=why, mistakes=(mistakes or {}) | named)
     except checks.CheckFailure as failure:
         # More than once: five coins fall the same way twice in one of 32 pairs.
         if not all(checks.same(got, student.stochastic_round(x.clone(), fmt, u.clone())) for _ in range(4)):
-            failure.mistake = "Called again with the same u it rounds otherwise: u has the random numbers, draw none."
+            failure.mistake = (
+                "A second call with the same u rounds differently: u holds the random numbers, so draw none."
+            )
         raise
 
 
@@ -62,7 +63,7 @@ def grid_of_odds(x, fmt, parts: int = PARTS):
 
 @exercise.check(points=5)
 def up_where_u_is_below_p(student, rng):
-    "Up where u < p with p = (x − ⌊x⌋)/ε, down elsewhere, each element by its own u."
+    "Up where u < p with p = (x − ⌊x⌋)/ε, down elsewhere, each element with its own u."
     x = torch.full((5,), 0.125)
     ask_stochastic(  # p = 1/2
         student,
@@ -82,7 +83,7 @@ def up_where_u_is_below_p(student, rng):
 
 @exercise.check(points=2, needs="up_where_u_is_below_p")
 def negative_numbers(student, rng):
-    "Below zero too ⌊x⌋ is the lower neighbour, and p the way up from there."
+    "Below zero, too, ⌊x⌋ is the lower neighbour, and p is the distance up from it."
     for fmt in (*FIXED, BF16):
         x = -between(rng, fmt, 80).abs()
         u = torch.rand(len(x), generator=rng)
@@ -91,16 +92,16 @@ def negative_numbers(student, rng):
             "This is biased for negative x: p is measured from 0's side. p = (x − ⌊x⌋)/ε with ⌊x⌋ the lower one.": (
                 torch.where(u < 1 - p, upper, lower)
             ),
-            "This goes toward 0 always where x is negative: cutting off is not ⌊x⌋. Begin at the lower one.": upper,
-            "This rounds |x| and puts the sign back. It is unbiased too, but here u < p means up for every x, "
-            "so that all get one answer.": torch.where(u < 1 - p, lower, upper),
+            "For negative x this always goes toward 0: cutting off is not ⌊x⌋. Begin at the lower neighbour.": upper,
+            "This rounds |x| and puts the sign back. It is unbiased, too, but here u < p means up for every x, so "
+            "that there is one right answer.": torch.where(u < 1 - p, lower, upper),
         }
         ask_stochastic(student, x, fmt, u, mistakes=mistakes)
 
 
 @exercise.check(points=2, needs="up_where_u_is_below_p")
 def a_value_stays(student, rng):
-    "A number that the format has stays what it is, whatever u; x and u are unchanged."
+    "A number of the format never changes, for any u; x and u are unchanged."
     for fmt in (Fixed(4, 4), FP8_E4M3, FP8_E5M2, BF16):
         x = values(fmt).float()
         u = torch.rand(len(x), generator=rng)

@@ -95,13 +95,16 @@ line_up = LineUp(
         ),
         Suspect("B", the_nearer_neighbour),
         Suspect(
-            "C", no_subnormals, "makes every subnormal number zero", "a number of FP16 below its smallest normal one"
+            "C",
+            no_subnormals,
+            "turns every subnormal number into zero",
+            "a number of FP16 below its smallest normal one",
         ),
         Suspect("D", large_number_trick),
         Suspect(
             "E",
             end_before_rounding,
-            "makes infinite what is above FP16's largest, before it rounds",
+            "turns numbers above FP16's largest into infinity, before it rounds",
             "a number just above FP16's largest, 65504, which is nearer to it than to the next",
         ),
         Suspect(

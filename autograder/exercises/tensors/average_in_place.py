@@ -37,15 +37,14 @@ def averaged(student, xs: list[torch.Tensor], together: str = "apart") -> None:
     left, memory, met = student.ranks("average_in_place", 1, lambda _: (xs, together), harness="averaging").results[0]
     expected, setting = average(xs), f"{len(xs)} tensors of shape {show.shape(xs[0])}, {TOGETHER[together]}"
     unchanged = (
-        "The tensor holds what it held before. `x = mean` and `xs[i] = mean` give a name or a place in the list to "
-        "another tensor; `x.copy_(mean)` and `x[...] = mean` write into this one's memory."
+        "The tensor has not changed. `x = mean` and `xs[i] = mean` give a name or a place in the list to another "
+        "tensor; `x.copy_(mean)` and `x[...] = mean` write into this one's memory."
     )
     for i, got in enumerate(left):
         mistakes = {
             unchanged: xs[i],
-            "The mean is computed anew after tensors have been overwritten: compute it once, before the first is.": (
-                anew_each_time(xs)[i]
-            ),
+            "You compute the mean again after tensors have been overwritten: compute it once, before you overwrite "
+            "the first.": (anew_each_time(xs)[i]),
             "`total = xs[0]` is a second name for the first tensor, not a copy: adding to it changes xs[0], which is "
             "then added to itself. Begin with xs[0].clone() or zeros.": total_in_the_first(xs)[i],
             "This is the sum: divide by the number of tensors.": expected * len(xs),
@@ -56,12 +55,13 @@ def averaged(student, xs: list[torch.Tensor], together: str = "apart") -> None:
     for i, got in enumerate(memory):
         checks.that(
             checks.same(got, left[i]),
-            f"{setting}: the memory of xs[{i}] still holds the old numbers. `x.data = mean` hangs another memory under "
-            "the name, and code that uses the old one, such as a bucket, sees nothing of it: `x.copy_(mean)` writes.",
+            f"{setting}: the memory of xs[{i}] still holds the old numbers. `x.data = mean` points the name at "
+            "another memory, and code that uses the old one, such as a bucket, does not see the mean. "
+            "`x.copy_(mean)` writes into the old memory.",
             got=got,
             expected=left[i],
         )
-    checks.that(not met, f"{setting}: two of them lie in one memory now. Change one, and the other changes with it.")
+    checks.that(not met, f"{setting}: two of them share one memory now: if you change one, the other changes, too.")
 
 
 @exercise.check(points=4)

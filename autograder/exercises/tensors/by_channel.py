@@ -8,8 +8,8 @@ from autograder.exercises.tensors.drawing import built, whole
 from autograder.exercises.tensors.memory import COPIED, called
 
 NOT_IN_ONE_STEP = (
-    "`view` never copies, and no strides describe this result: in memory the numbers of a channel lie apart, image by "
-    "image. `reshape` copies where it must."
+    "`view` never copies, and no strides describe this result: in memory the numbers of a channel are scattered, "
+    "image by image. `reshape` copies if it must."
 )
 exercise = Exercise(
     "by_channel",
@@ -40,7 +40,7 @@ def mistakes(x: torch.Tensor) -> dict:
             1, 2, 3, 0
         ).reshape(c, -1),
         "The axes of images, rows and columns are still apart: reshape makes one of them.": x.transpose(0, 1),
-        "The result is turned: a row for each channel.": x.transpose(0, 1).reshape(c, -1).T,
+        "The result is transposed: make a row for each channel.": x.transpose(0, 1).reshape(c, -1).T,
     }
 
 
@@ -64,7 +64,7 @@ def any_memory(student, rng):
 
 @exercise.check(points=3)
 def copies_only_where_it_must(student, rng):
-    "With one image the numbers lie in the right order already: nothing is copied."
+    "With one image the numbers are already in the right order: nothing is copied."
     x = whole(rng, 1, 3, 4, 2)
     got, (shares,) = called(student, "by_channel", x)
     checks.close(got, rows_of_channels(x), name="by_channel(x) of x (1, 3, 4, 2)", mistakes=mistakes(x))

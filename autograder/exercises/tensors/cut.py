@@ -26,16 +26,16 @@ def without_low_half(x: torch.Tensor) -> torch.Tensor:
 def mistakes(x: torch.Tensor) -> dict:
     numbers, bits = x.nan_to_num(0.0, 0.0, 0.0).to(torch.int32), x.view(torch.int32)
     return {
-        "`.to(torch.int32)` converts the number: 0.7 becomes 0. `.view(torch.int32)` leaves the bits alone and reads "
-        "them as a whole number.": (numbers >> 16 << 16).float(),
+        "`.to(torch.int32)` converts the number: 0.7 becomes 0. `.view(torch.int32)` does not change the bits, but "
+        "reads them as a whole number.": (numbers >> 16 << 16).float(),
         "Half way: `.to(torch.int32)` has converted the number, and then you read its bits as a float.": (
             numbers >> 16 << 16
         ).view(torch.float32),
-        "On the way back the whole number was converted into a float of that size: `.view(torch.float32)` reads its "
-        "bits as they are.": (bits >> 16 << 16).float(),
-        "bfloat16 rounds to the nearest of its numbers: here the low bits are cut, towards 0.": x.bfloat16().float(),
+        "At the end you converted the whole number into a float of that size: `.view(torch.float32)` reads its bits "
+        "instead.": (bits >> 16 << 16).float(),
+        "bfloat16 rounds to the nearest of its numbers: here, cut the low bits, towards 0.": x.bfloat16().float(),
         "The upper half has moved down to the lower one: move it up again.": (bits >> 16).view(torch.float32),
-        "These are whole numbers cut off: what is to go are the low 16 of the 32 bits.": x.trunc(),
+        "You cut the numbers to whole numbers: clear the low 16 of the 32 bits instead.": x.trunc(),
         "You kept the low half and cut the upper one.": (bits & 0xFFFF).view(torch.float32),
     }
 
@@ -63,7 +63,7 @@ def the_low_half_is_zero(student, rng):
 
 @exercise.check(points=3)
 def special_numbers(student, rng):
-    "Zeros of both signs, infinities, nan, the smallest and the largest numbers; one number alone, a matrix."
+    "Zeros of both signs, infinities, nan, the smallest and the largest numbers; a single number, a matrix."
     tiny = 1.4e-45 * (integer(rng, 1, 9) << 16 | 0xABC)
     x = torch.tensor([0.0, -0.0, torch.inf, -torch.inf, tiny, -3.4e38, 1.17549435e-38])
     exact(student.cut(x.clone()), x, "cut(x)")
@@ -81,7 +81,7 @@ def leaves_x_alone(student, rng):
     student.cut(x)
     checks.that(
         checks.same(x, before),
-        "Your function has cut x itself: `x.view(torch.int32)` is no copy, and `&=` and other steps in place write "
+        "Your function has cut x itself: `x.view(torch.int32)` is not a copy, and `&=` and other in-place steps write "
         "into x's memory. `bits & ...` makes a new tensor.",
         got=x,
         expected=before,

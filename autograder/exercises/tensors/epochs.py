@@ -41,8 +41,8 @@ def batches(student, n: int, size: int, times: int, order) -> list:
         together = type(batch) in (list, tuple)
         checks.that(
             not together,
-            f"{call}: item {i} is all batches of an epoch in one {type(batch).__name__}. `yield` hands over one value; "
-            "`yield from` hands over each of several in turn.",
+            f"{call}: item {i} is all batches of an epoch in one {type(batch).__name__}. `yield` yields one value; "
+            "`yield from` yields each of several in turn.",
             got=batch,
             expected="a tensor of indices",
         )
@@ -60,17 +60,20 @@ def batch_after_batch(student, rng):
         call = f"epochs({n}, {size}, {times}, order)"
         checks.that(
             bool(order.given),
-            f"{call} never calls order. It is a function that you are handed: `order(n)` calls it.",
+            f"{call} never calls order. It is a function: `order(n)` calls it.",
             got=got,
         )
         given, each = order.given, f"{times} epochs, each in the order of one call of order({n})"
         if len(given) == times and got == cut(given, size):
             continue
         mistakes = {
-            "Only one epoch: `return` ends a function at its first turn, `yield from` goes on.": cut(given[:1], size),
-            "Every epoch has the same order: call order(n) anew inside the loop.": cut(given[:1] * times, size),
+            "Only one epoch: `return` ends the function in the first pass of the loop; `yield from` continues.": cut(
+                given[:1], size
+            ),
+            "Every epoch has the same order: call order(n) again inside the loop.": cut(given[:1] * times, size),
             "The short last batch is missing.": [batch for batch in cut(given, size) if len(batch) == size],
-            "chunk makes pieces of about one length: split(size) cuts `size` indices each time, and leaves the rest.": [
+            "chunk makes pieces of about one length: split(size) cuts off `size` indices each time, and the last "
+            "piece may be shorter.": [
                 part.tolist() for one in given for part in torch.tensor(one).chunk(-(-n // size))
             ],
             "size is the number of indices in a batch, not the number of batches: split, not chunk.": [
@@ -109,7 +112,7 @@ def only_when_it_is_needed(student, rng):
         before == 0 and asked == 1,
         f"After {few} of the first epoch's batches order has been called {asked} times, {before} of them before any "
         "batch was asked for. A list holds all batches at once; a generator stops at each `yield` "
-        "until the next is wanted.",
+        "until you ask for the next.",
         got=f"{asked} calls",
         expected="1 call",
     )

@@ -8,12 +8,12 @@ from autograder.exercises.tensors.drawing import integer, whole
 from autograder.sessions.errors import StudentError
 
 WATCHED = (
-    "Autograd watches w, and a step in place would falsify what it has written down. Make the step under "
-    "`with torch.no_grad():`."
+    "Autograd watches w, and an in-place step would falsify what it has recorded. Make the step under `with "
+    "torch.no_grad():`."
 )
 NOT_CALLABLE = (
-    "What is registered is called later: give the function itself, `lambda _: ready(i)`. With `ready(i)` you call it "
-    "now, and register the None that it returns."
+    "A hook is called later: register the function itself, `lambda _: ready(i)`. With `ready(i)` you call it now, and "
+    "register the None that it returns."
 )
 exercise = Exercise(
     "grads",
@@ -24,9 +24,9 @@ exercise = Exercise(
         "a leaf Variable that requires grad": WATCHED,
         "'NoneType' object is not callable": NOT_CALLABLE,
         "does not require grad": "w has lost its requires_grad, or was replaced by a tensor that autograd does not "
-        "know: change w in place, and leave its flag alone.",
-        "unsupported operand type(s) for *: 'float' and 'NoneType'": "w.grad is gone after the first step, and is not "
-        "made again: the next loss is not computed from the w that was stepped.",
+        "know: change w in place, and do not change its flag.",
+        "unsupported operand type(s) for *: 'float' and 'NoneType'": "w.grad is None after the first step, and the "
+        "next backward pass does not set it: the next loss is not computed from the w that you stepped.",
     },
 )
 
@@ -53,8 +53,8 @@ def one_step(student, rng):
     "descend(w, lr): w - lr times its gradient, in w itself."
     arguments, got, *_ = descent(student, rng, 1)
     mistakes = {
-        "w is what it was: `w = w - ...` gives the name w, inside your function, to a new tensor. `w -= ...` changes "
-        "the one that you were handed.": arguments[0],
+        "w has not changed: `w = w - ...` gives the name w, inside your function, to a new tensor. `w -= ...` changes "
+        "the tensor that was passed.": arguments[0],
         "You climb: the step goes against the gradient.": path(*arguments, sign=-1.0)[0],
     }
     checks.close(got[0], path(*arguments)[0], name="w after a step of descend(w, 0.25)", mistakes=mistakes)
@@ -67,16 +67,16 @@ def gradients_do_not_pile_up(student, rng):
     piled = path(*arguments, forgets=False)
     for i, expected in enumerate(path(*arguments)):
         mistakes = {
-            "backward() adds to w.grad, so this step went along the sum of all gradients so far. Forget the gradient "
-            "after the step: `w.grad = None`.": piled[i]
+            "backward() adds to w.grad, so this step used the sum of all gradients so far. Clear the gradient after "
+            "the step: `w.grad = None`.": piled[i]
         }
         checks.close(got[i], expected, name=f"w after step {i + 1} of 3", mistakes=mistakes if i else {})
-    checks.that(requires and leaf, "After your step w is no tensor that autograd differentiates for any more.")
-    checks.that(same, "After your step w lies in another memory: change it in place, `w -= ...`.")
+    checks.that(requires and leaf, "After your step autograd no longer differentiates with respect to w.")
+    checks.that(same, "After your step w is in a different memory: change it in place, `w -= ...`.")
     checks.that(
         forgotten is True,
-        "After your step w.grad is not None. Zeros take memory, and an optimizer that keeps a velocity would step on "
-        "with them: `w.grad = None` forgets.",
+        "After your step w.grad is not None. Zeros take memory, and an optimizer that keeps a velocity would still "
+        "step with them: `w.grad = None` clears the gradient.",
     )
 
 
@@ -89,9 +89,9 @@ def heard(calls, expected: list[int], setting: str) -> None:
     """The numbers that `ready` was called with, and that the gradients were there."""
     got = [number for number, _ in calls]
     mistakes = {
-        "Every hook calls ready with the last number: a function looks up i when it is called, and then the loop is "
-        "over. `lambda _, i=i: ready(i)` keeps the i of its turn.": [max(expected, default=0)] * len(got),
-        "ready gets the tensor that the hook is called with: call it with the number.": ["Tensor"] * len(got),
+        "Every hook calls ready with the last number: a function looks up i when it is called, and by then the loop "
+        "is over. `lambda _, i=i: ready(i)` keeps the value of i.": [max(expected, default=0)] * len(got),
+        "You call ready with the tensor that the hook gets: call it with the number.": ["Tensor"] * len(got),
         "The numbers are counted from the other end.": [len(expected) - 1 - i for i in expected],
     }
     if len(expected) < 2:

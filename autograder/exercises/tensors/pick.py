@@ -20,10 +20,10 @@ def mistakes(x: torch.Tensor, c: int, i: int, step: int) -> dict:
     """What is left of x if the brackets are filled in another way; for x with as many images as channels."""
     return {
         "This is image c, not channel c: the first axis counts images, the second one channels.": x[c, :, i::step],
-        "A slice keeps its axis, though its length is 1. A number in its place removes it.": x[:, c : c + 1, i::step],
+        "A slice keeps its axis, even if its length is 1. A number in its place removes it.": x[:, c : c + 1, i::step],
         "These are columns: the row is the axis before the last one.": x[:, c, :, i::step],
         "a:b:c is start, stop, step. With one colon the second number is the stop.": x[:, c, i:step],
-        "You take every step-th row first and leave i of those out: start and step belong into one slice.": x[
+        "You take every step-th row first and then skip i of them: start and step belong in one slice.": x[
             :, c, ::step
         ][:, i:],
     }
@@ -31,7 +31,7 @@ def mistakes(x: torch.Tensor, c: int, i: int, step: int) -> dict:
 
 @exercise.check(points=4)
 def the_rows_of_one_channel(student, rng):
-    "Of every image channel c, from row i on every step-th row."
+    "Channel c of every image, every step-th row from row i on."
     x, c, i = whole(rng, 3, 3, 7, 7), integer(rng, 1, 2), integer(rng, 1, 2)
     got = student.pick(x.clone(), c, i, 3)
     name = f"pick(x, {c}, {i}, 3) of x (3, 3, 7, 7)"
@@ -53,6 +53,6 @@ def any_shape(student, rng):
 
 @exercise.check(points=3)
 def a_view(student, rng):
-    "However x lies in memory: no number is copied, the result looks into x's memory."
+    "No number is copied, whatever x's layout in memory: the result is a view of x."
     x, i = whole(rng, 2, 3, 7, 4), integer(rng, 1, 3)
     in_every_layout(student, "pick", (x, 1, i, 2), picked(x, 1, i, 2))

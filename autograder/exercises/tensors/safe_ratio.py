@@ -13,7 +13,8 @@ exercise = Exercise(
     meanings={
         "Boolean value of Tensor": "`if` asks one question, and b == 0 has an answer for each element. torch.where "
         "takes them all.",
-        "ZeroDivision": "// is whole-number division: it rounds down, and for whole numbers has no answer at 0. Use /.",
+        "ZeroDivision": "// is whole-number division: it rounds down, and for whole numbers it has no answer if b is "
+        "0. Use /.",
     },
 )
 
@@ -30,8 +31,8 @@ def ratios(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 def mistakes(a: torch.Tensor, b: torch.Tensor) -> dict:
     return {
-        "1/0 is inf and 0/0 is nan: choose 0 in their place, `torch.where(b == 0, 0, a / b)`.": a / b,
-        "nan_to_num writes the largest number there is where inf was: choose by b instead, with torch.where.": (
+        "1/0 is inf and 0/0 is nan: choose 0 there, `torch.where(b == 0, 0, a / b)`.": a / b,
+        "nan_to_num replaces inf by the largest number of the format: choose by b instead, with torch.where.": (
             torch.nan_to_num(a / b)
         ),
         "nan times 0 is nan: a product with a mask does not remove it. torch.where chooses, without arithmetic.": (
@@ -39,12 +40,12 @@ def mistakes(a: torch.Tensor, b: torch.Tensor) -> dict:
         ),
         "(b != 0) * (a / b) multiplies inf by 0, which is nan: torch.where chooses, without arithmetic.": (b != 0)
         * (a / b),
-        "A negative b divides as well: only a zero is left out, `b == 0`.": torch.where(b > 0, a / b, 0),
+        "A negative b divides as well: leave out only zeros, `b == 0`.": torch.where(b > 0, a / b, 0),
         "You choose by the result, and an inf of a is lost. Choose by b: `torch.where(b == 0, 0, a / b)`.": torch.where(
             (a / b).isfinite(), a / b, 0
         ),
         "// rounds down to whole numbers: use /.": torch.where(b == 0, b, a // torch.where(b == 0, 1, b)),
-        "Where b is 0 the result is to be 0: you give a there.": torch.where(b == 0, a, a / b),
+        "Where b is 0 the result must be 0: you return a there.": torch.where(b == 0, a, a / b),
     } | {
         f"You have added {small:g} to b: where b is 0 the ratio is huge and not 0, elsewhere it is a little off.": (
             a / (b + small)
@@ -61,7 +62,7 @@ def with_zeros(b: torch.Tensor) -> torch.Tensor:
 
 @exercise.check(points=4)
 def zero_where_b_is_zero(student, rng):
-    "a / b, and 0 where b is 0, also where a is 0 too; a tiny or a negative b is no zero."
+    "a / b, and 0 where b is 0, also where a is 0 too; a tiny or a negative b is not a zero."
     for dtype in (torch.float32, torch.float64):
         a, b = whole(rng, 2, 5, dtype=dtype), with_zeros(whole(rng, 2, 5, dtype=dtype))
         a[0, 0], b[1, 3] = 0.0, 1e-9
@@ -72,7 +73,7 @@ def zero_where_b_is_zero(student, rng):
 
 @exercise.check(points=3)
 def any_tensor(student, rng):
-    "Whole numbers, one number alone, nothing but zeros; an inf or nan of a."
+    "Whole numbers, a single number, only zeros; an inf or nan of a."
     for shape, dtype in (((3, 4), torch.int64), ((), torch.float32), ((2, 1, 3), torch.float64)):
         a, b = whole(rng, *shape, dtype=dtype), whole(rng, *shape, dtype=dtype)
         b = with_zeros(b) if b.dim() else b

@@ -8,12 +8,12 @@ from autograder.exercises.tensors.drawing import built, whole
 from autograder.exercises.tensors.memory import called
 
 OTHER_AXIS = (
-    "Shapes are aligned at their right ends, so a vector meets the last axis, the columns. Give b two axes of length 1 "
-    "behind its own: (C,) becomes (C, 1, 1)."
+    "Shapes are aligned at their right ends, so a vector meets the last axis, the columns. Give b two axes of length "
+    "1 after its own: (C,) becomes (C, 1, 1)."
 )
 COPIED = (
-    "The numbers are right, but each of them stands in memory many times. `expand` lets an axis of length 1 look long, "
-    "with stride 0; `repeat` and arithmetic write copies."
+    "The numbers are right, but each of them is stored many times. `expand` lets an axis of length 1 look long, with "
+    "stride 0; `repeat` and arithmetic write copies."
 )
 exercise = Exercise(
     "stretch",
@@ -31,13 +31,13 @@ def mistakes(b: torch.Tensor, shape: tuple) -> dict:
     """Where b lies along another axis; for shapes of four equal sizes."""
     return {
         OTHER_AXIS: b.expand(shape),
-        "b lies along the rows: it takes two axes of length 1 behind its own, you gave it one.": b[:, None].expand(
+        "b lies along the rows: it needs two axes of length 1 after its own, you gave it one.": b[:, None].expand(
             shape
         ),
-        "b lies along the images: it takes two axes of length 1 behind its own, you gave it three.": b[
+        "b lies along the images: it needs two axes of length 1 after its own, you gave it three.": b[
             :, None, None, None
         ].expand(shape),
-        "b has its axes of length 1; now let them look long: `.expand(x.shape)`.": b[:, None, None],
+        "b has its axes of length 1; now stretch them: `.expand(x.shape)`.": b[:, None, None],
     }
 
 
@@ -60,7 +60,7 @@ def any_shape(student, rng):
 
 @exercise.check(points=3)
 def no_memory(student, rng):
-    "Not one number is copied, however b lies in memory."
+    "No number is copied, whatever b's layout in memory."
     for layout in ("rows", "gaps"):
         b, shape = whole(rng, 3), (2, 3, 4, 5)
         got, (shares, _) = called(student, "stretch", b, torch.zeros(shape), layout=layout)

@@ -6,7 +6,7 @@ from autograder import checks
 from autograder.authoring import Exercise
 from autograder.exercises.tensors.drawing import built, whole
 
-IN_PLACE = "`x /= ...` writes into x, and a ratio has no place in whole numbers: make a new tensor, `x / ...`."
+IN_PLACE = "`x /= ...` writes into x, and whole numbers cannot hold a ratio: make a new tensor, `x / ...`."
 ORDER = (
     "Two tensors disagree about the length of a letter: in `kc,ncpq->nkpq` each letter stands for one axis, in the "
     "order of the shapes, w (K, C) and x (N, C, P, Q)."
@@ -19,8 +19,8 @@ exercise = Exercise(
     meanings={
         "can't be cast to the desired output type": IN_PLACE,
         "does not broadcast with previously seen size": ORDER,
-        "must match the size of tensor b": "The sum has lost its axis, and what is left meets the columns. "
-        "keepdim=True leaves an axis of length 1.",
+        "must match the size of tensor b": "The sum has lost its axis, so broadcasting aligns the rest with the "
+        "columns. keepdim=True keeps an axis of length 1.",
     },
 )
 
@@ -43,11 +43,11 @@ def mixed(w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
 def mistakes_of_shares(x: torch.Tensor) -> dict:
     """For x with as many rows as columns, where all of them fit."""
     return {
-        "keepdim is missing: the sums of the rows, shape (n,), meet the columns. keepdim=True leaves them standing as "
-        "a column of shape (n, 1).": x / x.sum(1),
-        "Your columns add up to 1. dim is the axis that goes: 0 counts rows, 1 goes along a row.": x
+        "keepdim is missing: the sums of the rows, shape (n,), meet the columns. keepdim=True keeps them as a column "
+        "of shape (n, 1).": x / x.sum(1),
+        "Your columns add up to 1. dim is the axis to sum over: 0 counts rows, 1 runs along a row.": x
         / x.sum(0, keepdim=True),
-        "All of x adds up to 1: say over which axis to sum.": x / x.sum(),
+        "All of x adds up to 1: give the axis to sum over.": x / x.sum(),
         "You divided by the mean: the shares add up to the number of columns, not to 1.": x
         / x.float().mean(1, keepdim=True),
         "These are the sums themselves: divide x by them.": x.sum(1, keepdim=True),
@@ -61,13 +61,13 @@ def mistakes_of_mix(w: torch.Tensor, x: torch.Tensor) -> dict:
             torch.einsum("ck,ncpq->nkpq", w, x)
         ),
         "@ multiplies the last two axes, rows and columns: here the sum runs over channels.": w @ x,
-        "The axes of images and channels have changed places: the letters behind the arrow are the result's.": (
+        "The axes of images and channels have changed places: the letters after the arrow are the result's.": (
             torch.einsum("kc,ncpq->knpq", w, x)
         ),
         "The weights of an output are added up before they meet x: `c` is in both, so sum their products.": (
             torch.einsum("kc,ncpq->nkpq", w.sum(1, keepdim=True).expand_as(w), x)
         ),
-        "c is still there: a letter that is missing behind the arrow is summed over.": torch.einsum(
+        "c is still there: einsum sums over each letter that is missing after the arrow.": torch.einsum(
             "kc,ncpq->nkcpq", w, x
         ),
     }

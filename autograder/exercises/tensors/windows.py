@@ -34,7 +34,7 @@ def mistakes(x: torch.Tensor, size: int, step: int) -> dict:
         "The last window is missing: the last start is n - size, and range(n - size + 1) has it.": found[..., :-1, :],
         "Your windows move by 1: the third argument of unfold is the step.": all_windows(x, size, 1),
         "size and step are exchanged: unfold(dim, size, step).": all_windows(x, step, size),
-        "The windows lie side by side: with size instead of step they do not overlap.": all_windows(x, size, size),
+        "Your windows do not overlap: you step by size instead of step.": all_windows(x, size, size),
         "Each window is a column: a window's numbers belong along the last axis.": found.transpose(-1, -2),
     }
 
@@ -51,7 +51,7 @@ def windows_overlap(student, rng):
 
 @exercise.check(points=3)
 def edges(student, rng):
-    "One window alone, windows of one number, steps longer than a window, one, three or four axes, whole numbers."
+    "Only one window, windows of one number, steps longer than a window, one, three or four axes, whole numbers."
     for shape, size, step, dtype in (
         ((5,), 5, 1, torch.float32),
         ((2, 3, 6), 1, 1, torch.float64),
@@ -65,11 +65,11 @@ def edges(student, rng):
 
 @exercise.check(points=3)
 def views_of_any_memory(student, rng):
-    "However x lies in memory, the windows look into it: no number is copied."
+    "No number is copied, whatever x's layout in memory: the windows are a view of x."
     x = whole(rng, 3, 8)
     wrong = {
-        "You count cells of memory as if x lay there row after row. as_strided wants x's own strides, "
-        f"`x.stride()`; unfold takes them by itself (x with its numbers {where}).": as_if_contiguous(x, layout)
+        "You count cells of memory as if x were stored row after row. as_strided needs x's own strides, `x.stride()`; "
+        f"unfold uses them by itself (x with its numbers {where}).": as_if_contiguous(x, layout)
         for layout, where in {"columns": "column after column", "gaps": "in every second cell"}.items()
     }
     gaps = LAYOUTS["gaps"](x)

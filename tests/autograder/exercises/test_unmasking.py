@@ -108,7 +108,7 @@ def test_the_docstring_s_input_is_heard_and_is_not_enough(slug):
     comment, shown = re.search(r"An input that (.+):\n\n +(\[.*\])\n", docstring).groups()
     found = impostors.heard(line_up(slug), ast.literal_eval(shown))
     assert found.refused == []
-    assert len(found.unmasked) == {"unmasks nobody": 0, "is not yet enough": 1}[comment]
+    assert len(found.unmasked) == {"unmasks none of them": 0, "is not yet enough": 1}[comment]
 
 
 @pytest.mark.parametrize("slug", FIRST)
