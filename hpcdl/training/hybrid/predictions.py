@@ -94,11 +94,11 @@ def described(configuration: Configuration, found: dict[str, Any], machine: Mach
     states = STATES[configuration.optimizer]
     rows = "/".join(str(n) for n in sorted(set(_rows(configuration)), reverse=True))
     parameters, m = f"{found['parameters']:,} parameters", configuration.microbatches
+    replicas = f"each of {data} data replicas accumulates" if data > 1 else "it accumulates"
     return [
         f"model      {configuration.model} {configuration.size}: {parameters}, {model.layers} layers",
         f"ranks      {configuration.ranks} = data {data} x pipeline {pipeline} x tensor {tensor} x sequence {sequence}",
-        f"a step     {configuration.batch} {model.unit}{tokens}; {m} microbatch{'es' * (m > 1)} of {rows} on each "
-        "replica",
+        f"a step     {configuration.batch} {model.unit}{tokens}; {replicas} {m} microbatch{'es' * (m > 1)} of {rows}",
         f"sharding   stage {configuration.sharding} over {data * sequence} replicas{alone}",
         f"a rank     up to {found['held']:,} parameters; {as_bytes(round(found['memory']))} of weights, gradients "
         f"and {states} state{'s' * (states > 1)}",
