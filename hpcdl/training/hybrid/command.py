@@ -229,6 +229,9 @@ def train_on(
     if comm.rank == 0:
         for line in predictions.described(configuration, predictions.predict(configuration), trainer.speed.machine):
             speak(line)
+    dried = dry.predicted(trainer) if run.log is not None else []
+    if dried:
+        speak(dry.sent(dried))
     if run.checkpoint and trainer.resume(run.checkpoint):
         speak(f"{run.checkpoint} has {trainer.done} steps: on from there")
     shown = max(1, configuration.steps // 20)
@@ -246,11 +249,12 @@ def train_on(
             if record["step"] % shown == 0 or record["step"] == configuration.steps:
                 speak(records.sentence(record))
 
+        trainer.timeline.take()  # what came before is no part of a step
         losses = trainer.train(report, checkpoint=run.checkpoint, every=run.every, measure=run.log is not None)
     if last and machine:
         speak(predictions.difference(configuration, machine, last["seconds"]))
-    if run.log is not None and last:
-        for line in dry.compared(trainer, last):
+    if dried and last:
+        for line in dry.compared(trainer, last, dried):
             speak(line)
     if run.export:
         trainer.export(run.export)
