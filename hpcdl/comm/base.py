@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from hpcdl.comm.channels import Channels
-from hpcdl.comm.request import Request
+from hpcdl.comm.request import Request, share_memory
 
 if TYPE_CHECKING:
     from hpcdl.comm.sharing import SharedTensor
@@ -85,7 +85,7 @@ class Communicator(ABC):
         """Send `x` to `dest` and receive `out` from `source` at the same time; neither waits for the other."""
         dest = self._check("sendrecv", "x", x, "dest", dest, tag)
         source = self._check("sendrecv", "out", out, "source", source, tag)
-        if _overlap(x, out):
+        if share_memory(x, out):
             raise ValueError(f"rank {self.rank}: sendrecv: x and out share memory; receive into a tensor of its own")
         self._sendrecv(x, dest, out, source, tag)
 
@@ -186,6 +186,10 @@ class Communicator(ABC):
     def channels(self) -> Channels:
         """Return the channels of this rank's backgrounds."""
         return vars(self).setdefault("_channels", Channels())
+
+    def labelled(self, kind: str) -> "Communicator":
+        """Return this communicator for messages of a `kind`, such as "gradients": a wrapper may count kinds apart."""
+        return self
 
     def for_thread(self, channel: int) -> "Communicator":
         """Return this machine for another thread of this rank, with messages on `channel`."""
@@ -291,9 +295,3 @@ class Communicator(ABC):
         if type(tag) is not int or tag < 0:
             raise ValueError(f"rank {self.rank}: {op}: tag is {tag!r}; a tag is an int, 0 or more")
         return self.check_rank(op, side, peer)
-
-
-def _overlap(x: torch.Tensor, y: torch.Tensor) -> bool:
-    apart = x.device != y.device or not (x.numel() and y.numel())
-    start_x, start_y = x.data_ptr(), y.data_ptr()
-    return not apart and start_x < start_y + y.nbytes and start_y < start_x + x.nbytes

@@ -27,3 +27,10 @@ class Request:
     def target(self) -> str:
         """Return the other side as the caller wrote it: "dest=1" or "source=1, tag=3"."""
         return f"{self.side}={self.peer}" + (f", tag={self.tag}" if self.tag else "")
+
+
+def share_memory(x: torch.Tensor, y: torch.Tensor) -> bool:
+    """Whether the memory of two contiguous messages overlaps."""
+    apart = x.device != y.device or not (x.numel() and y.numel())
+    start_x, start_y = x.data_ptr(), y.data_ptr()
+    return not apart and start_x < start_y + y.nbytes and start_y < start_x + x.nbytes

@@ -42,6 +42,10 @@ class Wrapper(Communicator):
     def channels(self) -> Channels:
         return self.comm.channels
 
+    def labelled(self, kind: str) -> Communicator:
+        inner = self.comm.labelled(kind)
+        return self if inner is self.comm else self.wrap(inner)
+
     def _channel(self) -> int:
         return self.comm._channel()
 

@@ -199,7 +199,7 @@ class Reducer:
     def _reduce(self, step: Step, number: int, weight: float, ready: float, comm: Communicator) -> None:
         clock, bucket = _clock(comm), self.buckets[number]
         start = clock()
-        bucket.reduce(weight, self.all_reduce, comm)
+        bucket.reduce(weight, self.all_reduce, comm.labelled("gradients"))
         step.spans.append(Span(number, bucket.nbytes, ready, start, clock()))
 
     def _weight(self) -> float:

@@ -17,6 +17,6 @@ def sum_gradients(params: Iterable[torch.Tensor], comm: Communicator) -> None:
     if not params or comm.size == 1:
         return
     flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in params])
-    fast_ring_all_reduce(flat, comm)
+    fast_ring_all_reduce(flat, comm.labelled("gradients"))
     for param, total in zip(params, flat.split([p.numel() for p in params]), strict=True):
         param.grad = total.view_as(param)

@@ -35,13 +35,17 @@ class Mesh:
         rest, self.part = divmod(comm.rank, tensor)
         rest, self.position = divmod(rest, sequence)
         self.stage, self.replica = divmod(rest, data)
-        self.tensor = self._line(1, tensor, self.part)
-        self.sequence = self._line(tensor, sequence, self.position)
+        self.tensor = self._line(1, tensor, self.part, "tensor")
+        self.sequence = self._line(tensor, sequence, self.position, "sequence")
         self.data = self._line(tensor * sequence, data, self.replica)
-        self.pipeline = self._line(tensor * sequence * data, pipeline, self.stage)
+        self.pipeline = self._line(tensor * sequence * data, pipeline, self.stage, "activations")
         self.replicas = self._line(tensor, sequence * data, self.replica * sequence + self.position)
 
-    def _line(self, stride: int, size: int, own: int) -> Group:
-        """The ranks that differ from this one in a coordinate of `size` values, in which it is the `own`-th."""
+    def _line(self, stride: int, size: int, own: int, kind: str = "") -> Group:
+        """The ranks that differ from this one in a coordinate of `size` values, in which it is the `own`-th.
+
+        `kind` labels their messages; replicas label theirs one by one.
+        """
         first = self.comm.rank - own * stride
-        return Group(self.comm, range(first, first + stride * size, stride))
+        comm = self.comm.labelled(kind) if kind else self.comm
+        return Group(comm, range(first, first + stride * size, stride))

@@ -58,7 +58,7 @@ class Layout:
 
     def all_gather(self, vector: torch.Tensor, comm: Communicator, own: torch.Tensor | None = None) -> None:
         """Fill every rank's vector with all shares; this rank's is `own`, or is already in the vector."""
-        group = Group(comm, self.ranks)
+        group = Group(comm.labelled("parameters"), self.ranks)
         if own is None:
             collectives.all_gather(vector, group)
         else:
@@ -72,4 +72,4 @@ class Layout:
         """
         if not weight:
             vector.zero_()
-        return collectives.fast_reduce_scatter(vector, Group(comm, self.ranks), weight or 1.0)
+        return collectives.fast_reduce_scatter(vector, Group(comm.labelled("gradients"), self.ranks), weight or 1.0)

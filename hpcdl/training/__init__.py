@@ -2,7 +2,7 @@
 
 `trainer` combines all of them: `Trainer(comm, Configuration(model="gpt", mesh=(2, 2, 2, 1)))` trains on a mesh of
 data, pipeline, tensor and sequence ranks with ZeRO's stages, and `hybrid` has its parts. `run_on(cluster, ...)` runs
-such a training on a notebook's engines.
+such a training on a notebook's engines, and `train_elastic(cluster, ...)` continues when a rank dies.
 
 `train` is LeNet-5 data-parallel, from start to accuracy, with its pieces `momentum`, `checkpoint` and `devices`;
 `program` is the same training as a program: `mpiexec -n 4 hpcdl train`, `torchrun -m hpcdl.training`. `live` is a
@@ -21,6 +21,7 @@ from hpcdl.lazy import exports
 
 if TYPE_CHECKING:  # for type checkers and editors
     from hpcdl.training.hybrid.configuration import Configuration
+    from hpcdl.training.hybrid.elastic import train_elastic
     from hpcdl.training.hybrid.on_engines import run_on
     from hpcdl.training.large_batch import LAMB, LARS
     from hpcdl.training.mixed_precision import LossScaler, MasterWeights
@@ -35,6 +36,7 @@ __all__, __getattr__, __dir__ = exports(
         "Trainer": "trainer",
         "Configuration": "hybrid.configuration",
         "run_on": "hybrid.on_engines",
+        "train_elastic": "hybrid.elastic",
         "train_on_devices": "train",
         "Momentum": "momentum",
         "LAMB": "large_batch",

@@ -17,6 +17,7 @@
 | `dry` | one rank of any mesh without the others: a real run's messages, bytes and memory |
 | `timeline`, `tracing` | each rank's activity over time, and one timeline of all ranks |
 | `on_engines` | the trainer on engines, from a notebook |
+| `elastic` | continue with fewer ranks after one dies, until a new one comes in |
 | `comparing` | the first step and tensor in which two meshes differ |
 | `command` | `hpcdl train` |
 """

@@ -79,6 +79,12 @@ def _give(trainer: "Trainer", step: int, found: dict[str, list[torch.Tensor]]) -
     trainer.done = step
 
 
+def steps_done(folder: str | Path) -> int:
+    """Return the steps of the checkpoint in the folder, 0 without one; raise ValueError if it holds other files."""
+    path = Path(folder)
+    return json.loads((path / MANIFEST).read_text(encoding="utf-8"))["step"] if _inspect(path) else 0
+
+
 def export(trainer: "Trainer", file: str | Path) -> None:
     """Write the whole state as one file that torch loads, for a program on one rank; every rank calls it.
 

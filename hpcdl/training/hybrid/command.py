@@ -10,7 +10,13 @@ import typer
 
 from hpcdl.commands import end
 from hpcdl.training import program
-from hpcdl.training.hybrid.configuration import Configuration, ConfigurationError, from_options, read_options
+from hpcdl.training.hybrid.configuration import (
+    Configuration,
+    ConfigurationError,
+    from_options,
+    merged,
+    read_options,
+)
 from hpcdl.training.hybrid.tracing import SPANS
 
 if TYPE_CHECKING:
@@ -50,6 +56,12 @@ def train(
         str | None, _option(MESH, "Of the pipeline: 1f1b, gpipe, interleaved, zb_h1, zb_v, ...")
     ] = None,
     microbatches: Annotated[int | None, _option(MESH, "On each replica, in a step.")] = None,
+    microbatch_size: Annotated[
+        int | None, _option(MESH, "Samples in each; their number then follows from the batch and the mesh.", min=1)
+    ] = None,
+    tokens_per_step: Annotated[
+        int | None, _option(MESH, "Instead of --batch, for a gpt: tokens per step, all ranks together.", min=1)
+    ] = None,
     precision: Annotated[str | None, _option(MESH, "fp64, fp32, bf16 or fp16.")] = None,
     optimizer: Annotated[str | None, _option(MESH, "sgd, adam or adamw.")] = None,
     steps: Annotated[int | None, _option(MESH, "How many steps, all in all.")] = None,
@@ -124,7 +136,7 @@ def _on_mesh(given: dict[str, Any]) -> None:
     if memory is not None and not ("plan" in only and run.machine):
         raise ConfigurationError("--memory limits what --plan proposes for a machine; add --plan --machine NAME")
     options = read_options(given.pop("config")) if "config" in given else {}
-    chosen = Chosen({**options, **given})
+    chosen = Chosen(merged(options, given))
     if only:
         _predict(chosen.on(simulated or chosen.ranks), only, run.machine, memory)
     elif simulated:
@@ -217,6 +229,9 @@ def train_on(
     if comm.rank == 0:
         for line in predictions.described(configuration, predictions.predict(configuration), trainer.speed.machine):
             speak(line)
+    dried = dry.predicted(trainer) if run.log is not None else []
+    if dried:
+        speak(dry.sent(dried))
     if run.checkpoint and trainer.resume(run.checkpoint):
         speak(f"{run.checkpoint} has {trainer.done} steps: on from there")
     shown = max(1, configuration.steps // 20)
@@ -234,11 +249,12 @@ def train_on(
             if record["step"] % shown == 0 or record["step"] == configuration.steps:
                 speak(records.sentence(record))
 
+        trainer.timeline.take()  # what came before is no part of a step
         losses = trainer.train(report, checkpoint=run.checkpoint, every=run.every, measure=run.log is not None)
     if last and machine:
         speak(predictions.difference(configuration, machine, last["seconds"]))
-    if run.log is not None and last:
-        for line in dry.compared(trainer, last):
+    if dried and last:
+        for line in dry.compared(trainer, last, dried):
             speak(line)
     if run.export:
         trainer.export(run.export)

@@ -17,7 +17,9 @@ SIZES = {  # models and their sizes; the first one is the default
     "lenet": ("lenet5",),
     "gpt": ("tiny", "small", "medium", "large"),
 }
+TOKENS = {"tiny": 16, "small": 64, "medium": 128, "large": 256}  # of a gpt's text, by size
 ALIASES = {"1f1b": "one_f_one_b"}
+DERIVED = {"tokens_per_step": "batch", "microbatch_size": "microbatches"}  # the first, if given, determines the second
 
 _KNOWN: dict[str, Collection[str]] = {
     "model": SIZES,
@@ -36,9 +38,10 @@ class Configuration:
     """Everything that determines a run: a model, a mesh, and how it is trained. Equal configurations give equal losses.
 
     `mesh` has the sizes of the axes in `AXES`. `batch` is the number of samples in a step over all ranks; each data
-    replica splits its part into `microbatches`, computed one after another. `sharding` is ZeRO's stage: 0 replicates
-    everything, 1 to 3 shard optimizer states, gradients and weights. Raises ConfigurationError for a value out of
-    range.
+    replica splits its part into `microbatches`, computed one after another. Unless 0, `tokens_per_step` determines
+    `batch` for a gpt, and `microbatch_size`, in samples, determines `microbatches` on any mesh. `sharding` is ZeRO's
+    stage: 0 replicates everything, 1 to 3 shard optimizer states, gradients and weights. Raises ConfigurationError for
+    a value out of range.
     """
 
     model: str = "gpt"
@@ -47,10 +50,12 @@ class Configuration:
     sharding: int = 0
     schedule: str = "one_f_one_b"
     microbatches: int = 1
+    microbatch_size: int = 0
     precision: str = "fp32"
     optimizer: str = "adamw"
     lr: float = 0.0  # default: the optimizer's rate in `RATES`
     batch: int = 32
+    tokens_per_step: int = 0
     steps: int = 20
     seed: int = 0
 
@@ -63,15 +68,36 @@ class Configuration:
         if self.size not in SIZES[self.model]:
             raise ConfigurationError(f"size is {self.size!r}; {self.model} has {', '.join(SIZES[self.model])}")
         object.__setattr__(self, "lr", self.lr or RATES[self.optimizer])
-        for name, least in (("microbatches", 1), ("batch", 1), ("steps", 0)):
-            if getattr(self, name) < least:
-                raise ConfigurationError(f"{name} is {getattr(self, name)}; it is {least} or more")
+        least = {"microbatches": 1, "batch": 1, "steps": 0, "tokens_per_step": 0, "microbatch_size": 0}
+        for name, smallest in least.items():
+            if getattr(self, name) < smallest:
+                raise ConfigurationError(f"{name} is {getattr(self, name)}; it is {smallest} or more")
         if self.sharding not in range(4):
             raise ConfigurationError(f"sharding is {self.sharding}; ZeRO's stages are 1 to 3, and 0 shards nothing")
         if not 0 < self.lr < float("inf"):
             raise ConfigurationError(f"lr is {self.lr}; a learning rate is above 0, such as {RATES[self.optimizer]}")
         if min(self.mesh) < 1:
             raise ConfigurationError(f"mesh is {self.mesh_text}; each axis has 1 rank or more")
+        if self.tokens_per_step:
+            object.__setattr__(self, "batch", self._texts())
+        if self.microbatch_size:
+            each = self.batch // self.mesh[0] // self.microbatch_size  # `fitting` requires that it divides
+            object.__setattr__(self, "microbatches", max(1, each))
+
+    def _texts(self) -> int:
+        """Return the texts with `tokens_per_step` tokens."""
+        if self.model != "gpt":
+            raise ConfigurationError(
+                f"tokens_per_step is {self.tokens_per_step}, and {self.model} reads images without tokens; give batch"
+            )
+        tokens, length = self.tokens_per_step, TOKENS[self.size]
+        if tokens % length:
+            near = max(1, (2 * tokens + length) // (2 * length)) * length
+            raise ConfigurationError(
+                f"tokens_per_step is {tokens}, which texts of {length} tokens do not divide; the nearest that they do "
+                f"is {near}"
+            )
+        return tokens // length
 
     @property
     def ranks(self) -> int:
@@ -90,12 +116,15 @@ class Configuration:
         return shown(self.mesh)
 
     def changed(self, **options: Any) -> "Configuration":
-        """Return a copy with some options changed."""
-        return replace(self, **options)
+        """Return a copy with some options changed; an option that determined one of them no longer does."""
+        free = {name: 0 for name, derived in DERIVED.items() if derived in options}
+        return replace(self, **{**free, **options})
 
     def to_toml(self) -> str:
         """Return the lines of a file for `from_toml` and `hpcdl train --config`."""
         options: dict[str, Any] = {**asdict(self), "mesh": self.mesh_text}
+        for name, derived in DERIVED.items():
+            del options[derived if options[name] else name]
         return "".join(f"{name} = {_value(value)}\n" for name, value in options.items())
 
 
@@ -134,11 +163,20 @@ def from_options(options: Mapping[str, Any], start: Configuration | None = None)
         if type(value) is not wanted:
             raise ConfigurationError(f"{name} is {value!r:.60}; it is a {_NAMES[wanted]}")
         found[name] = parse_mesh(str(value)) if name == "mesh" else value
+    for name, derived in DERIVED.items():
+        if {name, derived} <= set(found):
+            raise ConfigurationError(f"{name} determines {derived}, and both are given; give one of them")
     if start and start.lr == RATES[start.optimizer]:  # it is the optimizer's default, not a choice
         found.setdefault("lr", 0.0)
     if "model" in found:
         found.setdefault("size", "")
-    return replace(start or Configuration(), **found)
+    return (start or Configuration()).changed(**found)
+
+
+def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of both; `second` wins, also over an option of `first` that would determine one of it."""
+    replaced = {name for pair in DERIVED.items() if set(pair) & set(second) for name in pair}
+    return {**{name: value for name, value in first.items() if name not in replaced}, **second}
 
 
 _NAMES = {str: "text", int: "whole number", float: "number"}

@@ -16,11 +16,13 @@ import torch
 from hpcdl.collectives import naive_all_reduce
 from hpcdl.comm import Background, Communicator, Request, simulate
 from hpcdl.training.hybrid.configuration import Configuration
+from hpcdl.training.hybrid.metering import BY_KIND, KINDS
 
 if TYPE_CHECKING:
     from hpcdl.training.trainer import Trainer
 
 COUNTED = ("bytes_sent", "messages", "peak_bytes")  # per rank and step: equal in a dry, a simulated and a live run
+NUMBERS = (*COUNTED, *BY_KIND)
 EVERY = 16  # up to this many ranks try each one; beyond, only the corners of the mesh
 SIMULATED = 8  # up to this many ranks a dry run also simulates all of them together
 
@@ -119,9 +121,9 @@ def corners(configuration: Configuration) -> list[int]:
 
 
 def most(records: Iterable[dict[str, Any]]) -> dict[str, int]:
-    """Return the maximum over ranks, by the names in `COUNTED`."""
+    """Return the maximum over ranks, by the names in `COUNTED` and of each kind of message."""
     records = list(records)
-    return {name: max(record[name] for record in records) for name in COUNTED}
+    return {name: max(record[name] for record in records) for name in (*COUNTED, *BY_KIND)}
 
 
 def dry_run(configuration: Configuration) -> list[str]:
@@ -136,7 +138,8 @@ def dry_run(configuration: Configuration) -> list[str]:
         return [f"dry run    {tried}", *truths({"dry": most(alone)})]
     together = simulated_step(configuration)
     said = f"each of {configuration.ranks} ranks alone, then all simulated: loss {together[0]['loss']:.4f}"
-    return [f"dry run    {said}", *truths({"dry": most(alone), "simulated": most(together)})]
+    apart = {name: max(abs(a[name] - b[name]) for a, b in zip(alone, together, strict=True)) for name in NUMBERS}
+    return [f"dry run    {said}", *truths({"dry": most(alone), "simulated": most(together)}, apart)]
 
 
 def simulated_step(configuration: Configuration) -> list[dict[str, Any]]:
@@ -151,39 +154,58 @@ def simulated_step(configuration: Configuration) -> list[dict[str, Any]]:
     return simulate(rank, configuration.ranks).results
 
 
-def compared(trainer: "Trainer", record: dict[str, Any]) -> list[str]:
-    """Return a table of what this run's ranks sent and held in the step of `record`, and a dry run's values; all ranks
-    call it.
+def predicted(trainer: "Trainer") -> list[dict[str, int]]:
+    """Return what each rank of this run will send and hold in a step, from its dry run; all ranks call it."""
+    alone = dry_step(trainer.configuration, trainer.comm.rank, trainer.comm.segment)
+    return _of_all_ranks(trainer, alone)
+
+
+def compared(trainer: "Trainer", record: dict[str, Any], dry: list[dict[str, int]]) -> list[str]:
+    """Return a table of what this run's ranks sent and held in the step of `record`, and the values of `predicted`; all
+    ranks call it.
 
     A step whose batch differs from the second step's, at the end of an epoch, is not compared: then there is no table.
     """
-    configuration = trainer.configuration
-    numbers = torch.zeros(len(COUNTED), 2, configuration.ranks, dtype=torch.float64, device=trainer.comm.devices[0])
-    if record["samples"] == configuration.batch and record["step"] > 1:
-        alone = dry_step(configuration, trainer.comm.rank, trainer.comm.segment)
-        mine = [[each[name] for each in (alone, record)] for name in COUNTED]
-        numbers[:, :, trainer.comm.rank] = torch.tensor(mine)
-    naive_all_reduce(numbers, trainer.comm)
-    found = numbers.amax(2).long().tolist()
-    if not any(found[0]) and not any(found[-1]):
+    run = _of_all_ranks(trainer, record)
+    if record["samples"] != trainer.configuration.batch or record["step"] == 1:
         return []
-    dry, live = ({name: found[i][side] for i, name in enumerate(COUNTED)} for side in (0, 1))
-    return [f"step {record['step']} as it was predicted, and as it was:", *truths({"dry": dry, "run": live})]
-
-
-def truths(found: dict[str, dict[str, int]]) -> list[str]:
-    """Return a table of the most that a rank sends and holds, with a column for each method; the last column shows the
-    difference."""
-    names = list(found)
-    lines = [
-        f"{'a rank, at most':<16}" + "".join(f"{name:>14}" for name in names) + "    difference" * (len(names) > 1)
+    apart = {name: max(abs(a[name] - b[name]) for a, b in zip(dry, run, strict=True)) for name in NUMBERS}
+    return [
+        f"step {record['step']} as it was predicted, and as it was:",
+        *truths({"dry": most(dry), "run": most(run)}, apart),
     ]
-    for name in COUNTED:
-        values = [each[name] for each in found.values()]
-        apart = max(values) - min(values)
-        lines.append(
-            f"{name.replace('_', ' '):<16}"
-            + "".join(f"{value:>14,}" for value in values)
-            + (f"{apart:>14,}" if len(values) > 1 else "")
-        )
+
+
+def _of_all_ranks(trainer: "Trainer", record: dict[str, Any]) -> list[dict[str, int]]:
+    """Return the numbers of every rank's record."""
+    comm = trainer.comm
+    found = torch.zeros(comm.size, len(NUMBERS), dtype=torch.float64, device=comm.devices[0])
+    found[comm.rank] = torch.tensor([record[name] for name in NUMBERS])
+    naive_all_reduce(found, comm)
+    return [dict(zip(NUMBERS, row, strict=True)) for row in found.long().tolist()]
+
+
+def sent(ranks: list[dict[str, int]]) -> str:
+    """Return the line about the bytes of each kind that a rank sends at most, from `predicted`."""
+    found = most(ranks)
+    kinds = [f"{kind} {found[name]:,}" for kind, name in zip(KINDS, BY_KIND, strict=True) if found[name]]
+    return f"dry run    a rank sends at most these bytes in a step: {', '.join(kinds) or 'none'}"
+
+
+def truths(found: dict[str, dict[str, int]], apart: dict[str, int] | None = None) -> list[str]:
+    """Return a table of the most that a rank sends and holds, with a column for each method, and of each kind sent.
+
+    The last column shows the largest difference of any rank, `apart`; without it, the difference of the columns.
+    """
+    lines = [
+        f"{'a rank, at most':<16}" + "".join(f"{name:>14}" for name in found) + "    difference" * (len(found) > 1)
+    ]
+    labels = {name: name.replace("_", " ") for name in COUNTED}
+    labels |= {name: f"sent: {kind}" for kind, name in zip(KINDS, BY_KIND, strict=True)}
+    for name, label in labels.items():
+        values = [each.get(name, 0) for each in found.values()]
+        if name in COUNTED or any(values):
+            difference = apart[name] if apart else max(values) - min(values)
+            numbers = [*values, difference] if len(values) > 1 else values
+            lines.append(f"{label:<18}{numbers[0]:>12,}" + "".join(f"{number:>14,}" for number in numbers[1:]))
     return lines

@@ -40,7 +40,29 @@ def misfit(configuration: Configuration, model: Model, ranks: int) -> str:
             f"data={data} with microbatches={configuration.microbatches} needs {data * configuration.microbatches} "
             f"samples a step or more, and batch is {configuration.batch}"
         )
-    return ""
+    return _uneven(configuration) if configuration.microbatch_size else ""
+
+
+def _uneven(configuration: Configuration) -> str:
+    """Say why microbatches of the given size do not divide the batch, with the nearest number that does; empty if they
+    do."""
+    batch, data, size = configuration.batch, configuration.mesh[0], configuration.microbatch_size
+    if batch % (data * size) == 0:
+        return ""
+    if batch % data == 0:
+        each = batch // data
+        near = min((n for n in range(1, each + 1) if each % n == 0), key=lambda n: (abs(n - size), n))
+        return (
+            f"microbatch_size={size} does not divide the {each} samples of each replica, batch {batch} over "
+            f"data={data}; the nearest that does is {near}"
+        )
+    rows, tokens = data * size, configuration.tokens_per_step
+    near = max(1, (2 * batch + rows) // (2 * rows)) * rows
+    given, found = (f"tokens_per_step={tokens}", tokens // batch * near) if tokens else (f"batch={batch}", near)
+    return (
+        f"{given} does not divide into microbatches of microbatch_size={size} on data={data}; the nearest that does is "
+        f"{found}"
+    )
 
 
 def nearest(configuration: Configuration, model: Model, ranks: int) -> Sizes | None:

@@ -31,7 +31,8 @@ def predict(configuration: Configuration) -> dict[str, Any]:
     """Predict what a run needs; values are the maximum over ranks.
 
     `parameters` of the model, `held` by a rank before sharding, its `memory` in bytes (weights, gradients, optimizer
-    states), the `replica_bytes` and `pipeline_bytes` that it sends in a step, and the `bubble` as a share of its time.
+    states), the `replica_bytes` (`gradient_bytes` and `parameter_bytes`) and `pipeline_bytes` (activations and their
+    gradients) that it sends in a step, and the `bubble` as a share of its time.
     """
     model, itemsize = build(configuration.model, configuration.size), BYTES[configuration.precision]
     data, pipeline, _, sequence = configuration.mesh
@@ -44,12 +45,16 @@ def predict(configuration: Configuration) -> dict[str, Any]:
         held, replicas, stage, optimizer=STATES[configuration.optimizer] * itemsize, weight=itemsize, gradient=itemsize
     )
     m = configuration.microbatches
-    passes = {2: m + 1, 3: 2 * m + 1}.get(stage, 2)  # how often all weights, or their gradients, are sent
+    gradients = {0: 2, 2: m}.get(stage, 1)  # how often all gradients are sent, an all-reduce counting twice
+    weights = {0: 0, 3: 2 * m}.get(stage, 1)
+    each = held * itemsize * (replicas - 1) / replicas
     return {
         "parameters": sum(param.numel() for param in dense.parameters()),
         "held": held,
         "memory": kept,
-        "replica_bytes": passes * held * itemsize * (replicas - 1) / replicas,
+        "gradient_bytes": gradients * each,
+        "parameter_bytes": weights * each,
+        "replica_bytes": (gradients + weights) * each,
         "pipeline_bytes": max(_boundaries(model, mesh, configuration) for mesh in places) * itemsize,
         "bubble": bubble(configuration.schedule, pipeline, configuration.microbatches),
     }
@@ -94,19 +99,26 @@ def described(configuration: Configuration, found: dict[str, Any], machine: Mach
     states = STATES[configuration.optimizer]
     rows = "/".join(str(n) for n in sorted(set(_rows(configuration)), reverse=True))
     parameters, m = f"{found['parameters']:,} parameters", configuration.microbatches
+    cut = "; --dry-run counts those of cut layers, too" if max(tensor, sequence) > 1 else ""
+    replicas = f"each of {data} data replicas accumulates" if data > 1 else "it accumulates"
     return [
         f"model      {configuration.model} {configuration.size}: {parameters}, {model.layers} layers",
         f"ranks      {configuration.ranks} = data {data} x pipeline {pipeline} x tensor {tensor} x sequence {sequence}",
-        f"a step     {configuration.batch} {model.unit}{tokens}; {m} microbatch{'es' * (m > 1)} of {rows} on each "
-        "replica",
+        f"a step     {configuration.batch} {model.unit}{tokens}; {replicas} {m} microbatch{'es' * (m > 1)} of {rows}",
         f"sharding   stage {configuration.sharding} over {data * sequence} replicas{alone}",
         f"a rank     up to {found['held']:,} parameters; {as_bytes(round(found['memory']))} of weights, gradients "
         f"and {states} state{'s' * (states > 1)}",
-        f"it sends   {as_bytes(round(found['replica_bytes']))} to replicas and {as_bytes(found['pipeline_bytes'])} to "
-        "stages a step",
+        f"it sends   {_sent(found)} a step{cut}",
         f"bubble     {found['bubble']:.1%} of a stage's time, if F, B and W take as long",
         predicted_seconds(configuration, machine),
     ]
+
+
+def _sent(found: dict[str, Any]) -> str:
+    """Return the bytes of each kind that replicas and stages send; the numbers that they agree on are few."""
+    kinds = {"gradients": "gradient_bytes", "parameters": "parameter_bytes", "activations": "pipeline_bytes"}
+    said = [f"{as_bytes(round(found[name]))} of {kind}" for kind, name in kinds.items() if found[name]]
+    return ", ".join(said) or "nothing"
 
 
 def as_bytes(n: float) -> str:

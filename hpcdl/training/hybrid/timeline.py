@@ -24,7 +24,7 @@ class Untimed:
     def chunks(self, chunks: list) -> list:
         return chunks
 
-    def note(self, name: str, start: float, end: float, **more: int) -> None:
+    def note(self, name: str, start: float, end: float, **more: Any) -> None:
         """Record nothing."""
 
     def take(self) -> list[Span]:
@@ -67,7 +67,7 @@ class Timeline(Untimed):
             for chunk, share in zip(chunks, self._shares, strict=True)
         ]
 
-    def note(self, name: str, start: float, end: float, **more: int) -> None:
+    def note(self, name: str, start: float, end: float, **more: Any) -> None:
         """Add a span."""
         self.spans.append(Span(name, start - self._origin, end - self._origin, **more))
 

@@ -1,6 +1,8 @@
 """`hpcdl trace`: one timeline of all ranks for Perfetto, from what a run with --profile wrote."""
 
 import json
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -11,12 +13,20 @@ from hpcdl.commands import end, say
 from hpcdl.files import write_whole
 
 SPANS = "spans"  # the files of `--profile`: spans-RANK.jsonl
-STEP, WAIT, MESSAGE = "step", "wait", "message"
+STEP, WAIT, MESSAGE, RECEIVED = "step", "wait", "message", "received"
 WORK = ("input", "forward", "backward", "weights", "gradients", "optimizer")  # the parts of a step
 
 
+CATEGORIES = {"weights": "backward", MESSAGE: "messages", WAIT: "waits"}  # the others are called as their spans
+TRACKS = {0: "steps", 1: "messages"}
+EARLIER = {"X": 0, "b": 1, "s": 2, "f": 3, "e": 4}  # order of events at the same time
+
+
 class Span(NamedTuple):
-    """A rank's activity from `start` to `end` in seconds of its clock; a message has a `peer` and `nbytes`."""
+    """A rank's activity from `start` to `end` in seconds of its clock.
+
+    A message has a `peer`, `nbytes`, a `kind` and a `pair`, which the sender's span and the receiver's share.
+    """
 
     name: str
     start: float
@@ -24,31 +34,80 @@ class Span(NamedTuple):
     microbatch: int = -1
     peer: int = -1
     nbytes: int = 0
+    kind: str = ""
+    pair: str = ""
 
 
 def to_chrome(spans: Mapping[int, Iterable[Span]]) -> dict[str, Any]:
-    """Convert the timeline of all ranks for Perfetto: a process per rank, with messages on separate tracks.
+    """Convert the timeline of all ranks to the Trace Event Format: a process per rank, with a track for messages.
 
-    Times are in microseconds. Work is nested in its step, and waits in the work that waited.
+    Times are in microseconds, and events are sorted by them. Work is nested in its step, and waits in the work that
+    waited. An arrow goes from the work that sends a message to the wait, or the work, that receives it.
     """
-    events: list[dict[str, Any]] = []
-    for rank, rows in sorted(spans.items()):
-        events.append({"ph": "M", "pid": rank, "tid": 0, "name": "process_name", "args": {"name": f"rank {rank}"}})
-        for number, span in enumerate(sorted(rows, key=lambda span: (span.start, -span.end))):
-            events += _events(rank, number, span)
-    return {"traceEvents": events, "displayTimeUnit": "ms"}
+    ranks = {rank: list(rows) for rank, rows in sorted(spans.items())}
+    events = [event for rank, rows in ranks.items() for n, span in enumerate(rows) for event in _events(rank, n, span)]
+    events += _arrows(ranks)
+    events.sort(key=lambda event: (event["ts"], EARLIER[event["ph"]], -event.get("dur", 0.0)))
+    return {"traceEvents": [event for rank in ranks for event in _names(rank)] + events, "displayTimeUnit": "ms"}
+
+
+def _names(rank: int) -> list[dict[str, Any]]:
+    common = {"ph": "M", "pid": rank, "ts": 0}
+    tracks = [common | {"tid": t, "name": "thread_name", "args": {"name": name}} for t, name in TRACKS.items()]
+    return [
+        common | {"tid": 0, "name": "process_name", "args": {"name": f"rank {rank}"}},
+        common | {"tid": 0, "name": "process_sort_index", "args": {"sort_index": rank}},
+        *tracks,
+    ]
 
 
 def _events(rank: int, number: int, span: Span) -> list[dict[str, Any]]:
-    common = {"pid": rank, "tid": 0, "cat": span.name}
+    common = {"pid": rank, "tid": 0, "cat": CATEGORIES.get(span.name, span.name)}
     start, end = 1e6 * span.start, 1e6 * span.end
+    if span.name == RECEIVED:  # only the end of an arrow
+        return []
     if span.name != MESSAGE:
         name = span.name if span.microbatch < 0 else f"{span.name} {span.microbatch}"
         return [common | {"ph": "X", "name": name, "ts": start, "dur": end - start}]
     # Messages overlap: each is an asynchronous event, from the call to send until it was sent.
-    common |= {"id": f"{rank}.{number}", "name": f"to rank {span.peer}"}
+    common |= {"tid": 1, "id": f"{rank}.{number}", "name": f"{span.kind} to rank {span.peer}".strip()}
     arguments = {"peer": span.peer, "bytes": span.nbytes}
     return [common | {"ph": "b", "ts": start, "args": arguments}, common | {"ph": "e", "ts": end}]
+
+
+def _arrows(ranks: Mapping[int, list[Span]]) -> list[dict[str, Any]]:
+    """Return a flow event for both ends of each message that both ranks noted in a step."""
+    waits, steps = (
+        {rank: sorted((s.start, s.end) for s in rows if s.name == name) for rank, rows in ranks.items()}
+        for name in (WAIT, STEP)
+    )
+    sent, found = _messages(ranks, MESSAGE), []
+    for (rank, peer, pair), span in _messages(ranks, RECEIVED).items():
+        source = sent.get((peer, rank, pair))
+        if source is None:
+            continue
+        wait = _around(waits[rank], span.end)
+        inside = wait is not None and wait[1] >= source.start  # clocks of processes differ a little
+        arrived = max(wait[0] if wait and inside else span.end, source.start)
+        if not _around(steps[peer], source.start) or not _around(steps[rank], arrived):
+            continue
+        common = {"cat": "messages", "name": "message", "id": f"{peer}-{rank}:{pair}", "tid": 0}
+        found.append(common | {"ph": "s", "pid": peer, "ts": 1e6 * source.start})
+        found.append(common | {"ph": "f", "bp": "e", "pid": rank, "ts": 1e6 * arrived})
+    return found
+
+
+def _messages(ranks: Mapping[int, list[Span]], name: str) -> dict[tuple[int, int, str], Span]:
+    """Return the spans of a name by rank, peer and pair, without pairs that a restarted run has twice."""
+    keys = [((rank, s.peer, s.pair), s) for rank, rows in ranks.items() for s in rows if s.name == name and s.pair]
+    times = Counter(key for key, _ in keys)
+    return {key: span for key, span in keys if times[key] == 1}
+
+
+def _around(spans: list[tuple[float, float]], time: float) -> tuple[float, float] | None:
+    """Return the last of the spans that begin before `time`, if it has not ended."""
+    i = bisect_right(spans, (time, float("inf"))) - 1
+    return spans[i] if i >= 0 and time <= spans[i][1] else None
 
 
 def read(folder: Path) -> dict[int, list[Span]]:

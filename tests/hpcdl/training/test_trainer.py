@@ -113,6 +113,41 @@ def test_three_dimensions_at_once_give_the_losses():
     check(Configuration(model="gpt", mesh=(2, 2, 2, 1), sharding=3, microbatches=2, batch=9, optimizer="sgd"))
 
 
+@pytest.mark.parametrize(
+    ("mesh", "accumulated"),
+    [
+        ((2, 1, 1, 1), 2),
+        pytest.param((1, 1, 1, 1), 4, marks=pytest.mark.long),
+        pytest.param((1, 2, 1, 2), 4, marks=pytest.mark.long),
+    ],
+)
+def test_fixed_tokens_give_the_same_losses(mesh, accumulated):
+    """The mesh changes, and so do microbatches; tokens of a step and losses do not."""
+    configuration = Configuration(model="gpt", mesh=mesh, tokens_per_step=128, microbatch_size=2, seed=5)
+    assert (configuration.batch, configuration.microbatches) == (8, accumulated)
+    check(configuration)
+
+
+@pytest.mark.long  # random meshes of up to 8 ranks
+@pytest.mark.parametrize("seed", range(6))
+def test_fixed_tokens_on_random_meshes(seed):
+    rng = random.Random(seed)
+    while True:
+        ranks, size = rng.randint(1, 8), rng.choice([1, 2, 3])
+        configuration = Configuration(
+            model="gpt",
+            mesh=rng.choice(list(meshes(ranks))),
+            sharding=rng.randrange(4),
+            tokens_per_step=16 * 12,
+            microbatch_size=size,
+            optimizer=rng.choice(["sgd", "adam"]),
+        )
+        if not misfit(configuration, build("gpt"), ranks):
+            break
+    assert configuration.batch == 12 == configuration.mesh[0] * configuration.microbatches * size
+    check(configuration)
+
+
 def test_replicas_without_samples_take_part():
     """One sample is left for four replicas, each with two microbatches."""
     n = len(build("mlp").data[1])

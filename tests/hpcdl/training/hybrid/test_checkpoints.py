@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from hpcdl.comm import RankError, simulate
+from hpcdl.comm.simulated.communicator import SimulatedComm
 from hpcdl.data.loader import epoch_order
 from hpcdl.training import Configuration, Trainer
 from hpcdl.training.hybrid.command import Run, train_on
-from hpcdl.training.hybrid.metering import Meter
 
 BASE = Configuration(model="mlp", precision="fp64", batch=12, steps=5, optimizer="adam", seed=2)
 CLOSE = 1e-12
@@ -89,14 +89,14 @@ class KillError(RuntimeError):
 def moments(monkeypatch):
     """A counter of what the ranks do: messages, and writes that reach the disk; at `last` one of them is killed."""
     counter = {"now": 0, "last": -1}
-    sent, fsync = Meter.sent, os.fsync
+    isend, fsync = SimulatedComm._isend, os.fsync
 
     def tick():
         counter["now"] += 1
         if counter["now"] == counter["last"]:
             raise KillError
 
-    monkeypatch.setattr(Meter, "sent", lambda meter, x: (tick(), sent(meter, x)))
+    monkeypatch.setattr(SimulatedComm, "_isend", lambda *message: (tick(), isend(*message))[1])
     monkeypatch.setattr(os, "fsync", lambda file: (tick(), fsync(file)))
     return counter
 

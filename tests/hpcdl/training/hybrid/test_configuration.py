@@ -1,14 +1,17 @@
 """The options of a run: as TOML and back, and one sentence for each that cannot be used."""
 
 import random
+import re
 
 import pytest
 
 from hpcdl.training.hybrid.configuration import (
     SIZES,
+    TOKENS,
     Configuration,
     ConfigurationError,
     from_options,
+    merged,
     parse_mesh,
     read_options,
     read_text,
@@ -63,6 +66,13 @@ def test_a_mesh_that_is_none_is_a_sentence(text):
         ({"mesh": "data=0"}, "each axis has 1 rank or more"),
         ({"speed": 3}, "there is no option 'speed'; the options are model, size, mesh"),
         ({"schedule": "2f2b"}, "schedule is '2f2b'; it is one of gpipe"),
+        ({"tokens_per_step": 500}, "texts of 16 tokens do not divide; the nearest that they do is 496"),
+        ({"tokens_per_step": 504}, "the nearest that they do is 512"),
+        ({"tokens_per_step": 1}, "the nearest that they do is 16"),
+        ({"tokens_per_step": -16}, "tokens_per_step is -16; it is 0 or more"),
+        ({"model": "mlp", "tokens_per_step": 512}, "mlp reads images without tokens; give batch"),
+        ({"batch": 32, "tokens_per_step": 512}, "tokens_per_step determines batch, and both are given"),
+        ({"microbatches": 2, "microbatch_size": 2}, "microbatch_size determines microbatches, and both are given"),
     ],
 )
 def test_an_option_out_of_range_is_a_sentence(options, said):
@@ -78,6 +88,24 @@ def test_a_file_that_is_no_toml_is_a_sentence(content, tmp_path):
         read_options(tmp_path / "run.toml")
 
 
+def test_what_a_number_determines_follows_the_mesh():
+    configuration = Configuration(size="small", tokens_per_step=1024, microbatch_size=2)
+    assert (configuration.batch, configuration.microbatches) == (16, 8)
+    assert configuration.changed(mesh=(4, 1, 1, 1)).microbatches == 2
+    assert configuration.changed(tokens_per_step=2048).batch == 32
+    assert configuration.changed(batch=4).batch == 4
+    assert configuration.changed(microbatches=1).microbatches == 1
+    text = configuration.to_toml()
+    assert not re.search("^(batch|microbatches) =", text, re.MULTILINE)
+    assert from_options(read_text(text, "it")) == configuration
+
+
+def test_later_options_replace_those_that_determine_them():
+    file = {"tokens_per_step": 512, "microbatch_size": 4, "seed": 3}
+    assert merged(file, {"batch": 8}) == {"microbatch_size": 4, "seed": 3, "batch": 8}
+    assert merged({"batch": 8}, {"tokens_per_step": 64}) == {"tokens_per_step": 64}
+
+
 def test_another_optimizer_brings_its_own_rate():
     start = Configuration(optimizer="adamw")
     assert from_options({"optimizer": "sgd"}, start).lr == 0.05
@@ -86,6 +114,7 @@ def test_another_optimizer_brings_its_own_rate():
 
 def test_the_sizes_are_those_of_the_models():
     assert {model: tuple(sizes) for model, sizes in MODELS.items()} == SIZES
+    assert {size: build("gpt", size).sequence for size in SIZES["gpt"]} == TOKENS
 
 
 @pytest.mark.parametrize(
@@ -101,6 +130,19 @@ def test_the_sizes_are_those_of_the_models():
         ({"mesh": (1, 1, 16, 1)}, 16, "tensor=16 is too much for gpt, which has 8 heads of attention; the nearest"),
         ({"mesh": (4, 1, 1, 1), "batch": 7, "microbatches": 2}, 4, "needs 8 samples a step or more, and batch is 7"),
         ({"model": "lenet", "mesh": (1, 1, 1, 13), "batch": 1}, 13, "no mesh of so many ranks fits"),
+        (
+            {"mesh": (2, 1, 1, 1), "batch": 12, "microbatch_size": 4},
+            2,
+            "does not divide the 6 samples of each replica, batch 12 over data=2; the nearest that does is 3; the "
+            "nearest mesh that fits is data=1,pipeline=2",
+        ),
+        (
+            {"mesh": (3, 1, 1, 1), "tokens_per_step": 512, "microbatch_size": 4},
+            3,
+            "tokens_per_step=512 does not divide into microbatches of microbatch_size=4 on data=3; the nearest that "
+            "does is 576; the nearest mesh",
+        ),
+        ({"mesh": (3, 1, 1, 1), "batch": 32, "microbatch_size": 4}, 3, "batch=32 does not divide"),
     ],
 )
 def test_a_mesh_that_does_not_fit_is_a_sentence(options, ranks, said):

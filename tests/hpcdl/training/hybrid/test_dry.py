@@ -8,13 +8,14 @@ import torch
 from hpcdl.comm import simulate
 from hpcdl.memory import meter
 from hpcdl.training import Configuration
-from hpcdl.training.hybrid.dry import COUNTED, corners, dry_run, dry_step, simulated_step, truths
+from hpcdl.training.hybrid.dry import COUNTED, NUMBERS, corners, dry_run, dry_step, simulated_step, truths
+from hpcdl.training.hybrid.metering import BY_KIND
 
 labs = pytest.mark.labs
 
 
 def counted(records: list[dict]) -> list[dict]:
-    return [{name: record[name] for name in COUNTED} for record in records]
+    return [{name: record[name] for name in NUMBERS} for record in records]
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,7 @@ def test_a_rank_alone_counts_what_it_does_among_others(options):
     alone = [dry_step(configuration, rank) for rank in range(configuration.ranks)]
     assert counted(alone) == counted(simulated_step(configuration))
     assert all(record["bytes_sent"] and record["messages"] and record["peak_bytes"] for record in alone)
+    assert all(record["bytes_sent"] == sum(record[name] for name in BY_KIND) for record in alone)
 
 
 @labs  # sixteen ranks, each alone and all simulated
@@ -58,6 +60,14 @@ def test_the_table_has_the_difference():
     lines = truths({"dry": dict.fromkeys(COUNTED, 1000), "run": dict.fromkeys(COUNTED, 998)})
     assert lines[0].split()[-3:] == ["dry", "run", "difference"]
     assert [line.split()[-3:] for line in lines[1:]] == [["1,000", "998", "2"]] * 3
+
+
+def test_the_table_shows_each_kind_and_any_rank_that_differs():
+    """Two ranks that exchange their roles have the same maximum."""
+    columns = {"dry": dict.fromkeys(NUMBERS, 1000) | {"tensor_bytes": 0}}
+    lines = truths(columns | {"run": columns["dry"]}, dict.fromkeys(NUMBERS, 0) | {"control_bytes": 7})
+    assert [line.split()[1] for line in lines[4:]] == ["gradients", "parameters", "activations", "sequence", "control"]
+    assert [line.split()[-1] for line in lines[1:]] == ["0"] * 7 + ["7"]
 
 
 def test_a_meter_sees_no_tensor_of_another_rank():
@@ -93,5 +103,11 @@ def test_a_live_run_says_how_it_differs_and_does_not(mpiexec, tmp_path):
     ]
     code, printed = mpiexec(4, "-m", "hpcdl", "train", *options, "--log", str(tmp_path / "log"))
     assert code == 0, printed
+    kinds = re.findall(r"^sent: (\w+) +([\d,]+) +([\d,]+) +([\d,]+)$", printed, re.MULTILINE)
+    assert [(kind, apart) for kind, _, _, apart in kinds] == [
+        (kind, "0") for kind in ("gradients", "parameters", "activations", "control")
+    ]
+    said = ", ".join(f"{kind} {sent}" for kind, sent, _, _ in kinds)
+    assert f"dry run    a rank sends at most these bytes in a step: {said}\n" in printed.partition("step 1: loss")[0]
     found = re.findall(r"^(bytes sent|messages|peak bytes) +([\d,]+) +([\d,]+) +([\d,]+)$", printed, re.MULTILINE)
     assert [(name, apart) for name, _, _, apart in found] == [(name.replace("_", " "), "0") for name in COUNTED]

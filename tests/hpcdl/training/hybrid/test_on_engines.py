@@ -8,7 +8,7 @@ import pytest
 from hpcdl.cluster import Cluster
 from hpcdl.training import Configuration, run_on
 from hpcdl.training.hybrid.configuration import ConfigurationError
-from hpcdl.training.hybrid.dry import COUNTED, dry_step
+from hpcdl.training.hybrid.dry import NUMBERS, dry_step
 
 PAGE = (Path(__file__).parents[4] / "docs" / "training.md").read_text(encoding="utf-8")
 OPTIONS = {"model": "mlp", "mesh": "pipeline=2", "microbatches": 4, "steps": 2, "precision": "fp64"}
@@ -58,7 +58,7 @@ def test_engines_do_what_was_predicted_and_others_stand_by():
     for rank, (live, virtual) in enumerate(zip(ranks, simulated, strict=True)):
         assert [record["loss"] for record in live] == [record["loss"] for record in virtual]
         alone = dry_step(configuration, rank)
-        assert {name: live[-1][name] for name in COUNTED} == {name: alone[name] for name in COUNTED}
+        assert {name: live[-1][name] for name in NUMBERS} == {name: alone[name] for name in NUMBERS}
 
 
 def test_a_run_goes_on_from_the_checkpoint_on_another_mesh(tmp_path):

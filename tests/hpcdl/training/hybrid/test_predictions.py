@@ -7,6 +7,7 @@ import pytest
 from hpcdl.comm import simulate
 from hpcdl.cost.machines import MACHINES
 from hpcdl.training import Configuration, Trainer
+from hpcdl.training.hybrid.metering import BY_KIND
 from hpcdl.training.hybrid.predictions import as_bytes, described, predict, predicted_seconds
 
 SMALL = 3000  # bytes of numbers to agree on, beside gradients: samples, which parameters are used, loss and norm
@@ -43,8 +44,14 @@ def second_step(configuration):
 def test_a_rank_sends_as_many_bytes_as_predicted(options):
     configuration = Configuration(model="mlp", size="small", batch=12, **options)
     expected = predict(configuration)
-    sent = max(record["bytes_sent"] for record in second_step(configuration))
+    records = second_step(configuration)
+    sent = max(record["bytes_sent"] for record in records)
     assert sent == pytest.approx(expected["replica_bytes"] + expected["pipeline_bytes"], abs=SMALL, rel=0.002)
+    most = {name: max(record[name] for record in records) for name in BY_KIND}
+    for kind in ("gradient", "parameter"):  # chunks of a ring differ by one number
+        assert most[f"{kind}s_bytes"] == pytest.approx(expected[f"{kind}_bytes"], rel=0.001)
+    assert most["activations_bytes"] == expected["pipeline_bytes"]
+    assert most["tensor_bytes"] == most["sequence_bytes"] == 0 < most["control_bytes"] < SMALL
 
 
 @pytest.mark.labs  # a model of 17 million weights
