@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from autograder.outputs import cli as outputs
-from autograder.outputs import lecture  # each command imports what it needs, so `--help` is instant
+from autograder.outputs import lecture, marking  # each command imports what it needs, so `--help` is instant
 from hpcdl import machine
 from hpcdl.commands import Commands, end, printable, say, version_of
 
@@ -285,5 +285,7 @@ app.command()(corrections.regrade)
 app.command()(corrections.late)
 app.command()(lecture.report)
 app.command()(lecture.guesses)
+app.command()(marking.written)
+app.command()(marking.marks)
 app.command()(shards.merge)
 app.command()(shards.engine)

@@ -16,8 +16,9 @@ STYLE = """
   border-left: 4px solid var(--hpcdl-tone); background: color-mix(in srgb, var(--hpcdl-tone) 8%, transparent); }
 .hpcdl-passed { --hpcdl-tone: #0f8a5f; } .hpcdl-failed { --hpcdl-tone: #d0552f; }
 .hpcdl-not_done, .hpcdl-skipped { --hpcdl-tone: #6b7d94; }
-.hpcdl-check header { display: flex; flex-wrap: wrap; gap: 2px 16px; align-items: baseline; }
-.hpcdl-check header b { font-size: 15px; } .hpcdl-check header .hpcdl-total { margin-left: auto; opacity: .85; }
+.hpcdl-check .hpcdl-head { display: flex; flex-wrap: wrap; gap: 2px 16px; align-items: baseline; }
+.hpcdl-check .hpcdl-head b { font-size: 15px; }
+.hpcdl-check .hpcdl-head .hpcdl-total { margin-left: auto; opacity: .85; }
 .hpcdl-check .hpcdl-mark { display: inline-block; width: 1.3em; font-weight: 700; }
 .hpcdl-check .hpcdl-one { margin: 6px 0 0; }
 .hpcdl-check div.hpcdl-one { padding-left: 14px; } .hpcdl-check .hpcdl-points { opacity: .8; white-space: nowrap; }
@@ -155,7 +156,8 @@ def _card(status: Status, title: str, total: str, body: str) -> str:
     head = f'<b><span class="hpcdl-mark">{MARK[status]}</span>{escape(title)}</b>'
     if total:
         head += f'<span class="hpcdl-total">{escape(total)}</span>'
-    return f'<style>{STYLE}</style><div class="hpcdl-check hpcdl-{status}"><header>{head}</header>{body}</div>'
+    inside = f'<div class="hpcdl-head">{head}</div>{body}'
+    return f'<style>{STYLE}</style><div class="hpcdl-check hpcdl-{status}">{inside}</div>'
 
 
 def _html_body(result: ExerciseResult) -> str:

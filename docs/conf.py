@@ -9,6 +9,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
 import api_pages  # noqa: E402
+import charts  # noqa: E402
 import frames  # noqa: E402
 import site_pages  # noqa: E402
 import teaching_pages  # noqa: E402
@@ -24,15 +25,16 @@ release = version = hpcdl.__version__
 extensions = ["myst_parser"]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
-exclude_patterns = ["_build", "_frames*"]
+exclude_patterns = ["_build", "_frames*", "_templates"]
 html_theme = "furo"
 html_title = f"hpcdl {release}"
 html_show_sphinx = False
 suppress_warnings = ["myst.header"]  # a page that is included begins at its own level
 
 html_static_path = ["_static"]
+templates_path = ["_templates"]
 html_css_files = ["site.css"]
-html_js_files = ["play.js"]
+html_js_files = ["play.js", "keyboard.js"]
 html_theme_options = {
     "source_repository": site_pages.REPOSITORY,
     "source_branch": "main",
@@ -44,14 +46,16 @@ html_theme_options = {
 NOTEBOOK_LINK = re.compile(r"\[([^\]]+)\]\([\w./]*?\d\d_(\w+)\.ipynb\)")
 OTHER_NOTEBOOK = re.compile(r"\[([^\]]+)\]\([\w./]*\.ipynb\)")
 EVERY_LAB = re.compile(r"^labs/\*$", re.MULTILINE)  # in a table of contents
-landing: dict[str, str] = {}  # replacements for the marks in index.md
+marks: dict[str, dict[str, str]] = {}  # by page, what replaces each mark in it
 
 
-def _write_pages(_app) -> None:
+def _write_pages(app) -> None:
     """Write what is made from the labs and the library, before Sphinx reads the pages."""
     api_pages.write(HERE / "api")
     teaching_pages.write(HERE / "teaching" / "labs")
-    landing.update(site_pages.write(HERE))
+    marks["index"] = site_pages.write(HERE)
+    drawn = charts.write(Path(app.outdir) / charts.FOLDER)
+    marks["benchmarks"] = {mark: site_pages.raw(html) if html else "" for mark, html in drawn.items()}
 
 
 def _links_to_labs(page: str, text: list[str]) -> None:
@@ -64,9 +68,14 @@ def _links_to_labs(page: str, text: list[str]) -> None:
 def _read(_app, page: str, text: list[str]) -> None:
     _links_to_labs(page, text)
     text[0] = EVERY_LAB.sub("\n".join(f"labs/{slug}" for slug in exercises.LABS), text[0])  # in the course's order
-    if page == "index":
-        for mark, html in landing.items():
-            text[0] = text[0].replace(mark, html)
+    for mark, html in marks.get(page, {}).items():
+        text[0] = text[0].replace(mark, html)
+
+
+def _level_of_captions(_app, _page, _template, context, _tree) -> None:
+    """The theme calls the captions of the side bar headings, but gives them no level (WCAG 4.1.2)."""
+    tree = context.get("furo_navigation_tree", "")
+    context["furo_navigation_tree"] = tree.replace('role="heading"', 'role="heading" aria-level="2"')
 
 
 def _copy_files(app, error) -> None:
@@ -82,4 +91,5 @@ def setup(app) -> None:
     app.connect("builder-inited", _write_pages)
     app.connect("source-read", _read)
     app.connect("include-read", lambda _app, _path, page, text: _links_to_labs(page, text))
+    app.connect("html-page-context", _level_of_captions, priority=900)  # after the theme
     app.connect("build-finished", _copy_files)

@@ -105,7 +105,11 @@ def prepare(notebook: Path) -> Path | None:
 
 def _decision(notebook: Path) -> tuple[str, ...]:
     path = decision_file(notebook)
-    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    return decision(path.read_text(encoding="utf-8", errors="replace") if path.is_file() else "")
+
+
+def decision(text: str) -> tuple[str, ...]:
+    """Parse a decision file's text; return the answer to each of `PROMPTS`, "" where it is missing."""
     parts = dict(re.findall(r"^## *(.+?) *\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
     return tuple(parts.get(prompt, "").strip() for prompt in PROMPTS)
 
@@ -145,7 +149,8 @@ _TEMPLATE = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined
 <title>{{ report.title }}: a report</title>
 <style>
 :root { color-scheme: light dark; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem; }
+body { background: Canvas; color: CanvasText; font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto;
+  padding: 0 1rem; }
 table { border-collapse: collapse; width: 100%; } td, th { text-align: left; padding: .25rem .6rem .25rem 0;
   border-bottom: 1px solid color-mix(in srgb, currentColor 25%, transparent); vertical-align: top; }
 .missing { border-left: 4px solid #d0552f; padding: .3rem .8rem; }
@@ -153,6 +158,7 @@ table { border-collapse: collapse; width: 100%; } td, th { text-align: left; pad
 </style>
 </head>
 <body>
+<main>
 <h1>{{ report.title }}</h1>
 <p>{{ report.name or "Name: ______________________" }} · {{ day }} · {{ "%g" % report.points }} points by the checks</p>
 {% if report.missing %}
@@ -170,7 +176,7 @@ table { border-collapse: collapse; width: 100%; } td, th { text-align: left; pad
 </section>
 {% if rows %}
 <section><h2>Guesses</h2>
-<table><tr><th>question</th><th>guess</th><th>what came out</th><th></th></tr>
+<table><tr><th>question</th><th>guess</th><th>what came out</th><th>how far off</th></tr>
 {% for text, guess, missed in rows %}
 <tr><td>{{ text }}</td>
 {% if guess is none %}
@@ -201,6 +207,7 @@ table { border-collapse: collapse; width: 100%; } td, th { text-align: left; pad
 <tr><td>{{ question }}</td><td>&nbsp;&nbsp;&nbsp;/ 2</td></tr>
 {% endfor %}
 </table></section>
+</main>
 </body>
 </html>
 """

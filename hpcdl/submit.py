@@ -16,6 +16,7 @@ import nbformat
 import hpcdl
 from hpcdl.files import MOST_BYTES, MOST_FILES, MOST_TOGETHER, needed_near, written_whole
 from hpcdl.moved import whereto
+from hpcdl.report import decision_file
 
 STUB = "raise NotImplementedError"
 SECONDS_PER_CELL = 300
@@ -89,9 +90,11 @@ def read(path: Path) -> tuple[nbformat.NotebookNode, bytes]:
 
 
 def files_along(path: Path, raw: bytes) -> tuple[list[str], list[str]]:
-    """Return the names of the needed files near the notebook, and of those that are too large."""
+    """Return the names of the needed files near the notebook and its decision file, and of files that are too large."""
     along, left, room = list[str](), list[str](), MOST_TOGETHER
-    for name, place in needed_near(path, raw):
+    form = decision_file(path)
+    written = [(form.name, form)] if form.is_file() else []
+    for name, place in [*written, *needed_near(path, raw)]:
         size = place.stat().st_size
         fits = size <= min(MOST_BYTES, room) and len(along) < MOST_FILES
         (along if fits else left).append(name)

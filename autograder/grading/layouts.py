@@ -122,7 +122,7 @@ def _of_student(student: str, entries: list[Path]) -> list[Submission]:
     if any(each.path for each in found):
         return found
     reasons = dict.fromkeys(filter(None, [*(each.problem for each in found), *seen.problems]))
-    return [Submission(student, None, "; ".join(reasons))]
+    return [Submission(student, None, "; ".join(reasons), beside=tuple((own_name(o.name), o) for o in seen.others))]
 
 
 def _submission(student: str, path: Path, others: list[Path], is_top: bool) -> Submission:

@@ -1,8 +1,9 @@
 """An instructor's changes to results, in two sheets in the results folder. All exports use them.
 
 `adjustments.csv` has the columns `student, lab, points, of, reason`: points to add, or to subtract if negative
-(`autograder late` writes these rows for late days). `of` gives the maximum, for a written answer that a person grades;
-the lab is then worth that many points more for all students. `groups.csv` has the columns `student, group`: a member
+(`autograder late` writes these rows for late days). `of` gives the maximum, for a written answer that a person grades
+(`autograder marks` writes these rows); the lab is then worth that many points more for all students. An optional column
+`comment` is for the one student, after the reason. `groups.csv` has the columns `student, group`: a member
 who handed in nothing gets the result of the member who did.
 """
 
@@ -22,6 +23,7 @@ from .sheet import Sheet
 ADJUSTMENTS, GROUPS = "adjustments.csv", "groups.csv"
 SHARED = "handed in by "  # prefix of the message of a group's result
 COLUMNS = ("student", "lab", "points", "of", "reason")
+COMMENT = "comment"  # a column that a sheet need not have
 
 
 class Row(NamedTuple):
@@ -32,6 +34,12 @@ class Row(NamedTuple):
     points: float
     of: float
     reason: str
+    comment: str = ""
+
+    @property
+    def said(self) -> str:
+        """Return the reason, and the comment if there is one."""
+        return f"{self.reason}: {self.comment}" if self.comment else self.reason
 
 
 def adjusted(found: list[LabResult], folder: Path) -> list[LabResult]:
@@ -48,18 +56,18 @@ def adjusted(found: list[LabResult], folder: Path) -> list[LabResult]:
 def read(path: Path) -> list[Row]:
     """Read the rows of an `adjustments.csv`; empty if there is no such file."""
     return [
-        Row(student, lab, _number(points, path, student), _number(of or "0", path, student), reason)
-        for student, lab, points, of, reason in cells(path, COLUMNS)
+        Row(student, lab, _number(points, path, student), _number(of or "0", path, student), reason, comment)
+        for student, lab, points, of, reason, comment in cells(path, (*COLUMNS, COMMENT))
     ]
 
 
 def write(path: Path, rows: list[Row]) -> None:
     """Write an `adjustments.csv`, by student and lab."""
+    width = len(COLUMNS) + any(row.comment for row in rows)
     lines = [
-        COLUMNS,
-        *((r.student, r.lab, f"{r.points:g}", f"{r.of:g}" if r.of else "", r.reason) for r in sorted(rows)),
+        (r.student, r.lab, f"{r.points:g}", f"{r.of:g}" if r.of else "", r.reason, r.comment) for r in sorted(rows)
     ]
-    Sheet([[*line] for line in lines], False, ",", "\n").write(path)
+    Sheet([[*line[:width]] for line in [(*COLUMNS, COMMENT), *lines]], False, ",", "\n").write(path)
 
 
 def shared(found: list[LabResult], path: Path) -> list[LabResult]:
@@ -106,7 +114,7 @@ def _with(result: LabResult, rows: list[Row], worth: dict[str, float]) -> LabRes
     more = sum(worth.values())
     if result.status != "graded" or not (mine or more):
         return result
-    adjustments = [Adjustment(row.points, row.reason) for row in mine]
+    adjustments = [Adjustment(row.points, row.said) for row in mine]
     return replace(result, max_score=result.max_score + more, adjustments=[*result.adjustments, *adjustments])
 
 

@@ -16,7 +16,7 @@ from autograder.results import LabResult
 from .instructor import Overview
 from .load import for_student
 
-_TEMPLATES = jinja2.Environment(
+ENVIRONMENT = jinja2.Environment(
     loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
     autoescape=True,
     undefined=jinja2.StrictUndefined,
@@ -30,18 +30,18 @@ def page(result: LabResult) -> str:
     shown = for_student(result)
     head = f"<style>{feedback.STYLE}</style>"  # stands once in the page, not before each exercise
     bodies = [Markup(feedback.html(exercise).removeprefix(head)) for exercise in shown.exercises]  # escapes by itself
-    return _TEMPLATES.get_template("feedback.html").render(result=shown, bodies=bodies, style=Markup(feedback.STYLE))
+    return ENVIRONMENT.get_template("feedback.html").render(result=shown, bodies=bodies, style=Markup(feedback.STYLE))
 
 
 def instructor_page(found: list[LabResult], alike: float = THRESHOLD) -> str:
     """Return the instructor's page: scores, difficulty of each check, the most common mistakes, and what to look at."""
-    return _TEMPLATES.get_template("instructor.html").render(overview=Overview(found, alike))
+    return ENVIRONMENT.get_template("instructor.html").render(overview=Overview(found, alike))
 
 
 def rendered(template: str, **values: Any) -> str:
     """Render one of our templates, without names of students; `style` is our own CSS."""
     values["style"] = Markup(values["style"])
-    return _TEMPLATES.get_template(template).render(**values)
+    return ENVIRONMENT.get_template(template).render(**values)
 
 
 def write(found: list[LabResult], out: Path) -> list[Path]:

@@ -9,7 +9,8 @@ from hpcdl.commands import end, say
 
 STYLE = """
 :root { color-scheme: light dark; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 64rem; margin: 2rem auto; padding: 0 1rem; }
+body { background: Canvas; color: CanvasText; font: 16px/1.5 system-ui, sans-serif; max-width: 64rem; margin: 2rem auto;
+  padding: 0 1rem; }
 h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2rem; } ul { margin: .3rem 0; padding-left: 1.2rem; }
 table { border-collapse: collapse; width: 100%; } meter { width: 5rem; }
 th, td { text-align: left; vertical-align: top; padding: .4rem .8rem .4rem 0; overflow-wrap: anywhere;

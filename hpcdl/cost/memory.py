@@ -38,7 +38,7 @@ def activations(
 ) -> float:
     """Return the 16-bit bytes that one transformer layer keeps per microbatch on each rank (Korthikanti's table 2).
 
-    | | recompute nothing | selective | full |
+    | ranks | recompute nothing | selective | full |
     |---|---|---|---|
     | one rank | sbh (34 + 5as/h) | 34 sbh | 2 sbh |
     | t ranks, tensor parallel | sbh (10 + 24/t + 5as/(ht)) | sbh (10 + 24/t) | 2 sbh |

@@ -1,10 +1,7 @@
 """The site in Chromium: pictures load and play, links lead somewhere, nothing scrolls sideways."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,9 +9,10 @@ import pytest
 
 from autograder import exercises
 
+from . import building
+
 pytestmark = [pytest.mark.browser, pytest.mark.long]  # the site is built: two minutes
 
-ROOT = Path(__file__).resolve().parents[2]
 LAB = "labs/ddp.html" if "ddp" in exercises.LABS else f"labs/{exercises.LABS[-1]}.html"
 PAGES = ("index.html", LAB, "gallery.html")
 WIDTHS = (390, 900, 1600)
@@ -31,13 +29,7 @@ BROKEN = """() => Promise.all([...document.querySelectorAll('img')]
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """The site as `make docs` builds it, with short animations; a warning is an error."""
-    out = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", ROOT / "docs", out]
-    quick = {**os.environ, "HPCDL_SITE": "quick"}
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=280, env=quick)
-    assert ended.returncode == 0, ended.stderr
-    return out
+    return building.site(tmp_path_factory)
 
 
 class Links(HTMLParser):

@@ -15,7 +15,7 @@ from autograder.outputs import html, junit, load, markdown
 from autograder.outputs.instructor import Overview
 from autograder.results import CheckResult, ExerciseResult, LabResult
 
-ALLOWED = {"html", "head", "meta", "title", "style", "body", "h1", "h2", "p", "b", "ul", "li", "div", "span", "header"}
+ALLOWED = {"html", "head", "meta", "title", "style", "body", "h1", "h2", "p", "b", "ul", "li", "div", "span", "main"}
 ALLOWED |= {"details", "summary", "code", "pre", "table", "tr", "th", "td", "small", "br", "meter"}
 
 
