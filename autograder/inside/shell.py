@@ -149,7 +149,7 @@ def without_cache(code: str) -> None:
 
         for name, module in list(sys.modules.items()):
             if name.startswith("numba.") and hasattr(module, "FunctionCache"):
-                module.FunctionCache = lambda function: NullCache()
+                setattr(module, "FunctionCache", lambda function: NullCache())  # noqa: B010
 
 
 def _nothing(*args: Any, **options: Any) -> None:

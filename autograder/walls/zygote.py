@@ -109,7 +109,10 @@ class Zygote:
         worker = None
         try:
             if self.walls != "namespaces":  # a folder for each worker: none finds another's files or locks
-                worker = self.request(limits, tempfile.mkdtemp(dir=folder), slot)
+                own = tempfile.mkdtemp(dir=folder)
+                if self.uid:  # it may then pass through, and the walls show it only its own
+                    os.chown(folder, self.uid, -1)
+                worker = self.request(limits, own, slot)
             elif slot:
                 worker = self.request(limits, self.folder.name, slot)
             else:
