@@ -175,11 +175,12 @@ def replay(
 @app.command()
 def doctor() -> None:
     """Say how students' code is isolated here, and prove it with attacks. Exit code 0: every wall holds; 1: not."""
-    from autograder.walls import sandbox
+    from autograder.walls import memory, sandbox
 
     from . import doctor as walls
 
     console.print(f"Isolation: {sandbox.words()}.")
+    console.print(f"Memory, with a lane a core: {memory.allowance(machine.cores())}.", markup=False)
     for need, there in walls.needs().items():
         console.print(f"{'✓' if there else '✗'} {need}", markup=False)
     findings = walls.attack()

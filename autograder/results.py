@@ -31,6 +31,7 @@ class CheckResult:
     hidden: bool = False
     seed: int = 0
     seconds: float = 0.0  # seconds of the student's code
+    asleep: bool = False  # it ran out of time and hardly used a processor
     share: float = 0.0  # partial credit of a check that did not pass
     detail: str = ""  # for instructors only
 

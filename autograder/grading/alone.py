@@ -1,11 +1,13 @@
-"""Repeat a check that timed out, or whose process was killed, while no other lane is working.
+"""Repeat a check that ran out of time or memory, or whose process was killed, while no other lane is working.
 
-Limits count only a student's own work, but a busy machine also has less memory and slower caches. So before such a
-verdict counts, the exercise is checked once more alone; the better result counts, with a note.
+Limits count only a student's own work, but a busy machine also has slower caches, and each lane has only its part of
+the memory. So before such a verdict counts, the exercise is checked once more alone; the better result counts, with a
+note.
 """
 
 import contextlib
 import os
+import re
 import stat
 import tempfile
 import time
@@ -14,7 +16,9 @@ from pathlib import Path
 
 from autograder.authoring import Lab
 from autograder.results import ExerciseResult
-from autograder.sessions.remote import KILLED, RemoteSession
+from autograder.sessions.ended import KILLED
+from autograder.sessions.remote import RemoteSession
+from autograder.walls.memory import Allowance
 
 from .run import Limit, full, run_exercise
 from .seeds import Seeds
@@ -26,6 +30,8 @@ except ImportError:  # Windows: lanes do not wait for each other
 
 PATIENCE = 60.0  # seconds to wait for other lanes, then continue next to them
 PAUSE = 0.02
+# In what an answer says or ends with if it lacks memory, or room in its folder, which is a part of it.
+WANT = re.compile(r"memory|alloc|new thread|space left|abort|segmentation|killed", re.IGNORECASE)
 SAID = "This ran out of time or memory beside others, and was checked again alone: that counts."
 
 
@@ -33,11 +39,14 @@ def ask_again(
     lab: Lab, found: list[ExerciseResult], session: RemoteSession, seed_of: Seeds, later: Limit = full
 ) -> None:
     """Replace results in `found` by better ones; `later` are the limits after one that times out again."""
-    doubtful = [i for i, result in enumerate(found) if is_doubtful(result)]
+    has_part = session.zygote.memory != Allowance()
+    doubtful = [i for i, result in enumerate(found) if is_doubtful(result) or (has_part and wants_memory(result))]
     if not doubtful:
         return
     limit: Limit = full
-    with FLOOR.alone():
+    with FLOOR.alone(), session.zygote.alone():
+        if has_part:
+            session.close()  # a process keeps its limits
         for i in doubtful:
             again = run_exercise(lab.exercises[found[i].name], session, seed_of, limit)
             limit = later if again.ran_out else limit
@@ -48,7 +57,14 @@ def ask_again(
 
 def is_doubtful(result: ExerciseResult) -> bool:
     """Whether the machine, not the answer, may have caused the failure."""
-    return result.ran_out or any(check.kind == "ended" and KILLED in check.message for check in result.checks)
+    late = any(check.kind == "timeout" and not check.asleep for check in result.checks)
+    return late or any(check.kind == "ended" and KILLED in check.message for check in result.checks)
+
+
+def wants_memory(result: ExerciseResult) -> bool:
+    """Whether it may have failed for want of memory."""
+    failed = [check for check in result.checks if check.kind in ("exception", "ended", "check")]
+    return any(WANT.search(check.message) for check in failed)
 
 
 class Floor:

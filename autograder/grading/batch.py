@@ -15,7 +15,7 @@ from autograder import exercises
 from autograder.authoring import Lab
 from autograder.results import LabResult
 from autograder.sessions import canaries
-from autograder.walls import namespaces, sandbox, scratch
+from autograder.walls import memory, namespaces, sandbox, scratch
 from autograder.walls.zygote import Zygote
 
 from . import grade
@@ -56,7 +56,8 @@ def grade_all(
                 rest.append(taken)
         lanes = min(lanes, len(rest))
         if lanes > 1:
-            yield from _in_processes(rest, secret, only, store, lanes, mpi, allow_weak)
+            each = memory.allowance(lanes)
+            yield from _in_processes(rest, secret, only, store, lanes, mpi, allow_weak, each)
         elif rest:
             with Lane(secret, only, store, mpi, allow_weak) as lane:
                 for submission in rest:
@@ -68,11 +69,11 @@ def machine(mpi: bool) -> str:
     return f"{sandbox.tier()}, {'MPI' if mpi else 'no MPI'}"
 
 
-def _in_processes(todo, secret, only, store, lanes, mpi, allow_weak) -> Iterator[Graded]:
+def _in_processes(todo, secret, only, store, lanes, mpi, allow_weak, each) -> Iterator[Graded]:
     left, crashes = dict(enumerate(todo)), 0
     while left and crashes < CRASHES:
         try:
-            for number, result in _pool(left, secret, only, store, lanes, mpi, allow_weak):
+            for number, result in _pool(left, secret, only, store, lanes, mpi, allow_weak, each):
                 yield left.pop(number), result
         except BrokenProcessPool:
             crashes += 1
@@ -80,12 +81,13 @@ def _in_processes(todo, secret, only, store, lanes, mpi, allow_weak) -> Iterator
         yield from grade_all([*left.values()], secret, only, store, mpi=mpi, allow_weak=allow_weak)
 
 
-def _pool(todo, secret, only, store, lanes, mpi, allow_weak) -> Iterator[tuple[int, LabResult]]:
+def _pool(todo, secret, only, store, lanes, mpi, allow_weak, each) -> Iterator[tuple[int, LabResult]]:
     """Yield the results of the submissions `todo`, each with its index."""
     # spawn: a forked lane could hang in torch if a tensor operation has run here on several threads
     context = multiprocessing.get_context("spawn")
     slug = only.slug if only else None
-    with futures.ProcessPoolExecutor(lanes, context, _open_lane, (secret, slug, store, mpi, allow_weak)) as pool:
+    options = (secret, slug, store, mpi, allow_weak, each)
+    with futures.ProcessPoolExecutor(lanes, context, _open_lane, options) as pool:
         waiting = iter([*todo.items()])
         with _without_interrupts():  # this starts the processes
             begun = [(number, pool.submit(_in_lane, one)) for number, one in itertools.islice(waiting, AHEAD * lanes)]
@@ -121,7 +123,17 @@ class Lane:
 
     zygote: Zygote  # set by `__enter__`
 
-    def __init__(self, secret: bytes, only: Lab | None, store: Store, mpi: bool = False, allow_weak: bool = False):
+    def __init__(
+        self,
+        secret: bytes,
+        only: Lab | None,
+        store: Store,
+        mpi: bool = False,
+        allow_weak: bool = False,
+        each: memory.Allowance | None = None,
+    ):
+        """`each` is what the processes of this lane may take; None: all free memory."""
+        self.memory = each or memory.allowance()
         self.secret, self.only, self.store, self.mpi, self.allow_weak = secret, only, store, mpi, allow_weak
         self.hole = ""
         self.stack = contextlib.ExitStack()
@@ -131,7 +143,7 @@ class Lane:
 
         self.stack.callback(torch.set_num_threads, torch.get_num_threads())
         torch.set_num_threads(1)  # many small checks: a thread pool costs more than it saves
-        self.zygote = self.stack.enter_context(Zygote())
+        self.open_zygote()
         try:
             canaries.require(self.zygote)
         except canaries.WallError as error:
@@ -140,6 +152,10 @@ class Lane:
                 self.close()
                 raise
         return self
+
+    def open_zygote(self) -> None:
+        self.zygote = self.stack.enter_context(Zygote())
+        self.zygote.memory = self.memory
 
     def close(self) -> None:
         self.stack.close()
@@ -159,7 +175,7 @@ class Lane:
             result = grade.ungradable(submission, self.only, message)
             result.retry = True
             with contextlib.suppress(Exception):  # if none can start, each submission reports it
-                self.zygote = self.stack.enter_context(Zygote())
+                self.open_zygote()
         else:
             if not self.hole:
                 self.store.save(key, result)
@@ -176,13 +192,15 @@ class _Process:
 _here = _Process()  # this process's lane, if it is one of several
 
 
-def _open_lane(secret: bytes, slug: str | None, store: Store, mpi: bool, allow_weak: bool) -> None:
+def _open_lane(
+    secret: bytes, slug: str | None, store: Store, mpi: bool, allow_weak: bool, each: memory.Allowance
+) -> None:
     namespaces.end_with_parent()
     parent = multiprocessing.parent_process()
     if parent is not None and not parent.is_alive():
         os._exit(1)  # the parent was killed while this process started: nothing would end it
     signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # at once and silently: the grader reports it
-    lane = Lane(secret, exercises.load(slug) if slug else None, store, mpi, allow_weak)
+    lane = Lane(secret, exercises.load(slug) if slug else None, store, mpi, allow_weak, each)
     try:
         _here.lane = lane.__enter__()
     except canaries.WallError as error:  # the first submission reports it: here it would end the process

@@ -20,6 +20,7 @@ LEAST_GRACE = 0.25  # seconds
 
 INSTEAD = "The library is closed to your code here: write it yourself, with what the notebook gives you for it."
 
+ASLEEP = "Nearly all of this time it did not compute: it waited, as in `time.sleep`. Leave the waiting out."
 TEXTS = ("message", "got", "expected", "where", "why", "mistake", "call", "source", "via", "function")
 CHANGED = "Your function changes its arguments, which are the caller's: work on copies, or make new values."
 LONGEST = 4000  # characters of each, to limit a report's size
@@ -212,6 +213,8 @@ def _explain(verdict: CheckResult, error: StudentError, session: Session) -> Non
         verdict.message = f"What your code returned cannot be checked: {error.text}."
     else:
         verdict.message = error.text
+    if error.kind == "timeout" and error.asleep:
+        verdict.asleep, verdict.why = True, ASLEEP
 
 
 def _behind(name: str) -> str:

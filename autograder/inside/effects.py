@@ -14,6 +14,7 @@ Modules, functions, and the arguments of plots, pictures, checks and engines do 
 import ast
 import builtins
 import importlib.util
+import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
@@ -21,12 +22,15 @@ from .facts import Call, Definition, Facts, call_of, facts_of_body, root_of
 from .known_calls import (
     ANYTHING,
     ARRAYS,
+    BARE,
     CHANGERS,
     CONTAINERS,
     OPENS,
     PURE,
     QUIET,
+    READABLE,
     READS,
+    RUNS_TEXT,
     SETTINGS,
     SLOW,
     SPACES,
@@ -34,7 +38,9 @@ from .known_calls import (
     WRITES,
 )
 
-FILES, ALL = "<files>", "*"  # not valid Python names: the folder's files; anything that may concern everything
+# Not valid Python names: the folder's files; anything that may concern everything; code in the text of the statements.
+FILES, ALL, TEXT = "<files>", "*", "<text>"
+WORD = re.compile(r"[^\W\d]\w*")
 
 
 class Notebook:
@@ -47,7 +53,14 @@ class Notebook:
         """
         self.asked = set(asked)
         self.imports = {name: module for node in nodes for name, module in _imports(node)}
-        self.definitions = {node.name: facts_of_body(node) for node in nodes if isinstance(node, Definition)}
+        self.definitions: dict[str, Facts] = {}
+        for each in (node for node in nodes if isinstance(node, Definition)):
+            body, known = facts_of_body(each), self.definitions.get(each.name)  # a name may be defined more than once
+            self.definitions[each.name] = known | body if known else body
+        self.returned = {name: body.returns - body.own for name, body in self.definitions.items()}
+        for _ in range(3):  # indirectly, through each other
+            for name, roots in self.returned.items():
+                self.returned[name] = roots.union(*(self.returned.get(root, ()) for root in roots))
         self.bound = bound.union(*(body.outside for body in self.definitions.values()))
         classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
         self.classes = {node.name for node in classes}
@@ -62,10 +75,14 @@ class Notebook:
         for node in nodes:
             if isinstance(node, Definition):
                 self.effects[node.name] |= self.definitions[node.name].outside | _remembers(node)
+                if _binds_any(self.definitions[node.name]):
+                    self.effects[node.name].add(ALL)
+        self.captures = any(ast.unparse(target) == "sys.stdout" for node in nodes for target in _targets(node))
         self._spread()
         self.behind: dict[str, set[str]] = {}  # name -> the objects that it may refer to
         for new, old in (pair for each in facts for pair in each.aliases):
-            objects = set(filter(self._is_object, old)).union(*(self.effects.get(name, set()) for name in old))
+            returned = old.union(*(self.returned.get(name, ()) for name in old))
+            objects = set(filter(self._is_object, returned)).union(*(self.effects.get(name, ()) for name in old))
             together = new if len(new) > 1 and old & (self.definitions.keys() | self.imports.keys()) else set()
             for name in new:
                 self.behind.setdefault(name, set()).update(objects, together - {name})
@@ -76,9 +93,11 @@ class Notebook:
         for name in facts.loads & self.effects.keys() - self.asked:
             found |= self.effects[name] - self.asked
         last = {call.last for call in facts.calls}
+        anything = ALL in found or _binds_any(facts) or last & READABLE
         return (
             self._by_other_names(found) - (self.asked - facts.stores)
-            | ({ALL} if last & ANYTHING or facts.stores & SPACES else set())
+            | ({ALL} if anything else set())
+            | ({"sys"} if self.captures and "print" in last else set())
             | ({FILES} if last & WRITES or self._opens_to_write(facts) else set())
         )
 
@@ -201,10 +220,36 @@ def is_setting(node: ast.AST) -> bool:
 
 
 def surroundings(node: ast.AST) -> set[str]:
-    """Return what a statement uses besides names: files that it reads, and the path of a student's own modules."""
+    """Return what a statement uses besides names: files that it reads, the path of a student's own modules, text."""
+    made = [call_of(part) for part in ast.walk(node) if isinstance(part, ast.Call)]
+    calls = {call.last for call in made}
+    text = {TEXT} if any(_is(call, RUNS_TEXT) for call in made) else set()
     imports_own = any(module_of(whole) for _, whole in _imports(node))
-    opens = any(isinstance(part, ast.Call) and call_of(part).last in OPENS for part in ast.walk(node))
-    return {FILES, "sys"} if imports_own else {FILES} if opens else set()
+    return text | ({FILES, "sys"} if imports_own else {FILES} if calls & OPENS else set())
+
+
+def words(node: ast.AST) -> set[str]:
+    """Return the words in a statement's text, except docstrings: names that it uses where it is run as code."""
+    docs = {id(part.value) for part in ast.walk(node) if isinstance(part, ast.Expr)}
+    texts = [part.value for part in ast.walk(node) if isinstance(part, ast.Constant) and id(part) not in docs]
+    return {word for text in texts if isinstance(text, str) for word in WORD.findall(text)}
+
+
+def _is(call: Call, names: frozenset[str]) -> bool:
+    return call.last in names and not (call.is_method and call.last in BARE)
+
+
+def _binds_any(facts: Facts) -> bool:
+    """Whether a piece of code may bind any global name: `exec(text)`, `globals()[name] = value`, `__main__.x = 1`."""
+    if facts.stores & (SPACES | {"globals"}):
+        return True
+    changed = {call.root for call in facts.calls if call.last in CONTAINERS}  # `globals().update(...)`
+    here = any(call.root == "setattr" and call.args & {"__name__", "__main__"} for call in facts.calls)
+    return here or "globals" in changed or any(_is(call, ANYTHING - READABLE) for call in facts.calls)
+
+
+def _targets(node: ast.AST) -> list[ast.expr]:
+    return node.targets if isinstance(node, ast.Assign) else []
 
 
 def _imports(node: ast.AST) -> Iterator[tuple[str, str]]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from .known_calls import CONTAINERS
+from .known_calls import CONTAINERS, READS
 from .magics import RUNS
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -38,6 +38,19 @@ class Facts:
     aliases: list[tuple[frozenset[str], frozenset[str]]] = field(default_factory=list)  # (new names, their objects)
     outside: set[str] = field(default_factory=set)  # declared `global`
     own: set[str] = field(default_factory=set)  # parameters and assigned names
+    returns: set[str] = field(default_factory=set)  # root names of what a function returns or yields
+
+    def __or__(self, other: "Facts") -> "Facts":
+        """Return the facts of both pieces of code."""
+        return Facts(
+            self.stores | other.stores,
+            self.calls + other.calls,
+            self.loads | other.loads,
+            self.aliases + other.aliases,
+            self.outside | other.outside,
+            self.own | other.own,
+            self.returns | other.returns,
+        )
 
 
 def facts_of(node: ast.AST) -> Facts:
@@ -45,6 +58,8 @@ def facts_of(node: ast.AST) -> Facts:
     facts = Facts()
     for part in _executed(node):
         _gather(part, facts)
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.decorator_list:
+        facts.loads.add(node.name)  # the decorator may call it
     return facts
 
 
@@ -74,6 +89,8 @@ def _gather(node: ast.AST, facts: Facts) -> None:
     """Add the facts of one node."""
     if isinstance(node, ast.Name):
         (facts.loads if isinstance(node.ctx, ast.Load) else facts.own).add(node.id)
+        if isinstance(node.ctx, ast.Del):  # it may run `__del__`
+            facts.stores.add(node.id)
     elif isinstance(node, ast.Subscript | ast.Attribute) and not isinstance(node.ctx, ast.Load):
         facts.stores |= {root_of(node)} - {""}
     elif isinstance(node, ast.Global):
@@ -84,6 +101,15 @@ def _gather(node: ast.AST, facts: Facts) -> None:
         for d in (d for d in node.decorator_list if isinstance(d, ast.Attribute | ast.Name)):
             of = root_of(d) if isinstance(d, ast.Attribute) else ""
             facts.calls.append(Call(root_of(d), getattr(d, "attr", root_of(d)), frozenset(), False, of))
+    elif isinstance(node, ast.Return | ast.Yield | ast.YieldFrom) and node.value is not None:
+        values = node.value.elts if isinstance(node.value, ast.Tuple | ast.List) else [node.value]
+        facts.returns |= set(map(root_of, values)) - {""}
+    elif isinstance(node, ast.NamedExpr):
+        facts.aliases.append((_names([node.target]), _names([node.value])))
+    elif isinstance(node, ast.Match):
+        caught = [part for case in node.cases for part in ast.walk(case.pattern)]
+        named = {getattr(part, "name", None) or getattr(part, "rest", None) for part in caught} - {None}
+        facts.aliases.append((frozenset(map(str, named)), _names([node.subject])))
     elif isinstance(node, ast.Assign):
         facts.aliases.append((_names(node.targets), _names([node.value])))
     elif isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
@@ -104,11 +130,12 @@ def call_of(node: ast.Call) -> Call:
     if last == "run_line_magic" and ast.unparse(node).startswith(RUNS):
         last = "run_cell"
     handed = [v for v in values if isinstance(v, ast.Attribute) and (v.attr in CONTAINERS or v.attr.endswith("_"))]
-    owner = getattr(node.func, "value", None)
+    owner, root = getattr(node.func, "value", None), root_of(node.func)
+    hidden = _names([owner]) if owner and not root and last not in READS else frozenset()  # `(a + b).backward()`
     of = owner.id if isinstance(owner, ast.Name) else ""
     modes = [value.value for value in values if isinstance(value, ast.Constant) and isinstance(value.value, str)]
     writes = last == "open" and any(set("wax+") & set(mode) and set(mode) <= set("rwaxbt+") for mode in modes)
-    return Call(root_of(node.func), last, _names(values), out, of, frozenset(map(root_of, handed)), writes)
+    return Call(root, last, _names(values), out, of, hidden.union(map(root_of, handed)), writes)
 
 
 def _names(nodes: Iterable[ast.AST]) -> frozenset[str]:

@@ -39,20 +39,26 @@ CONTAINERS = frozenset(
 )
 # Calls that may bind any name, and calls that write and read files: one may read what another has written.
 ANYTHING = frozenset({"exec", "eval", "globals", "locals", "run_cell", "run_cell_magic", "push", "ex"})
-SPACES = frozenset({"vars", "get_ipython", "builtins"})  # objects that hold the notebook's names: `vars()["x"] = 1`
+BARE = frozenset({"exec", "eval", "globals", "locals"})  # only without a dot: `model.eval()` is something else
+READABLE = frozenset({"globals", "locals"})  # a function may only read them; a statement may do more
+RUNS_TEXT = frozenset({"exec", "eval", "run_cell", "run_cell_magic", "ex", "run_path"})  # their names are in texts
+# Objects that hold the notebook's names: `vars()["x"] = 1`.
+SPACES = frozenset({"vars", "get_ipython", "builtins", "__main__"})
 WRITES = frozenset(
     """
-    chdir dump executescript extractall hardlink_to makedirs mkdir mkdtemp mkstemp rename save savetxt savez
-    savez_compressed symlink symlink_to to_csv to_excel to_feather to_hdf to_json to_parquet to_pickle tofile touch
-    unlink urlretrieve write write_bytes write_text writefile writelines writerow writerows writestr
+    chdir commit dump execute executemany executescript extractall hardlink_to makedirs mkdir mkdtemp mkstemp rename
+    save savetxt savez savez_compressed symlink symlink_to to_csv to_excel to_feather to_hdf to_json to_parquet
+    to_pickle tofile touch unlink urlretrieve write write_bytes write_text writefile writelines writerow writerows
+    writestr
     """.split()  # noqa: SIM905
 )
-WRITERS = ("shelve", "shutil", "sqlite3", "tarfile", "zipfile")  # modules whose every call may write
+# Modules whose every call may write.
+WRITERS = ("dbm", "h5py", "joblib", "logging", "shelve", "shutil", "sqlite3", "tarfile", "zipfile")
 OPENS = frozenset(
     """
-    connect exists fromfile genfromtxt glob import_module iterdir listdir load loadtxt memmap open parse read read_bytes
-    read_csv read_excel read_feather read_hdf read_html read_json read_parquet read_pickle read_table read_text
-    run_path scandir walk ZipFile
+    connect exec_module exists find_spec fromfile genfromtxt glob import_module iterdir listdir load loadtxt memmap
+    open parse read read_bytes read_csv read_excel read_feather read_hdf read_html read_json read_parquet
+    read_pickle read_table read_text run_cell run_path scandir spec_from_file_location walk ZipFile
     """.split()  # noqa: SIM905
 )
 # Calls that change a library's settings: they are quick, and always run.

@@ -2,12 +2,13 @@
 notice.
 
 `%%time`, `%%capture` and others become their body, stacked to any depth; `%time x = 1` becomes its statement, `%pylab`
-its imports, `%env` and `%%writefile` a call of the substitute for IPython's shell (`shell`); cells in other languages
-become empty. All other magics become calls of `get_ipython()`.
+its imports, `%env`, `%cd`, `!mkdir` and `%%writefile` a call of the substitute for IPython's shell (`shell`); cells in
+other languages become empty. All other magics become calls of `get_ipython()`.
 """
 
 import ast
 import re
+import shlex
 from functools import cache
 
 from .syntax import is_python
@@ -16,13 +17,15 @@ CELL_MAGIC = re.compile(r"^(\s*)%%(\w+)[ \t]*([^\n]*)(?:\n|$)")
 TRANSPARENT = frozenset({"px", "time", "capture", "timeit", "prun"})
 FILES = frozenset({"writefile", "file"})
 LINE_MAGIC = re.compile(r"""get_ipython\(\)\.run_line_magic\('(\w+)', ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\)""")
+MKDIR = re.compile(r"get_ipython\(\)\.(?:system\('mkdir |run_line_magic\('mkdir', ')((?:-p +)?[\w./ $\{}-]+)'\)")
 OPTIONS = re.compile(r"\s*(?:-[lsTD] *\S+\s+|-[rq]+\s+|--[\w-]+\s+)*")  # of %prun and %time, before the statement
 PROMPT = re.compile(r"\s*In \[\d+\]: ")  # followed by a plain assignment it is also valid Python
 PYLAB = (
     "import numpy, matplotlib; from matplotlib import pyplot; np = numpy; plt = pyplot; "
     "from pylab import *; from numpy import *"
 )
-ALWAYS = ("get_ipython().setenv(", "get_ipython().writefile(")  # calls that every answer may need
+# Calls that every answer may need; their first arguments may name variables: `$x` or `{x}`.
+ALWAYS = tuple(f"get_ipython().{name}(" for name in ("setenv", "writefile", "chdir", "mkdir"))
 RUNS = (  # calls that may bind any name
     *("get_ipython().run_cell", "get_ipython().push(", "get_ipython().ex("),
     *("get_ipython().run_line_magic('run', ", "get_ipython().run_line_magic('time', "),
@@ -36,8 +39,9 @@ def plain_python(source: str) -> str:
         blank, name, line = found.groups()
         rest = source[found.end() :]
         if name in FILES:
-            path = line.split()[-1] if line.split() else ""
-            return before + f"get_ipython().writefile({path!r}, {rest!r}, {'-a' in line.split()})\n"
+            words = split(line)
+            path = words[-1] if words else ""
+            return before + f"get_ipython().writefile({path!r}, {rest!r}, {'-a' in words})\n"
         if name not in TRANSPARENT:
             return ""  # another language
         before += blank + (_captured(line) if name == "capture" else "") + "\n"
@@ -45,9 +49,18 @@ def plain_python(source: str) -> str:
     if is_python(source) and not PROMPT.match(source):
         return before + source if before.strip() else before * bool(source.strip()) + source
     try:
-        return before + LINE_MAGIC.sub(_line, transformer().transform_cell(source))
+        python = MKDIR.sub(r"get_ipython().mkdir('\1')", transformer().transform_cell(source))
+        return before + LINE_MAGIC.sub(_line, python)
     except Exception:  # the transformer rejects invalid code, which the parser will report
         return before + source
+
+
+def split(line: str) -> list[str]:
+    """Return the words of a magic's line, without quotes."""
+    try:
+        return shlex.split(line)
+    except ValueError:  # a quote without its end
+        return line.split()
 
 
 def _captured(line: str) -> str:
@@ -65,6 +78,8 @@ def _line(found: re.Match) -> str:
         return code if alone else f"({code})"
     if name == "pylab" and alone:
         return PYLAB
+    if name == "cd" and alone:
+        return f"get_ipython().chdir({line!r})"
     if name in ("env", "set_env") and re.match(r"\s*\w+[= ]", line):
         variable, value = re.split(r"\s*=\s*|\s+", line.strip(), maxsplit=1)
         return f"get_ipython().setenv({variable!r}, {value!r})"

@@ -1,13 +1,15 @@
 """A substitute for IPython in grading: `display` shows nothing, `get_ipython()` returns a quiet stand-in."""
 
 import builtins
+import contextlib
+import json
 import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from .magics import plain_python
+from .magics import plain_python, split
 
 NO_OUTPUTS = "`Out` and `_` have what a cell has shown, and grading shows nothing: give the value a name of its own."
 NO_PROGRAMS = (
@@ -40,12 +42,37 @@ class Shell:
 
     def setenv(self, name: str, value: str) -> None:
         """Do what `%env NAME=value` does."""
-        os.environ[name] = value
+        os.environ[name] = self.expanded(value)
 
     def writefile(self, path: str, text: str, append: bool = False) -> None:
         """Do what `%%writefile PATH` does."""
-        with open(Path(path).expanduser(), "a" if append else "w", encoding="utf-8") as file:
+        with open(Path(self.expanded(path)).expanduser(), "a" if append else "w", encoding="utf-8") as file:
             file.write(text)
+
+    def chdir(self, line: str) -> None:
+        """Do what `%cd FOLDER` does, if the folder exists below the notebook's."""
+        words = [word for word in split(self.expanded(line)) if word != "-q"]
+        home, folder = Path.home().resolve(), Path(words[0] if words else "~").expanduser().resolve()
+        if folder.is_relative_to(home) and folder.is_dir():
+            os.chdir(folder)
+
+    def mkdir(self, line: str) -> None:
+        """Do what `!mkdir -p FOLDER` does."""
+        for word in split(self.expanded(line)):
+            with contextlib.suppress(OSError):
+                if not word.startswith("-"):
+                    Path(word).expanduser().mkdir(parents=True, exist_ok=True)
+
+    def expanded(self, line: str) -> str:
+        """Return a magic's line with the values of `$name` and `{expression}`, as far as they have any."""
+        if "$" not in line and "{" not in line:
+            return line
+        from IPython.utils.text import DollarFormatter  # on first use: hardly any notebook needs it
+
+        try:
+            return DollarFormatter().vformat(line, args=[], kwargs=self.user_ns)
+        except Exception:  # whatever an expression raises
+            return line
 
     def run_cell(self, source: str, *args: Any, **options: Any) -> None:
         """Run `source` as a cell."""
@@ -60,10 +87,32 @@ class Shell:
     def run_line_magic(self, name: str, line: str, *args: Any) -> None:
         """Do what `%run FILE` and `%time STATEMENT` do to the notebook's names; ignore other magics."""
         if name == "run":
-            path = next(word for word in line.split() if not word.startswith("-"))
-            self.run_cell(Path(path).expanduser().read_text(encoding="utf-8"))
+            self.run_file(split(self.expanded(line)))
         elif name == "time":
             self.run_cell(line)
+
+    def run_file(self, words: list[str]) -> None:
+        """Run a script or notebook with its arguments; only `-i` shows it the notebook's names. It keeps its names."""
+        options = []
+        while words[0].startswith("-"):
+            options.append(words.pop(0))
+        path = Path(words[0].replace(".", "/") if "-m" in options else words[0]).expanduser()
+        path = path if path.exists() else path.with_name(f"{path.name}.py")
+        text = path.read_text(encoding="utf-8")
+        cells = [text]
+        if path.suffix == ".ipynb":
+            cells = ["".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+        name = path.stem if "-n" in options else "__main__"
+        own = {"__name__": name, "__file__": str(path), "__builtins__": builtins}
+        namespace, before = self.user_ns if "-i" in options else own, sys.argv
+        sys.argv = [str(path), *words[1:]]
+        try:
+            with contextlib.suppress(SystemExit):
+                for cell in cells:
+                    exec(compile(plain_python(cell), str(path), "exec"), namespace)
+        finally:
+            sys.argv = before
+            self.user_ns.update({key: value for key, value in namespace.items() if not key.startswith("__")})
 
     def push(self, variables: dict, *args: Any, **options: Any) -> None:
         """Add these names to the notebook."""
@@ -76,8 +125,6 @@ class Shell:
     def getoutput(self, command: str, *args: Any, **options: Any) -> None:
         """Refuse `names = !command`."""
         raise NoProgramsError(NO_PROGRAMS.format(command))
-
-    system = getoutput
 
     def __getattr__(self, name: str):
         if name.startswith("__"):
@@ -98,9 +145,11 @@ def install(namespace: dict) -> None:
 def without_cache(code: str) -> None:
     """Let Numba compile `code` despite `cache=True`: Numba finds no file for a cell, and would fail."""
     if "cache=" in code and "numba" in sys.modules:
-        import numba.core.dispatcher
+        from numba.core.caching import NullCache
 
-        setattr(numba.core.dispatcher.Dispatcher, "enable_caching", _nothing)  # noqa: B010
+        for name, module in list(sys.modules.items()):
+            if name.startswith("numba.") and hasattr(module, "FunctionCache"):
+                setattr(module, "FunctionCache", lambda function: NullCache())  # noqa: B010
 
 
 def _nothing(*args: Any, **options: Any) -> None:

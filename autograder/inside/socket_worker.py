@@ -109,8 +109,10 @@ def watched(function: Callable) -> Callable:
 
 
 def fresh_namespace() -> dict:
-    """Return a namespace for a student's cells, like a notebook's."""
-    return {"__name__": "__main__", "__builtins__": builtins}
+    """Return a namespace for a student's cells, like a notebook's: the one of a new module `__main__`."""
+    main = sys.modules["__main__"] = types.ModuleType("__main__")
+    vars(main)["__builtins__"] = builtins
+    return vars(main)
 
 
 def warm_up(worker: Worker) -> None:

@@ -88,14 +88,15 @@ def _statements(label: str, source: str) -> list[Statement]:
         end = node.end_lineno or node.lineno
         shared = after == end or (found and found[-1].end == start)  # like `a = 1; b = 2`
         text = ast.unparse(node) if shared else "\n".join(lines[start - 1 : end])
-        found.append(Statement(label, start, end, node, *_names(node, text), facts_of(node)))
+        facts = facts_of(node)
+        found.append(Statement(label, start, end, node, *_names(node, text, facts), facts))
     return found
 
 
-def _names(node: ast.stmt, text: str) -> tuple[set[str], set[str]]:
+def _names(node: ast.stmt, text: str, facts: Facts) -> tuple[set[str], set[str]]:
     """Return the global names that a statement binds and uses, including inside its functions."""
     if _always_runs(node):
-        return {effects.ALL}, set()
+        return {effects.ALL}, _expanded(node)
     table = symtable.symtable(text, "<cell>", "exec")
     binds = {s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported()}
     uses = {s.get_name() for s in table.get_symbols() if s.is_referenced()}
@@ -105,6 +106,7 @@ def _names(node: ast.stmt, text: str) -> tuple[set[str], set[str]]:
                 uses.add(symbol.get_name())
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):  # `:=` escapes comprehensions
         binds |= {part.target.id for part in ast.walk(node) if isinstance(part, ast.NamedExpr)}
+    uses |= facts.stores  # `v *= 2` needs v
     if effects.is_setting(node):
         binds.add(effects.ALL)
     return binds, uses | effects.surroundings(node)
@@ -115,6 +117,16 @@ def _always_runs(node: ast.stmt) -> bool:
     if isinstance(node, ast.ImportFrom):
         return node.names[0].name == "*" or node.module == "__future__"
     return isinstance(node, ast.Expr) and ast.unparse(node.value).startswith(magics.ALWAYS)
+
+
+def _expanded(node: ast.stmt) -> set[str]:
+    """Return the names and files that `%cd {x}` or `%env A=$x` need."""
+    if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Call):
+        return set()
+    call = ast.unparse(node.value)
+    lines = [str(getattr(part, "value", "")) for part in node.value.args[: 2 if "setenv(" in call else 1]]
+    words = {word for line in lines if "$" in line or "{" in line for word in effects.WORD.findall(line)}
+    return words | ({effects.FILES} if "chdir(" in call else set())
 
 
 def _is_left_out(node: ast.stmt) -> bool:
@@ -162,9 +174,13 @@ def _closure(statements: list[Statement], wanted: set[str], asked: list[str], wi
             of_name.setdefault(name, []).append(statement)
     chosen, todo = set(), {*wanted, effects.ALL}
     seen: set[str] = set()
+    words: set[str] | None = None  # in the text of the chosen statements, if one of them runs text
     while todo:
         name = todo.pop()
         seen.add(name)
+        if name == effects.TEXT:
+            words = set().union(*(effects.words(s.node) for s in statements if id(s) in chosen))
+            todo |= words & bound - seen
         for statement in of_name.get(name, ()):
             if id(statement) in chosen:
                 continue
@@ -172,6 +188,8 @@ def _closure(statements: list[Statement], wanted: set[str], asked: list[str], wi
                 continue  # a call of an answer is not part of it
             chosen.add(id(statement))
             todo |= statement.uses - seen
+            if words is not None:
+                todo |= effects.words(statement.node) & bound - seen
     return chosen
 
 

@@ -18,6 +18,7 @@ class StudentError(Exception):
     line: int = 0
     source: str = ""
     via: str = ""  # the student's line that led there, if the check called another function
+    asleep: bool = False  # a time-out of code that has hardly used a processor
 
     def __str__(self):
         return self.text

@@ -1,7 +1,6 @@
 """A student's code in a separate sandboxed process, for grading. One crash or time-out costs one check."""
 
 import os
-import signal
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +16,7 @@ from hpcdl.comm import CommError, Simulation, simulate
 
 from .copies import copied
 from .desk import Desk, with_book
+from .ended import describe_end, processor_seconds
 from .errors import StudentError
 from .garbled import garbled
 from .grader import Grader
@@ -30,14 +30,7 @@ PATIENCE = 0.3  # seconds for a worker to stop by itself and report its line, be
 MOST_PROBLEMS = 100  # reported failed cells
 RESTARTS = 3  # cells that may crash or loop before the whole notebook is given up
 
-KILLED = "it was killed, by itself or for want of memory"
-SIGNALS: dict[int, str] = {
-    signal.SIGSEGV: "a segmentation fault",
-    signal.SIGKILL: KILLED,
-    signal.SIGABRT: "an abort, often for want of memory",
-    signal.SIGXCPU: "it used up its processor time",
-    signal.SIGXFSZ: "it wrote too large a file",
-}
+ASLEEP = 0.05  # of its limit: code that has used less of a processor has waited
 
 
 class SocketGrader(Grader):
@@ -74,18 +67,20 @@ class RemoteSession(Session):
         zygote: Zygote,
         cells: list,
         folder: str,
-        limits: sandbox.Limits | None = None,
+        limits: sandbox.Limits | None = None,  # None: what the zygote allows such a process
         opened: tuple[str, ...] | None = None,
         patience: list[float] | None = None,
+        rank: bool = False,
     ):
         super().__init__()
         self.opened = opened  # names in hpcdl that cells may call; None: all
         self.patience = patience or [LOAD_SECONDS]  # shared by a team
         self.early: dict[str, StudentError] = {}  # their forbidden calls, by name
-        self.zygote, self.cells, self.folder, self.limits = zygote, cells, folder, limits or sandbox.Limits()
+        self.zygote, self.cells, self.folder, self.limits, self.rank = zygote, cells, folder, limits, rank
         self.problems: dict[str, StudentError] = {}  # label of a cell -> its error
         self.broken: set[str] = set()  # labels of cells that ended or stopped the process
-        self.pid = self.clock = 0
+        self.pid = self.clock = self.stat = 0
+        self.worked, self.mates = 0.0, [self]  # processor seconds before this check; the ranks that share its time
         self.others: list[RemoteSession] = []  # ranks 1, 2, ... of exercises over several ranks
         self.runs: dict[str, list[RecordedRun]] = {}  # function -> `RecordedRun`s of it that can be repeated
         self.start()
@@ -96,9 +91,12 @@ class RemoteSession(Session):
         self.load(self.cells)
 
     def spawn(self) -> None:
-        self.pid, sock, self.clock = self.zygote.spawn(self.limits, self.folder, self.slot)
+        limits = self.limits or self.zygote.limits(self.rank or self.slot is not None)
+        worker = self.zygote.spawn(limits, self.folder, self.slot)
+        self.pid, self.clock, self.stat = worker.pid, worker.clock, worker.stat
+        self.worked = 0.0
         self.worker_forbids: Forbidden = NOTHING  # what the worker currently forbids
-        self.grader = SocketGrader(sock)
+        self.grader = SocketGrader(worker.sock)
 
     def load(self, cells: list) -> None:
         """Run `cells` in the current worker, and in its replacements."""
@@ -176,11 +174,14 @@ class RemoteSession(Session):
             return super().timed(target, args, kwargs, objects)
         except StudentError as error:
             if error.kind == "timeout":
+                error.asleep = self.is_asleep()
                 self.close()  # it stopped in the middle of something: the next check gets a fresh worker
             raise
         except TimeoutError:
+            error = self.timeout()
+            error.asleep = self.is_asleep()
             self.close()
-            raise self.timeout() from None
+            raise error from None
         except Closed:
             raise StudentError("ended", describe_end(self.end())) from None
         except ProtocolError as error:
@@ -225,7 +226,7 @@ class RemoteSession(Session):
 
         left, together = self.left, Together()
         for member in team:
-            member.together = together
+            member.together, member.mates = together, team
         try:
             run = simulate(rank, call.p, **call.machine)
             self.careless = [sentence for desk in desks if desk for sentence in desk.careless()]
@@ -236,7 +237,7 @@ class RemoteSession(Session):
         finally:
             self.left = left - together.seconds()
             for member in team:
-                member.together = None
+                member.together, member.mates = None, [member]
 
     def record(self, call: RankCall, given: list[tuple], results: list) -> None:
         """Keep a run for real MPI ranks to repeat: a few per function and number of ranks."""
@@ -250,9 +251,22 @@ class RemoteSession(Session):
     def team(self, p: int) -> list["RemoteSession"]:
         """Return this worker and p - 1 others with the same cells: one process per rank."""
         while len(self.others) < p - 1:
-            others = RemoteSession(self.zygote, self.cells, self.folder, self.limits, self.opened, self.patience)
-            self.others.append(others)
+            options = {"limits": self.limits, "opened": self.opened, "patience": self.patience, "rank": True}
+            self.others.append(RemoteSession(self.zygote, self.cells, self.folder, **options))
         return [self, *self.others[: p - 1]]
+
+    def allot(self, seconds: float, *, protected: bool = False) -> None:
+        super().allot(seconds, protected=protected)
+        self.worked = self.work()
+
+    def work(self) -> float:
+        """Return the processor seconds of all threads of the worker, to a hundredth; 0 where the system has none."""
+        return processor_seconds(self.stat)
+
+    def is_asleep(self) -> bool:
+        """Whether the code of this check, on all its ranks, has waited instead of working."""
+        clocked = self.pid and os.pread(self.stat, 1, 0)
+        return bool(clocked) and sum(each.work() - each.worked for each in self.mates) < ASLEEP * self.seconds
 
     def stopwatch(self) -> Stopwatch:
         return Stopwatch(self.clock)
@@ -274,6 +288,7 @@ class RemoteSession(Session):
         if self.pid:
             self.grader.sock.close()
             os.close(self.clock)
+            os.close(self.stat)
         pid, self.pid = self.pid, 0
         return pid
 
@@ -282,11 +297,3 @@ class RemoteSession(Session):
 
     def __exit__(self, *_):
         self.close()
-
-
-def describe_end(status: int) -> str:
-    """Describe the wait status of a worker that ended by itself."""
-    if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        return f"Your code ended the Python process: {SIGNALS.get(number, signal.Signals(number).name)}."
-    return f"Your code ended the Python process (exit code {os.WEXITSTATUS(status)}), as os._exit does."

@@ -3,7 +3,7 @@
 It holds no checks, runs no tensor operation (a process that ran one on several threads makes its forked children hang)
 and no student's code. Requests on its socket, each answered in order:
 
-    ["spawn", limits, folder, slot], the worker's socket -> its /proc schedstat, opened, and ["pid", n]
+    ["spawn", limits, folder, slot], the worker's socket -> its /proc schedstat and stat, opened, and ["pid", n]
       (slot: [], or [rank, size] and the descriptor of MPI's)
     ["reap", n]: kill the worker's process group and wait -> ["ended", status of `os.waitpid`]
     ["learn", patterns]: find what they forbid, for future workers; no answer
@@ -53,7 +53,7 @@ def serve(descriptor: int, walls: str) -> None:
                 for descriptor in descriptors:
                     os.close(descriptor)
                 workers.add(pid)
-                send_clock(sock, pid)
+                send_clocks(sock, pid)
                 protocol.send(sock, Frame(["pid", pid]))
             elif request[0] == "learn":
                 look_for(tuple(request[1]))
@@ -108,12 +108,14 @@ def freeze() -> None:
     gc.freeze()
 
 
-def send_clock(sock: socket.socket, pid: int) -> None:
-    """Send the worker's opened schedstat: the grader may see the process under another number, or not at all."""
-    path = f"/proc/{pid}/schedstat"
-    clock = os.open(path if os.path.exists(path) else os.devnull, os.O_RDONLY)
-    socket.send_fds(sock, [b"+"], [clock])
-    os.close(clock)
+def send_clocks(sock: socket.socket, pid: int) -> None:
+    """Send the worker's opened schedstat and stat: the grader may see the process under another number, or not at
+    all."""
+    paths = [f"/proc/{pid}/{name}" for name in ("schedstat", "stat")]
+    clocks = [os.open(path if os.path.exists(path) else os.devnull, os.O_RDONLY) for path in paths]
+    socket.send_fds(sock, [b"+"], clocks)
+    for clock in clocks:
+        os.close(clock)
 
 
 def fork_worker(

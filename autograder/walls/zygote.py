@@ -8,14 +8,16 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from autograder.boundary import protocol
 from autograder.boundary.protocol import Frame
 
-from . import sandbox, scratch
+from . import memory, sandbox, scratch
 
 SPARES = 2  # workers forked ahead: ending one and forking the next takes longer than grading a small notebook
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,6 +36,8 @@ from autograder.walls import forks
 forks.serve(int(sys.argv[2]), sys.argv[3])
 """
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "LANG": "C.UTF-8", "MPLBACKEND": "Agg"}
+# torch.compile would start a compiler, in a process of its own: it returns its function instead.
+ENVIRONMENT["TORCHDYNAMO_DISABLE"] = "1"
 
 
 class ZygoteError(RuntimeError):
@@ -51,12 +55,13 @@ class Slot:
 
 @dataclass
 class Spawned:
-    """A worker: its limits, the grader's end of its socket, and later its process and schedstat."""
+    """A worker: its limits, the grader's end of its socket, and later its process, its schedstat and its stat."""
 
     limits: sandbox.Limits
     sock: socket.socket
     pid: int = 0
     clock: int = -1
+    stat: int = -1
 
 
 class Zygote:
@@ -68,6 +73,7 @@ class Zygote:
 
     def __init__(self, walls: str = ""):
         self.walls, self.uid = walls or sandbox.tier(), sandbox.spare_uid()
+        self.memory = memory.allowance()
         self.sock, theirs = socket.socketpair()
         command = [sys.executable, "-I", "-c", PROGRAM, str(ROOT), str(theirs.fileno()), self.walls, str(self.uid)]
         command += sandbox.packages()  # -I removes the user's and PYTHONPATH's
@@ -82,35 +88,51 @@ class Zygote:
         self.learnt: set[tuple[str, ...]] = set()  # patterns forbidden by exercises, already sent
         self.brought: set[str] = set()  # modules that it has imported
 
-    def spawn(self, limits: sandbox.Limits, folder: str, slot: Slot | None = None) -> tuple[int, socket.socket, int]:
-        """Return a new worker: its process id there, the grader's end of its socket, and a descriptor of its schedstat.
+    def limits(self, rank: bool = False) -> sandbox.Limits:
+        """Return the limits of an answer's first process, or of a further rank."""
+        return sandbox.Limits(memory=self.memory.rank if rank else self.memory.first)
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Let processes that start in the block take the memory of all lanes."""
+        before, self.memory = self.memory, memory.allowance()
+        try:
+            yield
+        finally:
+            self.memory = before
+
+    def spawn(self, limits: sandbox.Limits, folder: str, slot: Slot | None = None) -> Spawned:
+        """Return a new worker, with its process id there.
 
         With a `slot` it is a rank of MPI, and answers when all ranks exist.
         """
         worker = None
         try:
-            if self.walls != "namespaces":
-                worker = self.request(limits, folder, slot)
+            if self.walls != "namespaces":  # a folder for each worker: none finds another's files or locks
+                own = tempfile.mkdtemp(dir=folder)
+                if self.uid:  # it may then pass through, and the walls show it only its own
+                    os.chown(folder, self.uid, -1)
+                worker = self.request(limits, own, slot)
             elif slot:
                 worker = self.request(limits, self.folder.name, slot)
             else:
                 worker = self.pop_spare(limits) or self.request(limits, self.folder.name)
-                while len(self.spares) < SPARES:
+                while sum(spare.limits == limits for spare in self.spares) < SPARES:
                     self.spares.append(self.request(limits, self.folder.name))
             while not worker.pid:
                 self.collect()
         except (OSError, protocol.Closed) as error:
             self.give_up(worker)
             raise ZygoteError(f"no worker could be started (exit code {self.process.poll()})") from error
-        return worker.pid, worker.sock, worker.clock
+        return worker
 
     def pop_spare(self, limits: sandbox.Limits) -> Spawned | None:
-        while self.spares:
-            spare = self.spares.popleft()
-            if spare.limits == limits:
-                return spare
-            self.discard(spare)
-        return None
+        while len(self.spares) > 2 * SPARES:  # for an answer's first process, and for its ranks
+            self.discard(self.spares.popleft())
+        fitting = next((spare for spare in self.spares if spare.limits == limits), None)
+        if fitting:
+            self.spares.remove(fitting)
+        return fitting
 
     def request(self, limits: sandbox.Limits, folder: str, slot: Slot | None = None) -> Spawned:
         """Request a worker without waiting for it."""
@@ -129,10 +151,10 @@ class Zygote:
         worker = self.owed.popleft()
         if worker is None:
             return protocol.receive(self.sock).header[1]
-        _, descriptors, _, _ = socket.recv_fds(self.sock, 1, 1)
+        _, descriptors, _, _ = socket.recv_fds(self.sock, 1, 2)
         if not descriptors:
             raise protocol.Closed
-        worker.pid, worker.clock = protocol.receive(self.sock).header[1], descriptors[0]
+        worker.pid, (worker.clock, worker.stat) = protocol.receive(self.sock).header[1], descriptors
         return 0
 
     def reap(self, pid: int) -> int:
@@ -185,6 +207,7 @@ class Zygote:
             self.collect()
         worker.sock.close()
         os.close(worker.clock)
+        os.close(worker.stat)
         self.dismiss(worker.pid)
 
     def close(self) -> None:

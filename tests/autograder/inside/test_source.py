@@ -155,3 +155,25 @@ def test_objects_of_a_class_with_a_table_change_it(body):
 def test_a_method_of_a_result_is_not_one_of_the_function():
     code, _ = taken("def part(w): return w[1:]", "w = [1, 2]", "part(w).sort()", "def f(x): return part(x)")
     assert len(code) == 2
+
+
+@pytest.mark.parametrize(
+    ("before", "runs"),
+    [
+        ("net = list()\nnet.eval()", []),  # a method of that name runs no text
+        ("A = 3\nexec('B = A')", ["A = 3", "exec('B = A')"]),
+        ("A = 3\ntext = 'B = A'\nexec(text)", ["A = 3", "text = 'B = A'", "exec(text)"]),
+        ("A = 3\nprint('A')", []),  # text that is not run needs nothing
+        ("def put(n, v): globals()[n] = v\nput('B', 1)", ["def put(n, v): globals()[n] = v", "put('B', 1)"]),
+        ("import __main__\n__main__.B = 1", ["import __main__", "__main__.B = 1"]),
+        ("def evaluate(net): net.eval()\nevaluate(3)", []),
+    ],
+)
+def test_what_code_in_text_may_bind_is_taken(before, runs):
+    code, _ = taken(before, "def f(x):\n    return B")
+    assert code[:-1] == runs
+
+
+def test_a_docstring_is_no_code():
+    code, _ = taken("slow = 1\nexec('B = 1')", 'def f(x):\n    """Is it slow?"""\n    return B')
+    assert "slow = 1" not in code

@@ -86,6 +86,33 @@ def test_what_honest_code_needs_works_inside(remote):
     assert session.student.libraries() == 5.0
 
 
+DATABASE = """
+import fcntl, sqlite3
+db = sqlite3.connect("my.db")
+db.execute("create table t (x int)")
+db.execute("begin exclusive")
+db.execute("insert into t values (7)")
+lock = open("my.lock", "x")
+fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+def found(comm):
+    return db.execute("select x from t").fetchone()[0]
+"""
+
+
+def test_each_process_has_files_and_locks_of_its_own(walls):
+    """Processes of a session follow each other, or work at the same time: for each the file is new and not locked."""
+    cells = [("cell 1", DATABASE)]
+    with contextlib.ExitStack() as stack:
+        zygote = stack.enter_context(Zygote())
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        one, other = (stack.enter_context(RemoteSession(zygote, cells, folder)) for _ in range(2))
+        for session in (one, other, one):
+            session.start_check(30)
+            assert session.student.ranks("found", 2, lambda rank: ()).results == [7, 7]
+            assert not session.problems
+            session.close()
+
+
 @walled
 def test_the_graders_modules_cannot_be_imported_nor_its_descriptors_seen(remote):
     session = remote(CODE)
