@@ -30,7 +30,7 @@ PATIENCE = 0.3  # seconds for a worker to stop by itself and report its line, be
 MOST_PROBLEMS = 100  # reported failed cells
 RESTARTS = 3  # cells that may crash or loop before the whole notebook is given up
 
-ASLEEP = 0.05  # of its limit: code that has used less of a processor has waited
+ASLEEP = 0.02  # of its limit: code that used less of a processor has waited, even among fifty others
 
 
 class SocketGrader(Grader):
@@ -178,10 +178,10 @@ class RemoteSession(Session):
                 self.close()  # it stopped in the middle of something: the next check gets a fresh worker
             raise
         except TimeoutError:
-            error = self.timeout()
-            error.asleep = self.is_asleep()
+            late = self.timeout()
+            late.asleep = self.is_asleep()
             self.close()
-            raise error from None
+            raise late from None
         except Closed:
             raise StudentError("ended", describe_end(self.end())) from None
         except ProtocolError as error:
@@ -251,8 +251,8 @@ class RemoteSession(Session):
     def team(self, p: int) -> list["RemoteSession"]:
         """Return this worker and p - 1 others with the same cells: one process per rank."""
         while len(self.others) < p - 1:
-            options = {"limits": self.limits, "opened": self.opened, "patience": self.patience, "rank": True}
-            self.others.append(RemoteSession(self.zygote, self.cells, self.folder, **options))
+            same = self.cells, self.folder, self.limits, self.opened, self.patience
+            self.others.append(RemoteSession(self.zygote, *same, rank=True))
         return [self, *self.others[: p - 1]]
 
     def allot(self, seconds: float, *, protected: bool = False) -> None:
