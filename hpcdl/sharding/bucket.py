@@ -9,7 +9,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from hpcdl.collectives import broadcast
 from hpcdl.comm import Communicator
-from hpcdl.ddp.guarded import Gone, OfThisRank
+from hpcdl.ddp.guarded import Gone, OfThisRank, Share
 from hpcdl.sharding.flat import Layout, Shard
 
 _owners: WeakIdKeyDictionary = WeakIdKeyDictionary()  # parameter -> its latest bucket
@@ -124,7 +124,7 @@ class ShardBucket:
         if scale != 1:
             self._share.mul_(scale)
         for shard, piece, was_used in zip(self.shards, self.layout.pieces(self._share), used, strict=True):
-            shard.grad = piece.piece if was_used else None
+            shard.grad = piece.piece.as_subclass(Share) if was_used else None
 
     def _why_it_left(self, param: torch.Tensor) -> str:
         if _owners[param]() is not self:
