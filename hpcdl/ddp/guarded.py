@@ -7,7 +7,7 @@ class, so that `(grad ** 2).sum()` is found like `grad.norm()`.
 
 import re
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import cache
 from typing import Any, ClassVar
 
 import torch
@@ -72,8 +72,11 @@ class UnderWay(Guarded):
 
     @classmethod
     def why(cls, name: str) -> str:
-        return cls.sentence if _matches(CHANGES, name) else cls.sentence.replace("changed", "read").replace(
-            "then clip or scale", "then read it"
+        if _matches(rf"{CHANGES}|norm", name):  # clipping measures first
+            return cls.sentence
+        return (
+            "a gradient was read between backward and synchronize(), on its way to the other ranks; call synchronize() "
+            "after backward, then read gradients or step the optimizer"
         )
 
 
@@ -108,6 +111,12 @@ class Part(Guarded):
         return cls.sentence
 
 
+class Piece(Part):
+    """A `Part` in a hook, which may copy it first."""
+
+    forgets = rf"{CHANGES}|_like$|^new_"
+
+
 class Share(Part):
     """A gradient of ZeRO-1 or -2 after `reduce()`: this rank's part of it."""
 
@@ -133,11 +142,11 @@ class NotYet(Guarded):
     refuses = rf"^(?!{ABOUT})"
     sentence = (
         "the gradient of this piece is not there before synchronize(), and could not be read or changed; call "
-        "model.synchronize() first, then model.clip(max_norm)"
+        "model.synchronize() after backward, then model.clip(max_norm) or optimizer.step()"
     )
 
 
-@lru_cache(maxsize=None)
+@cache
 def _matches(pattern: str, name: str) -> bool:
     return bool(re.search(pattern, name))
 

@@ -21,6 +21,7 @@ from hpcdl.ddp.alike import Replicas
 from hpcdl.ddp.bucketed import Bucket, make_buckets
 from hpcdl.ddp.buffers import BufferBroadcast
 from hpcdl.ddp.counting import length_votes, require_proportional
+from hpcdl.ddp.postponed import hooked, own, postpone, run
 from hpcdl.ddp.tuning import FIRST_MB, Arrivals, best_groups
 
 _reducers: WeakIdKeyDictionary = WeakIdKeyDictionary()  # parameter -> the reducers that sum its gradient
@@ -131,7 +132,11 @@ class Reducer:
         require_proportional(alike[:3])
         self.replicas.require(alike[3:], self.comm)
         for bucket in self.buckets:
+            announced = bucket.announced
             bucket.release(self.total / total, [used.pop(0) > 0 for _ in bucket.params])
+            for param, was_announced in zip(bucket.params, announced, strict=True):
+                if hooked(param):
+                    run(param, was_announced)
         self.total = total
         self.last, self.step = self.step, Step()
         self.last.waited = self.comm.clock() - begin
@@ -147,6 +152,7 @@ class Reducer:
             for param in bucket.params:
                 _reducers.setdefault(param, weakref.WeakSet()).add(self)
         _remove(self._handles)
+        postpone(params, self)
         for bucket in self.buckets:
             for i, param in enumerate(bucket.params):  # 5
 
@@ -155,7 +161,7 @@ class Reducer:
                     assert reducer is not None  # `_end` removes its hooks
                     reducer._gradient_is_in(bucket, i)
 
-                self._handles.append(param.register_post_accumulate_grad_hook(hook))  # 6-7
+                self._handles.append(param.register_post_accumulate_grad_hook(own(hook)))  # 6-7
 
     def _tune(self) -> None:
         """Choose the best buckets from the first steps' times, with `bucket_mb="auto"`."""
@@ -187,6 +193,8 @@ class Reducer:
         if self.overlap:  # otherwise all at once later: between two layers this code is not in a cache
             bucket.put_in(i)  # 15-16
             self._launch()
+        else:
+            bucket.guard(i)
 
     def _launch(self) -> None:
         """Send the full buckets in order: every rank sums the same bucket at the same time."""

@@ -10,6 +10,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from hpcdl.collectives import broadcast
 from hpcdl.comm import Communicator
 from hpcdl.ddp.guarded import Gone, OfThisRank, Share
+from hpcdl.ddp.postponed import run
 from hpcdl.sharding.flat import Layout, Shard
 
 _owners: WeakIdKeyDictionary = WeakIdKeyDictionary()  # parameter -> its latest bucket
@@ -125,6 +126,23 @@ class ShardBucket:
             self._share.mul_(scale)
         for shard, piece, was_used in zip(self.shards, self.layout.pieces(self._share), used, strict=True):
             shard.grad = piece.piece.as_subclass(Share) if was_used else None
+
+    def run_hooks(self, hooks: list[bool], comm: Communicator) -> None:
+        """Call the users' `hooks` with whole mean gradients, after `release`, and keep this rank's part of theirs."""
+        if not any(hooks):
+            return
+        whole = self._share.new_empty(self.layout.numel)
+        self.layout.all_gather(whole, comm, self._share)
+        for param, shard, view, here in zip(self.params, self.shards, self.layout.views(whole), hooks, strict=True):
+            if here:
+                param.grad = view
+                run(param)
+                if param.grad is None:
+                    shard.grad = None
+                elif param.grad is not view:
+                    view.copy_(param.grad)
+                param.grad = None
+        self._share.copy_(self.layout.share(whole))
 
     def _why_it_left(self, param: torch.Tensor) -> str:
         if _owners[param]() is not self:

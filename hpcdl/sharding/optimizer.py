@@ -18,7 +18,7 @@ from hpcdl.sharding import whole_state
 from hpcdl.sharding.adding import Adding
 from hpcdl.sharding.ballot import Ballot
 from hpcdl.sharding.bucket import ShardBucket
-from hpcdl.sharding.changes import require_same_changes, shape_and_hash, with_changes
+from hpcdl.sharding.changes import hooked_on_ranks, require_same_changes, shape_and_hash, with_changes, with_hooks
 from hpcdl.sharding.clipping import clip, norms_of_parts
 from hpcdl.sharding.elementwise import require_elementwise, require_steps_only, stepped
 from hpcdl.sharding.flat import Shard
@@ -124,7 +124,7 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
         used = [present for bucket in self.buckets for present in bucket.present]
         params = [param for bucket in self.buckets for param in bucket.params]
         changed = [param._version != self._versions.get(param, param._version) for param in params]
-        ballot = Ballot(self._samples, with_changes(used, changed), self.comm, self._alike())
+        ballot = Ballot(self._samples, with_hooks(with_changes(used, changed), params), self.comm, self._alike())
         total, used = ballot.count(self.background)
         require_same_changes(ballot, [partial(shape_and_hash, param) for param in params], self.comm)
         require_proportional(ballot.alike[:3])
@@ -132,8 +132,10 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
         self._replicas.require(ballot.alike[6:], self.comm)
         for bucket in self.buckets:
             bucket.require_kept()
+        hooks = hooked_on_ranks(ballot.votes)
         for bucket in self.buckets:
             bucket.release(self._total / total, [used.pop(0) for _ in bucket.params])
+            bucket.run_hooks([hooks.pop(0) for _ in bucket.params], self.comm)
         self._total, self._reduced = total, True
 
     def clip(self, max_norm: float) -> float:

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
+from hpcdl.ddp.postponed import own
 from hpcdl.sharding.gathering import Gathering, Layer
 from hpcdl.sharding.intact import Intact
 from hpcdl.sharding.unit import Unit, refuse_outside
@@ -55,9 +56,10 @@ class Passes:
             layer.register_forward_hook(partial(_after, me, _owners(layer, need)), always_call=True)
         owners: dict[nn.Module, dict[str, Unit]] = {}
         for unit in self.units:
+            unit.postpone_hooks()
             for i, (param, places) in enumerate(zip(unit.params, unit.places, strict=True)):
                 if param.is_floating_point() or param.is_complex():
-                    _listen(param.register_post_accumulate_grad_hook, param, partial(_gradient_is_in, me, unit, i))
+                    _listen(param.register_post_accumulate_grad_hook, param, own(partial(_gradient_is_in, me, unit, i)))
                     _listen(unit.shards[i].register_hook, unit.shards[i], refuse_outside)
                 for place in places:
                     owners.setdefault(place.module, {})[place.name] = unit
@@ -114,6 +116,7 @@ class Passes:
     def announce(self, unit: Unit, i: int) -> None:
         """Note that the gradient of a unit's i-th parameter is final, and free complete calls."""
         unit.arrived[i] = True
+        unit.promise(i)
         if self.syncing and unit.announced[i]:
             raise RuntimeError(
                 "a second backward came before synchronize(); call synchronize() after each, or put all but the last "

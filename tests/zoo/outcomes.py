@@ -7,6 +7,7 @@ import torch
 from zoo import (  # noqa: F401 - they register
     entries,
     entries_changes,
+    entries_hooks,
     entries_layers,
     entries_loops,
     entries_more_loops,

@@ -102,13 +102,10 @@ def _length(*args, **kwargs):
 class FSDP(_Wrapped):
     """`FullyShardedDataParallel`."""
 
-    # torch says at the user's line that pieces are not in the graph, and gives a piece to the parametrization; before
-    # `synchronize` pieces have no gradients; and ranks must call the same layers.
+    # torch says at the user's line that pieces are not in the graph, and gives a piece to the parametrization;
+    # and ranks must call the same layers.
     elsewhere = frozenset(
         {
-            "torch's clip_grad_norm_, too early",
-            "gradients halved too early",
-            "model.zero_grad() before synchronize",
             "rank 0 alone loads a state",
             "rank 0 alone changes a bias",
             "learning rate from one rank's loss",
