@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from hpcdl.ddp.alike import agree, digest, votes
+from hpcdl.ddp.losses import Losses, one_mean
 
 
 def require_countable(module: nn.Module, samples: Callable | None) -> None:
@@ -52,19 +53,34 @@ def guessed_lengths(samples: Callable | None, args: tuple, kwargs: dict) -> list
     return [] if samples else list(_lengths(args, kwargs))
 
 
-def length_votes(lengths: Sequence[int], samples: float) -> list[float]:
-    """Return a rank's part of the sum that `require_proportional` reads; `lengths` are those of a whole step."""
-    if len(set(lengths)) < 2:
-        return votes(0, samples > 0)
-    return votes(digest([str(Fraction(n, lengths[0])) for n in lengths] if lengths[0] else lengths), samples > 0)
+COUNTS = 7  # how many votes `count_votes` has
 
 
-def require_proportional(sums: Sequence[float]) -> None:
-    """Raise ValueError on every rank if lengths differ on a rank, in other proportions than on other ranks.
+def count_votes(lengths: Sequence[int], samples: float, losses: Losses) -> list[float]:
+    """Return a rank's part of the sum that `require_one_mean` reads; `lengths` are those of a whole step."""
+    proportions = 0
+    if len(set(lengths)) > 1:
+        proportions = digest([str(Fraction(n, lengths[0])) for n in lengths] if lengths[0] else lengths)
+    return votes(proportions, samples > 0) + losses.votes(samples)
 
-    With equal proportions n_r / N is the same whichever length counts samples, and for each of several forward passes.
+
+def require_one_mean(sums: Sequence[float]) -> None:
+    """Raise ValueError on every rank if n_r / N is not the right weight for every rank's loss.
+
+    Where losses are not known, lengths must not differ on a rank in other proportions than on other ranks: with equal
+    proportions n_r / N is the same whichever length counts samples, and for each of several forward passes.
     """
-    if not agree(sums):
+    right = one_mean(sums[3:COUNTS])
+    if right:
+        return
+    if agree(sums[:3]) and right is False:
+        raise ValueError(
+            "the ranks' losses are divided by other numbers than their samples, as by weights of classes, ignore_index "
+            "or masks, so no n_r / N is right for them; count what the loss is divided by, such as samples=lambda x, "
+            "y: int((y >= 0).sum()), or count() of a ShardedOptimizer, or divide the loss's sum by the number of "
+            "samples"
+        )
+    if not agree(sums[:3]):
         raise ValueError(
             "the tensors of this step have several lengths, in other proportions on other ranks, so no single n_r / N "
             "is right for all of them; give every rank equal shares of each, or say how to count, such as samples=len, "

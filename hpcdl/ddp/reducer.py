@@ -20,7 +20,8 @@ from hpcdl.comm import Background, Communicator, Foreground
 from hpcdl.ddp.alike import Replicas
 from hpcdl.ddp.bucketed import Bucket, make_buckets
 from hpcdl.ddp.buffers import BufferBroadcast
-from hpcdl.ddp.counting import length_votes, require_proportional
+from hpcdl.ddp.counting import COUNTS, count_votes, require_one_mean
+from hpcdl.ddp.losses import Losses, watch
 from hpcdl.ddp.postponed import hooked, own, postpone, run
 from hpcdl.ddp.tuning import FIRST_MB, Arrivals, best_groups
 
@@ -43,6 +44,7 @@ class Step:
     def __init__(self):
         self.samples: int | None = None  # of this rank; None before the first forward pass
         self.lengths: list[int] = []  # of the inputs of all forward passes, without `samples`
+        self.losses = Losses()
         self.launched = 0  # buckets that have left
         self.spans: list[Span] = []
         self.waited = 0.0  # seconds in which this rank was idle
@@ -79,6 +81,7 @@ class Reducer:
     def count(self, samples: int, lengths: list[int]) -> tuple[int | None, list[int]]:
         """Count the samples of a forward pass that begins, and its inputs' lengths; return the earlier counts."""
         self._require_alone()
+        watch()
         if any(True in bucket.announced for bucket in self.buckets):
             raise RuntimeError(
                 "the last backward was not followed by synchronize(), so its gradients are of this rank alone; call "
@@ -125,12 +128,12 @@ class Reducer:
         ballot = self._ballot(loss)
         self.background.start(partial(_settle, ballot, buffers))
         self.background.wait()  # 20-21
-        total, losses, *alike = ballot[:8].tolist()
-        used = ballot[8:].tolist()
+        total, losses, *alike = ballot[: COUNTS + 5].tolist()
+        used = ballot[COUNTS + 5 :].tolist()
         if not total:
             raise ValueError("synchronize: no rank has a sample, so there is no mean; give each step a batch")
-        require_proportional(alike[:3])
-        self.replicas.require(alike[3:], self.comm)
+        require_one_mean(alike[:COUNTS])
+        self.replicas.require(alike[COUNTS:], self.comm)
         for bucket in self.buckets:
             announced = bucket.announced
             bucket.release(self.total / total, [used.pop(0) > 0 for _ in bucket.params])
@@ -180,6 +183,7 @@ class Reducer:
             self._listen()
 
     def _gradient_is_in(self, bucket: Bucket, i: int) -> None:  # 12-14
+        self.step.losses.note()
         if not self.syncing:
             return
         if bucket.announced[i]:
@@ -220,7 +224,7 @@ class Reducer:
         """Return what ranks sum in addition to gradients: n_r, n_r times the loss, votes, used parameters."""
         samples = self.step.samples or 0
         used = chain.from_iterable(bucket.present for bucket in self.buckets)
-        alike = length_votes(self.step.lengths, samples) + self.replicas.votes(self.comm)
+        alike = count_votes(self.step.lengths, samples, self.step.losses) + self.replicas.votes(self.comm)
         numbers = [samples, samples * loss if loss is not None and samples else 0, *alike, *used]
         return torch.frombuffer(array("d", numbers), dtype=torch.float64).to(self.comm.devices[0])
 

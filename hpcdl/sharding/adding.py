@@ -9,6 +9,7 @@ from torch.utils.hooks import RemovableHandle
 
 from hpcdl.comm import Background
 from hpcdl.ddp.guarded import Gone
+from hpcdl.ddp.losses import Losses
 from hpcdl.ddp.postponed import own, postpone
 from hpcdl.sharding.bucket import ShardBucket
 
@@ -27,6 +28,7 @@ class Adding:
     _samples: float
     _total: float
     _handles: list[RemovableHandle]
+    _losses: Losses
 
     @contextmanager
     def adding(self) -> Iterator[None]:
@@ -80,6 +82,7 @@ class Adding:
             )
 
     def _gradient_is_in(self, bucket: ShardBucket, i: int) -> None:
+        self._losses.note()
         if bucket.sealed or self._reduced:
             self._require_open(bucket)
         if not self.keeps(bucket, i):

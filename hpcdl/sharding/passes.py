@@ -12,10 +12,11 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
+from hpcdl.ddp.losses import Losses, current, watch
 from hpcdl.ddp.postponed import own
 from hpcdl.sharding.gathering import Gathering, Layer
 from hpcdl.sharding.intact import Intact
-from hpcdl.sharding.unit import Unit, refuse_outside
+from hpcdl.sharding.unit import Unit
 from hpcdl.sharding.watched import Watched
 
 OPAQUE = (nn.Module, type, FunctionType, MethodType, ModuleType, partial)  # they hold no results of a layer
@@ -39,7 +40,7 @@ class Passes:
     def __init__(self, units: Sequence[Unit], gathering: Gathering, dtype: torch.dtype | None, total: float):
         self.units, self.gathering, self.dtype, self.total = units, gathering, dtype, total
         self.syncing = True
-        self.samples = 0
+        self.samples, self.losses = 0, Losses()
         self.lengths: list[int] = []  # of the inputs, without `samples`
         self.calls: list[Use] = []  # of layers, one inside the other
         self._reduced: list[Unit] = []  # since the last `synchronize`
@@ -60,7 +61,9 @@ class Passes:
             for i, (param, places) in enumerate(zip(unit.params, unit.places, strict=True)):
                 if param.is_floating_point() or param.is_complex():
                     _listen(param.register_post_accumulate_grad_hook, param, own(partial(_gradient_is_in, me, unit, i)))
-                    _listen(unit.shards[i].register_hook, unit.shards[i], refuse_outside)
+                    shard, accept, keep = unit.shards[i], partial(_outside, unit, i), partial(_keep_penalty, unit, i)
+                    _listen(shard.register_hook, shard, own(accept))
+                    _listen(shard.register_post_accumulate_grad_hook, shard, own(keep))
                 for place in places:
                     owners.setdefault(place.module, {})[place.name] = unit
         for module, names in owners.items():
@@ -71,6 +74,7 @@ class Passes:
         if any(True in unit.announced for unit in self.units):
             raise RuntimeError(NOT_SYNCHRONIZED)
         self.samples, self.lengths = self.samples + samples, self.lengths + lengths
+        watch()
 
     @contextmanager
     def forward(self, intact: Intact, counted: tuple[int, list[int]] | None) -> Iterator[None]:
@@ -116,6 +120,7 @@ class Passes:
     def announce(self, unit: Unit, i: int) -> None:
         """Note that the gradient of a unit's i-th parameter is final, and free complete calls."""
         unit.arrived[i] = True
+        self.losses.note()
         unit.promise(i)
         if self.syncing and unit.announced[i]:
             raise RuntimeError(
@@ -151,6 +156,7 @@ class Passes:
         for unit in self.units:
             unit.uses = 0
         self.total, self.samples, self.lengths = total, 0, []
+        self.losses.clear()
         self._reduced, self._endless, self._outside = [], [], []
 
 
@@ -280,6 +286,21 @@ def _gradient_is_in(me: Me, unit: Unit, i: int, param: torch.Tensor) -> None:
     passes = me()
     if passes is not None:
         passes.announce(unit, i)
+
+
+def _outside(unit: Unit, i: int, gradient: torch.Tensor) -> None:
+    """Accept the gradient of a piece where the loss only sums over its elements: then each rank has its part of it."""
+    terms = current()
+    if terms is None or id(unit.shards[i]) not in terms.elementwise:
+        raise RuntimeError(
+            "the loss uses a parameter outside the model's forward, where this rank has a flat piece of it; compute "
+            "that part of the loss in forward"
+        )
+    unit.begin_penalty(i)
+
+
+def _keep_penalty(unit: Unit, i: int, piece: torch.Tensor) -> None:
+    unit.keep_penalty(i)
 
 
 def _used(me: Me, units: dict[str, Unit], name: str) -> None:

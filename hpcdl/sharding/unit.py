@@ -62,6 +62,8 @@ class Unit:
         self.arrived = [False] * len(self.params)  # its gradient is in, in this backward pass
         self._passes = [0] * len(self.params)  # backward passes that computed its gradient, since the last `release`
         self._earlier: dict[int, torch.Tensor | None] = {}  # gradients of earlier steps, while NotYet is there
+        self._penalties: dict[int, torch.Tensor | None] = {}  # gradients of pieces from outside the model's forward
+        self._aside: torch.Tensor | None = None
         self._not_yet = [_not_yet(shard) for shard in self.shards]
         self.changes = [""] * len(self.params)  # by a forward pass since the last `release`: digests
         self._versions: list[int] = []  # of the whole parameters when they were put in place
@@ -160,6 +162,14 @@ class Unit:
         if i not in self._earlier:
             self._earlier[i], self.shards[i].grad = self.shards[i].grad, self._not_yet[i]
 
+    def begin_penalty(self, i: int) -> None:
+        """Prepare for a gradient of piece i that autograd is about to accumulate."""
+        self._aside, self.shards[i].grad = self.shards[i].grad, self._penalties.get(i)
+
+    def keep_penalty(self, i: int) -> None:
+        """Keep that gradient until `release`."""
+        self._penalties[i], self.shards[i].grad, self._aside = self.shards[i].grad, self._aside, None
+
     def begin_backward(self) -> None:
         """Begin a backward pass that computes its gradients."""
         self.arrived = [False] * len(self.params)
@@ -195,9 +205,12 @@ class Unit:
                 raise RuntimeError(NotYet.sentence)
             self.shards[i].grad = earlier
         self._earlier = {}
-        for shard, kept, was_used, several in zip(self.shards, self.layout.pieces(sums), used, passes, strict=True):
-            if was_used:
-                _accumulate(shard, kept, several > 1)
+        penalties, self._penalties = self._penalties, {}
+        for i, (kept, was_used) in enumerate(zip(self.layout.pieces(sums), used, strict=True)):
+            if penalties.get(i) is not None:
+                kept = kept._replace(piece=kept.piece + penalties[i] if was_used else penalties[i])
+            if was_used or i in penalties:
+                _accumulate(self.shards[i], kept, passes[i] > 1)
 
     def _run_hooks(self, sums: torch.Tensor, used: list[bool]) -> None:
         """Call users' hooks of whole parameters with whole mean gradients, and keep this rank's part of theirs."""
@@ -211,12 +224,8 @@ class Unit:
         sums.copy_(self.layout.share(whole))
 
 
-def refuse_outside(gradient: torch.Tensor) -> None:
-    """A hook of a piece, which autograd calls where a loss uses the piece itself; raise RuntimeError."""
-    raise RuntimeError(
-        "the loss uses a parameter outside the model's forward, where this rank has a flat piece of it; compute that "
-        "part of the loss in forward"
-    )
+def _users_hooks(table: dict | None) -> list:
+    return [hook for hook in (table or {}).values() if not getattr(hook, "of_hpcdl", False)]
 
 
 def _not_yet(shard: nn.Parameter) -> torch.Tensor:
@@ -225,8 +234,8 @@ def _not_yet(shard: nn.Parameter) -> torch.Tensor:
 
 def _accumulate(shard: nn.Parameter, kept: Shard, several: bool) -> None:
     """Add a gradient, the sum of `several` passes, to that of `shard`; call the hooks that autograd would."""
-    before = [hook for hook in (shard._backward_hooks or {}).values() if hook is not refuse_outside]
-    after = tuple((getattr(shard, "_post_accumulate_grad_hooks", None) or {}).values())
+    before = _users_hooks(shard._backward_hooks)
+    after = _users_hooks(shard._post_accumulate_grad_hooks)
     grad = kept.piece.as_subclass(Piece)
     if several and (after or not all(is_additive(hook, kept.piece) for hook in before)):
         raise RuntimeError(SEVERAL.format(kept.shape))

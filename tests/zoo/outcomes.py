@@ -10,6 +10,7 @@ from zoo import (  # noqa: F401 - they register
     entries_hooks,
     entries_layers,
     entries_loops,
+    entries_losses,
     entries_more_loops,
     entries_results,
     entries_silent,

@@ -1,0 +1,276 @@
+"""Compare by what ranks divide their losses: a mean over weights or masks is no mean over samples.
+
+Before a backward pass `Terms` are read from the graph of the loss: for each sum over data that the loss contains, its
+coefficient, for example 1 / n for a mean over n samples. A rank's gradient counts n_r / N, so the ranks' means give the
+mean over all samples only if coefficient times n_r is the same on every rank.
+"""
+
+import functools
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from math import prod
+from typing import Any
+
+import torch
+from torch import nn
+
+MOST = 64  # nodes of a graph that are read
+CLOSE = 1e-5  # relative; losses in float32 have 1e-7
+GOLDEN = 0.6180339887498949
+
+SHAPES = {"View", "UnsafeView", "Squeeze", "Unsqueeze", "Reshape", "ReshapeAlias", "Clone", "ToCopy", "Alias", "T"}
+LOSSES = {
+    "MseLoss", "SmoothL1Loss", "HuberLoss", "BinaryCrossEntropy", "BinaryCrossEntropyWithLogits", "SoftMarginLoss",
+    "MultiMarginLoss", "MultilabelMarginLoss", "NllLoss", "NllLoss2D",
+}  # fmt: skip
+ELEMENTWISE = {
+    "Pow", "Abs", "Mul", "Div", "Neg", "Add", "Sub", "Exp", "Log", "Log1P", "Sqrt", "Sigmoid", "Tanh", "Softplus",
+    "Clamp", "ClampMin", "ClampMax", "Relu", "Where", "ToCopy", "Clone", "Alias",
+}  # fmt: skip
+OF_WEIGHTS = ELEMENTWISE | SHAPES | {
+    "Mm", "Bmm", "Transpose", "Permute", "Sum", "Mean", "Stack", "Cat", "Select", "LinalgVectorNorm", "Norm", "Trace",
+    "Diagonal", "Expand", "LinalgMatrixNorm", "Amax", "Amin",
+}  # fmt: skip
+
+_local = threading.local()  # of the thread that calls backward: `terms`, `inside`
+_lock = threading.Lock()
+
+
+class Terms:
+    """What the loss of one backward pass contains.
+
+    `coefficients` are those of sums over data; None if the graph has a part that is not known. `elementwise` are
+    parameters that the loss uses only in sums over their elements, such as a penalty; `users` are the wrappers that got
+    gradients.
+    """
+
+    def __init__(self, roots: Sequence[torch.Tensor], gradients: Any):
+        self.users: set[int] = set()
+        self.elementwise: set[int] = set()
+        self._other: set[int] = set()
+        self._data: list[Any] = []
+        found = _Walk(self)
+        for root, gradient in zip(roots, gradients, strict=True):
+            found.walk(root, gradient)
+        self.coefficients: list[float] | None = None if found.unknown else found.coefficients
+        if self.elementwise:
+            used = {id(leaf) for node in self._data for leaf in _leaves(node)}
+            self.elementwise -= self._other | used
+
+
+class _Walk:
+    def __init__(self, terms: Terms):
+        self.terms, self.coefficients, self.unknown, self._left = terms, list[float](), False, MOST
+
+    def walk(self, root: torch.Tensor, gradient: Any) -> None:
+        factor = 1.0 if gradient is None else _number(gradient)
+        if root.dim() or root.grad_fn is None or factor is None or root.dtype in (torch.float16, torch.bfloat16):
+            self.unknown = True
+        else:
+            self._visit(root.grad_fn, factor, True)
+
+    def _visit(self, node: Any, factor: float, constant: bool, summed: bool = False) -> None:
+        """Follow `node`, whose gradient is `factor`; `constant`: it does not depend on parameters."""
+        self._left -= 1
+        if self._left < 0:
+            self.unknown = True
+            return
+        name, head = _name(node), not node._input_metadata[0].shape
+        first, *others = [child for child, _ in node.next_functions] or [None]
+        if name in SHAPES or name == "Neg" or (name == "Stack" and summed):
+            for child in (first, *others):
+                if child is not None:
+                    self._visit(child, -factor if name == "Neg" else factor, constant, summed)
+        elif name in ("Add", "Sub") and head:
+            sign = _number(node._saved_alpha) or 0.0
+            for child, by in ((first, 1.0), *((other, sign if name == "Add" else -sign) for other in others)):
+                if child is not None:
+                    self._visit(child, factor * by, constant, summed)
+        elif name in ("Mul", "Div"):
+            self._scaled(name, node, factor, constant, summed)
+        elif name in ("Sum", "Mean"):
+            within = prod(node._saved_self_sym_sizes) / max(1, prod(node._input_metadata[0].shape))
+            factor = factor / within if name == "Mean" and within else factor
+            self._visit(first, factor, constant and name == "Sum", True)
+        elif name in LOSSES:
+            self._end(node, factor / _divisor(name, node), False)
+        elif head and name in DERIVATIVES:
+            self._visit(first, factor * DERIVATIVES[name](node), False, summed)
+        elif head and name in ("LinalgVectorNorm", "Norm"):
+            norm = float(node._saved_result)
+            self._end(node, factor / norm if norm else 0.0, False)
+        elif head and not summed and name != "AccumulateGrad" and not hasattr(node, "variable"):
+            self.unknown = True
+        else:
+            self._end(node, factor, constant and summed)
+
+    def _scaled(self, name: str, node: Any, factor: float, constant: bool, summed: bool) -> None:
+        """Follow a product or a quotient, if one of the two is a number."""
+        first, other = [child for child, _ in node.next_functions] + [None] * (2 - len(node.next_functions))
+        by = _number(node._saved_other) if first is not None else None
+        if first is not None and by is not None and (by or name == "Mul"):
+            self._visit(first, factor * by if name == "Mul" else factor / by, constant and other is None, summed)
+        elif first is not None:
+            self._end(node, factor, constant and summed)
+            return
+        self_value = _number(node._saved_self) if other is not None else None
+        if other is not None and self_value is not None:
+            if name == "Div":
+                below = float(node._saved_other) if node._saved_other.numel() == 1 else 0.0
+                self_value = -self_value / below**2 if below else 0.0
+            self._visit(other, factor * self_value, constant and first is None and name == "Mul", summed)
+        elif other is not None and first is None:
+            self._end(node, factor, constant and summed)
+
+    def _end(self, node: Any, factor: float, elementwise: bool) -> None:
+        """Note the sum that ends here, over data or over a parameter's elements."""
+        leaves = _of_weights(node, ELEMENTWISE if elementwise else OF_WEIGHTS)
+        if leaves is not None:
+            (self.terms.elementwise if elementwise else self.terms._other).update(map(id, leaves))
+            return
+        if elementwise and (leaves := _of_weights(node, OF_WEIGHTS)) is not None:
+            self.terms._other.update(map(id, leaves))
+            return
+        self.terms._data.append(node)
+        self.coefficients.append(factor)
+
+
+DERIVATIVES: dict[str, Callable[[Any], float]] = {
+    "Sqrt": lambda node: 0.5 / float(node._saved_result) if node._saved_result else 0.0,
+    "Exp": lambda node: float(node._saved_result),
+    "Log": lambda node: 1 / float(node._saved_self),
+    "Log1P": lambda node: 1 / (1 + float(node._saved_self)),
+    "Reciprocal": lambda node: -(float(node._saved_result) ** 2),
+    "Pow": lambda node: node._saved_exponent * float(node._saved_self) ** (node._saved_exponent - 1),
+}
+
+
+def _name(node: Any) -> str:
+    return node.name().rpartition("::")[2].rstrip("0123456789").removesuffix("Backward")
+
+
+def _number(x: Any) -> float | None:
+    """Return the number in `x`, a number or a tensor of one element."""
+    if isinstance(x, torch.Tensor):
+        return float(x) if x.numel() == 1 and not x.is_complex() and not x.is_meta else None
+    return float(x) if isinstance(x, int | float) else None
+
+
+def _divisor(name: str, node: Any) -> float:
+    """Return by what a loss function divides its sum."""
+    if node._saved_reduction != 1:
+        return 1.0
+    weight = float(node._saved_total_weight) if name.startswith("Nll") else float(node._saved_self.numel())
+    return weight or 1.0
+
+
+def _of_weights(node: Any, names: set[str]) -> list[torch.Tensor] | None:
+    """Return the parameters of a graph that has nothing but parameters, by functions in `names`; None for others."""
+    found: dict[int, torch.Tensor] = {}
+    todo, seen = [node], set()
+    while todo:
+        each = todo.pop()
+        if each in seen:
+            continue
+        seen.add(each)
+        name = _name(each)
+        if name == "AccumulateGrad":
+            if not isinstance(each.variable, nn.Parameter):
+                return None
+            found[id(each.variable)] = each.variable
+            continue
+        children = [child for child, _ in each.next_functions if child is not None]
+        missing = len(children) < len(each.next_functions)
+        shape = tuple(each._input_metadata[0].shape)
+        if name not in names or len(seen) > MOST or (missing and not all(_shape(child) == shape for child in children)):
+            return None
+        todo += children
+    return list(found.values())
+
+
+def _shape(node: Any) -> tuple[int, ...]:
+    return tuple(node.variable.shape) if hasattr(node, "variable") else tuple(node._input_metadata[0].shape)
+
+
+def _leaves(node: Any) -> Iterator[torch.Tensor]:
+    """Yield all parameters below `node`."""
+    todo, seen = [node], {node}
+    while todo:
+        each = todo.pop()
+        if hasattr(each, "variable"):
+            yield each.variable
+        new = {child for child, _ in each.next_functions if child is not None} - seen
+        seen |= new
+        todo += new
+
+
+# -- backward passes --------------------------------------------------------------------------------------------------
+
+
+def watch() -> None:
+    """Read the losses of this thread's backward passes from now on."""
+    _local.watches = True
+    with _lock:
+        original = torch.autograd.backward
+        if getattr(original, "reads_losses", False):
+            return
+
+        @functools.wraps(original)
+        def backward(tensors, grad_tensors=None, *args, **kwargs):
+            if not getattr(_local, "watches", False) or getattr(_local, "inside", False):
+                return original(tensors, grad_tensors, *args, **kwargs)
+            _local.inside, _local.terms = True, _read(tensors, grad_tensors)
+            try:
+                return original(tensors, grad_tensors, *args, **kwargs)
+            finally:
+                _local.inside, _local.terms = False, None
+
+        backward.reads_losses = True  # type: ignore[attr-defined]
+        torch.autograd.backward = backward
+
+
+def current() -> Terms | None:
+    """Return the terms of the backward pass that runs in this thread."""
+    return getattr(_local, "terms", None)
+
+
+def _read(tensors: Any, gradients: Any) -> Terms:
+    roots = (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
+    given = (gradients,) if gradients is None or isinstance(gradients, torch.Tensor) else tuple(gradients)
+    return Terms(roots, given if len(given) == len(roots) else (None,) * len(roots))
+
+
+class Losses:
+    """The terms of a step's backward passes that gave gradients to one wrapper."""
+
+    def __init__(self):
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin a step."""
+        self._passes: list[Terms] = []
+
+    def note(self) -> None:
+        """Note the current backward pass."""
+        terms = current()
+        if terms is not None and not (self._passes and self._passes[-1] is terms):
+            terms.users.add(id(self))
+            self._passes.append(terms)
+
+    def votes(self, samples: float) -> list[float]:
+        """Return a rank's part of the sums that `one_mean` reads."""
+        if not samples:
+            return [0.0] * 4
+        if not self._passes or any(terms.coefficients is None or len(terms.users) > 1 for terms in self._passes):
+            return [0.0, 1.0, 0.0, 0.0]
+        numbers = [each for terms in self._passes for each in terms.coefficients or ()]
+        mixed = sum(each * samples * (1 + (i + 1) * GOLDEN % 1) for i, each in enumerate(numbers))
+        return [1.0, 0.0, mixed, mixed**2]
+
+
+def one_mean(sums: Sequence[float]) -> bool | None:
+    """Return whether n_r / N is the right weight for every rank's loss; None if a loss is not known."""
+    known, unknown, mixed, squares = sums
+    if unknown or not known or squares != squares:
+        return None
+    return known * squares - mixed**2 <= CLOSE**2 * known * squares
