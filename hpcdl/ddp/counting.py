@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from hpcdl.ddp.alike import agree, digest, votes
-from hpcdl.ddp.losses import Losses, one_mean
+from hpcdl.ddp.losses import Losses
 
 
 def require_countable(module: nn.Module, samples: Callable | None) -> None:
@@ -53,36 +53,48 @@ def guessed_lengths(samples: Callable | None, args: tuple, kwargs: dict) -> list
     return [] if samples else list(_lengths(args, kwargs))
 
 
-COUNTS = 7  # how many votes `count_votes` has
+COUNTS = 3  # how many votes `count_votes` has
+KNOWN, UNEVEN = 2.0**-20, 2.0**-40  # added to a rank's vote: its loss is known, its inputs have several lengths
+CLOSE = 1e-5  # relative; losses in float32 have 1e-7
 
 
 def count_votes(lengths: Sequence[int], samples: float, losses: Losses) -> list[float]:
     """Return a rank's part of the sum that `require_one_mean` reads; `lengths` are those of a whole step."""
-    proportions = 0
-    if len(set(lengths)) > 1:
-        proportions = digest([str(Fraction(n, lengths[0])) for n in lengths] if lengths[0] else lengths)
-    return votes(proportions, samples > 0) + losses.votes(samples)
+    if not samples:
+        return votes(0, False)
+    uneven = len(set(lengths)) > 1
+    value = losses.weight(samples)
+    known = value is not None
+    if value is None:
+        value = digest([str(Fraction(n, lengths[0])) for n in lengths] if lengths[0] else lengths) if uneven else 0
+    return [1 + KNOWN * known + UNEVEN * uneven, value, value**2]
 
 
 def require_one_mean(sums: Sequence[float]) -> None:
     """Raise ValueError on every rank if n_r / N is not the right weight for every rank's loss.
 
-    Where losses are not known, lengths must not differ on a rank in other proportions than on other ranks: with equal
+    If losses are not known, lengths must not differ on a rank in other proportions than on other ranks: with equal
     proportions n_r / N is the same whichever length counts samples, and for each of several forward passes.
     """
-    right = one_mean(sums[3:COUNTS])
-    if right:
-        return
-    if agree(sums[:3]) and right is False:
+    count, value, squares = sums
+    ranks = int(count)
+    known, uneven = divmod((count - ranks) / KNOWN, 1)
+    if not known:
+        right = agree([ranks, value, squares])
+    elif known == ranks:
+        right = not ranks * squares - value**2 > CLOSE**2 * ranks * squares  # NaN is found elsewhere
+    else:
+        right = not uneven
+    if not right and uneven:
+        raise ValueError(
+            "the tensors of this step have several lengths, in other proportions on other ranks, so no single n_r / N "
+            "is right for all of them; give every rank equal shares of each, or say how to count, such as samples=len, "
+            "and divide each of several losses by its own part of the samples"
+        )
+    if not right:
         raise ValueError(
             "the ranks' losses are divided by other numbers than their samples, as by weights of classes, ignore_index "
             "or masks, so no n_r / N is right for them; count what the loss is divided by, such as samples=lambda x, "
             "y: int((y >= 0).sum()), or count() of a ShardedOptimizer, or divide the loss's sum by the number of "
             "samples"
-        )
-    if not agree(sums[:3]):
-        raise ValueError(
-            "the tensors of this step have several lengths, in other proportions on other ranks, so no single n_r / N "
-            "is right for all of them; give every rank equal shares of each, or say how to count, such as samples=len, "
-            "and divide each of several losses by its own part of the samples"
         )

@@ -6,8 +6,10 @@ mean over all samples only if coefficient times n_r is the same on every rank.
 """
 
 import functools
+import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from math import prod
 from typing import Any
 
@@ -15,7 +17,6 @@ import torch
 from torch import nn
 
 MOST = 64  # nodes of a graph that are read
-CLOSE = 1e-5  # relative; losses in float32 have 1e-7
 GOLDEN = 0.6180339887498949
 
 SHAPES = {"View", "UnsafeView", "Squeeze", "Unsqueeze", "Reshape", "ReshapeAlias", "Clone", "ToCopy", "Alias", "T"}
@@ -257,20 +258,16 @@ class Losses:
             terms.users.add(id(self))
             self._passes.append(terms)
 
-    def votes(self, samples: float) -> list[float]:
-        """Return a rank's part of the sums that `one_mean` reads."""
-        if not samples:
-            return [0.0] * 4
+    def weight(self, samples: float) -> float | None:
+        """Return a number that must be the same on every rank with `samples`; None if a loss is not known."""
         if not self._passes or any(terms.coefficients is None or len(terms.users) > 1 for terms in self._passes):
-            return [0.0, 1.0, 0.0, 0.0]
-        numbers = [each for terms in self._passes for each in terms.coefficients or ()]
-        mixed = sum(each * samples * (1 + (i + 1) * GOLDEN % 1) for i, each in enumerate(numbers))
-        return [1.0, 0.0, mixed, mixed**2]
+            return None
+        passes = [[each * samples for each in terms.coefficients or ()] for terms in self._passes]
+        if all(_close(each, passes[0]) for each in passes):
+            passes = passes[:1]  # then ranks may have different numbers of passes
+        return sum(each * (1 + (i + 1) * GOLDEN % 1) for i, each in enumerate(chain.from_iterable(passes)))
 
 
-def one_mean(sums: Sequence[float]) -> bool | None:
-    """Return whether n_r / N is the right weight for every rank's loss; None if a loss is not known."""
-    known, unknown, mixed, squares = sums
-    if unknown or not known or squares != squares:
-        return None
-    return known * squares - mixed**2 <= CLOSE**2 * known * squares
+def _close(some: list[float], others: list[float]) -> bool:
+    pairs = zip(some, others, strict=False)
+    return len(some) == len(others) and all(math.isclose(x, y, rel_tol=1e-5) for x, y in pairs)

@@ -6,6 +6,7 @@ import traceback
 import torch
 from zoo import (  # noqa: F401 - they register
     entries,
+    entries_brought,
     entries_changes,
     entries_hooks,
     entries_layers,
