@@ -93,8 +93,8 @@ def require_one_mean(sums: Sequence[float]) -> None:
         )
     if not right:
         raise ValueError(
-            "the ranks' losses are divided by other numbers than their samples, as by weights of classes, ignore_index "
-            "or masks, so no n_r / N is right for them; count what the loss is divided by, such as samples=lambda x, "
-            "y: int((y >= 0).sum()), or count() of a ShardedOptimizer, or divide the loss's sum by the number of "
-            "samples"
+            "the ranks' losses are not means over their samples: they divide by other numbers, as weights of classes, "
+            "ignore_index and masks do, or mix samples, as roots, norms and comparisons do, and no n_r / N is right "
+            "for them; divide sums by the number of samples, or count what the loss divides by: samples=lambda x, y: "
+            "int((y >= 0).sum()), or count() of a ShardedOptimizer"
         )

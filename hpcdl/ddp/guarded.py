@@ -103,6 +103,11 @@ class Part(Guarded):
 
     @classmethod
     def why(cls, name: str) -> str:
+        if _matches("non_finite", name):
+            return (
+                "this is only the part of the gradient that this rank keeps, so an overflow elsewhere would not be "
+                "found; use hpcdl.training.mixed_precision.LossScaler(comm), with which all ranks skip a step together"
+            )
         if _matches(PLACES, name):
             return (
                 "this is only the part of the gradient that this rank keeps, as a vector, so an index finds another "
@@ -126,6 +131,16 @@ class Share(Part):
     )
 
 
+class InStep(Guarded):
+    """The gradient of a part of a parameter in ZeRO-1 or -2 between backward and `reduce()`: only its shape."""
+
+    refuses = rf"^(?!{ABOUT})"
+    sentence = (
+        "the gradient of this part of a parameter is there only inside step(), and could not be read or changed; call "
+        "optimizer.clip(max_norm) of the ShardedOptimizer, and scale losses with hpcdl.training's LossScaler"
+    )
+
+
 class Gone(Guarded):
     """What ZeRO-2 leaves instead of a gradient that it has sent in backward: only its shape."""
 
@@ -144,6 +159,11 @@ class NotYet(Guarded):
         "the gradient of this piece is not there before synchronize(), and could not be read or changed; call "
         "model.synchronize() after backward, then model.clip(max_norm) or optimizer.step()"
     )
+
+
+def unguarded(grad: torch.Tensor) -> torch.Tensor:
+    """Return a gradient's numbers for code that combines all ranks' itself; before they are final they stay guarded."""
+    return grad.as_subclass(torch.Tensor) if isinstance(grad, OfThisRank | Part) else grad
 
 
 @cache

@@ -30,8 +30,11 @@ ELEMENTWISE = {
 }  # fmt: skip
 OF_WEIGHTS = ELEMENTWISE | SHAPES | {
     "Mm", "Bmm", "Transpose", "Permute", "Sum", "Mean", "Stack", "Cat", "Select", "LinalgVectorNorm", "Norm", "Trace",
-    "Diagonal", "Expand", "LinalgMatrixNorm", "Amax", "Amin",
+    "Diagonal", "Expand", "LinalgMatrixNorm", "Amax", "Amin", "Max", "Min", "Std", "Var", "Logsumexp", "Prod",
 }  # fmt: skip
+
+OF_ALL = {"Std", "Var", "Logsumexp", "Max", "Min", "Amax", "Amin", "Prod", "Median"}  # no sums over samples
+NEAR = 12  # nodes below a mean in which samples are looked for that are mixed
 
 _local = threading.local()  # of the thread that calls backward: `terms`, `inside`
 _lock = threading.Lock()
@@ -100,6 +103,8 @@ class _Walk:
         elif head and name in ("LinalgVectorNorm", "Norm"):
             norm = float(node._saved_result)
             self._end(node, factor / norm if norm else 0.0, False)
+        elif head and name in OF_ALL:
+            self._end(node, factor, False)
         elif head and not summed and name != "AccumulateGrad" and not hasattr(node, "variable"):
             self.unknown = True
         else:
@@ -133,7 +138,7 @@ class _Walk:
             self.terms._other.update(map(id, leaves))
             return
         self.terms._data.append(node)
-        self.coefficients.append(factor)
+        self.coefficients += [factor] if (mixed := _mixed(node)) is None else [factor, mixed]
 
 
 DERIVATIVES: dict[str, Callable[[Any], float]] = {
@@ -163,6 +168,26 @@ def _divisor(name: str, node: Any) -> float:
         return 1.0
     weight = float(node._saved_total_weight) if name.startswith("Nll") else float(node._saved_self.numel())
     return weight or 1.0
+
+
+def _mixed(node: Any) -> float | None:
+    """Return a number that differs between ranks if the samples of a batch are mixed near `node`; else None."""
+    todo, name = [node], _name(node)
+    if name in OF_ALL:
+        saved = node._saved_result if hasattr(node, "_saved_result") else node._saved_self
+        return float(saved.detach().sum())
+    for _ in range(NEAR):
+        if not todo:
+            return None
+        node = todo.pop(0)
+        name = _name(node)
+        children = [child for child, _ in node.next_functions if child is not None]
+        if name == "Mm" and len(children) == 2 and len(set(node._input_metadata[0].shape)) == 1:
+            if all(_of_weights(child, OF_WEIGHTS) is None for child in children):
+                return float(node._saved_self.detach().sum())  # samples times samples
+        elif name in ELEMENTWISE | SHAPES | LOSSES | {"LogSoftmax", "Softmax"}:
+            todo += children
+    return None
 
 
 def _of_weights(node: Any, names: set[str]) -> list[torch.Tensor] | None:

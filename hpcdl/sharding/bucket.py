@@ -9,7 +9,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from hpcdl.collectives import broadcast
 from hpcdl.comm import Communicator
-from hpcdl.ddp.guarded import Gone, OfThisRank, Share
+from hpcdl.ddp.guarded import Gone, InStep, OfThisRank, Share
 from hpcdl.ddp.postponed import run
 from hpcdl.sharding.flat import Layout, Shard
 
@@ -33,6 +33,9 @@ class ShardBucket:
         self.shards = [nn.Parameter(shard.piece) for shard in self.pieces(self.weights)]
         for shard, param in zip(self.shards, params, strict=True):
             shard.whole_shape = tuple(param.shape)  # type: ignore[attr-defined]  # `LayerWise` optimizers need it
+        self._in_step = [
+            torch.zeros((), dtype=x.dtype, device=x.device).expand(x.shape).as_subclass(InStep) for x in self.shards
+        ]
         self._any = self.weights[0] if self.weights.numel() else self.weights.new_empty(())  # never read
         self._gradients: torch.Tensor | None = None
         self._views: list[torch.Tensor] = []  # views of the gradients, while they exist
@@ -73,6 +76,8 @@ class ShardBucket:
             view.copy_(param.grad)
             param.grad = view.as_subclass(OfThisRank)
         self._in.add(i)
+        if param.grad is not None and self.shards[i].numel():
+            self.shards[i].grad = self._in_step[i]
 
     def seal(self, free: bool) -> None:
         """Fill in zeros for missing gradients; from now on the vector belongs to the communicator."""

@@ -289,7 +289,7 @@ def initialized(entry: Entry, kit: Kit) -> Weights:
 
 def tied_later(entry: Entry, kit: Kit) -> Weights:
     """Two layers share a weight from after wrapping."""
-    model = kit.wrap(nn.Sequential(L(6, 6), L(6, 6)).double())
+    model = kit.wrap(entry.build())
     kit.inner(model)[1].weight = kit.inner(model)[0].weight
     optimizer = kit.optimizer(model, entry.optimizer)
     for batch in entry.batches():
@@ -313,7 +313,7 @@ def optimizer_state(entry: Entry, kit: Kit) -> Weights:
 add("LBFGS", mlp, loop=lbfgs)
 add("AveragedModel", mlp, loop=averaged)
 add("apply after wrapping", mlp, loop=initialized)
-add("tied after wrapping", mlp, loop=tied_later)
+add("tied after wrapping", lambda: nn.Sequential(L(6, 6), L(6, 6)), loop=tied_later)
 add("optimizer's state loaded", mlp, loop=optimizer_state)
 add(
     "Muon",

@@ -103,14 +103,18 @@ class FSDP(_Wrapped):
     """`FullyShardedDataParallel`."""
 
     # torch says at the user's line that pieces are not in the graph, and gives a piece to the parametrization;
-    # and ranks must call the same layers.
+    # ranks must call the same layers; Muon refuses vectors itself; and what a loop computes of weights is of pieces.
     elsewhere = frozenset(
         {
             "rank 0 alone loads a state",
             "rank 0 alone changes a bias",
             "learning rate from one rank's loss",
             "layers by sample, some unused on a rank",
+            "microbatches as many as rows",
             "gradients by torch.autograd.grad",
+            "norm of the weights' gradient in the loss",
+            "weights normalized after steps",
+            "Muon",
             "parametrized after wrapping",
             "parametrized before the optimizer is made",
         }
