@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from hpcdl.ddp.alike import agree, digest, votes
-from hpcdl.ddp.losses import Losses
+from hpcdl.ddp.backward_passes import Losses
 
 
 def require_countable(module: nn.Module, samples: Callable | None) -> None:

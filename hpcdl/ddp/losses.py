@@ -5,11 +5,7 @@ coefficient, for example 1 / n for a mean over n samples. A rank's gradient coun
 mean over all samples only if coefficient times n_r is the same on every rank.
 """
 
-import functools
-import math
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
 from math import prod
 from typing import Any
 
@@ -17,7 +13,6 @@ import torch
 from torch import nn
 
 MOST = 64  # nodes of a graph that are read
-GOLDEN = 0.6180339887498949
 
 SHAPES = {"View", "UnsafeView", "Squeeze", "Unsqueeze", "Reshape", "ReshapeAlias", "Clone", "ToCopy", "Alias", "T"}
 LOSSES = {
@@ -36,9 +31,6 @@ OF_WEIGHTS = ELEMENTWISE | SHAPES | {
 OF_ALL = {"Std", "Var", "Logsumexp", "Max", "Min", "Amax", "Amin", "Prod", "Median"}  # no sums over samples
 NEAR = 12  # nodes below a mean in which samples are looked for that are mixed
 
-_local = threading.local()  # of the thread that calls backward: `terms`, `inside`
-_lock = threading.Lock()
-
 
 class Terms:
     """What the loss of one backward pass contains.
@@ -54,8 +46,12 @@ class Terms:
         self._other: set[int] = set()
         self._data: list[Any] = []
         found = _Walk(self)
-        for root, gradient in zip(roots, gradients, strict=True):
-            found.walk(root, gradient)
+        try:
+            for root, gradient in zip(roots, gradients, strict=True):
+                found.walk(root, gradient)
+        except Exception:  # a graph of a kind that is not known here
+            found.unknown = True
+            self.elementwise = set()
         self.coefficients: list[float] | None = None if found.unknown else found.coefficients
         if self.elementwise:
             used = {id(leaf) for node in self._data for leaf in _leaves(node)}
@@ -68,7 +64,15 @@ class _Walk:
 
     def walk(self, root: torch.Tensor, gradient: Any) -> None:
         factor = 1.0 if gradient is None else _number(gradient)
-        if root.dim() or root.grad_fn is None or factor is None or root.dtype in (torch.float16, torch.bfloat16):
+        watched = torch._C._len_torch_dispatch_stack()  # a mode would see what is read here
+        if (
+            watched
+            or not isinstance(root, torch.Tensor)
+            or root.dim()
+            or root.grad_fn is None
+            or factor is None
+            or root.dtype in (torch.float16, torch.bfloat16)
+        ):
             self.unknown = True
         else:
             self._visit(root.grad_fn, factor, True)
@@ -101,7 +105,7 @@ class _Walk:
         elif head and name in DERIVATIVES:
             self._visit(first, factor * DERIVATIVES[name](node), False, summed)
         elif head and name in ("LinalgVectorNorm", "Norm"):
-            norm = float(node._saved_result)
+            norm = float(node._saved_result.detach())
             self._end(node, factor / norm if norm else 0.0, False)
         elif head and name in OF_ALL:
             self._end(node, factor, False)
@@ -122,7 +126,7 @@ class _Walk:
         self_value = _number(node._saved_self) if other is not None else None
         if other is not None and self_value is not None:
             if name == "Div":
-                below = float(node._saved_other) if node._saved_other.numel() == 1 else 0.0
+                below = float(node._saved_other.detach()) if node._saved_other.numel() == 1 else 0.0
                 self_value = -self_value / below**2 if below else 0.0
             self._visit(other, factor * self_value, constant and first is None and name == "Mul", summed)
         elif other is not None and first is None:
@@ -142,12 +146,12 @@ class _Walk:
 
 
 DERIVATIVES: dict[str, Callable[[Any], float]] = {
-    "Sqrt": lambda node: 0.5 / float(node._saved_result) if node._saved_result else 0.0,
-    "Exp": lambda node: float(node._saved_result),
-    "Log": lambda node: 1 / float(node._saved_self),
-    "Log1P": lambda node: 1 / (1 + float(node._saved_self)),
-    "Reciprocal": lambda node: -(float(node._saved_result) ** 2),
-    "Pow": lambda node: node._saved_exponent * float(node._saved_self) ** (node._saved_exponent - 1),
+    "Sqrt": lambda node: 0.5 / float(node._saved_result.detach()) if node._saved_result.detach() else 0.0,
+    "Exp": lambda node: float(node._saved_result.detach()),
+    "Log": lambda node: 1 / float(node._saved_self.detach()),
+    "Log1P": lambda node: 1 / (1 + float(node._saved_self.detach())),
+    "Reciprocal": lambda node: -(float(node._saved_result.detach()) ** 2),
+    "Pow": lambda node: node._saved_exponent * float(node._saved_self.detach()) ** (node._saved_exponent - 1),
 }
 
 
@@ -156,9 +160,9 @@ def _name(node: Any) -> str:
 
 
 def _number(x: Any) -> float | None:
-    """Return the number in `x`, a number or a tensor of one element."""
+    """Return the number in `x`, a number or a tensor without axes; a tensor of one element may be a batch of one."""
     if isinstance(x, torch.Tensor):
-        return float(x) if x.numel() == 1 and not x.is_complex() and not x.is_meta else None
+        return float(x.detach()) if not x.dim() and not x.is_complex() and not x.is_meta else None
     return float(x) if isinstance(x, int | float) else None
 
 
@@ -166,7 +170,7 @@ def _divisor(name: str, node: Any) -> float:
     """Return by what a loss function divides its sum."""
     if node._saved_reduction != 1:
         return 1.0
-    weight = float(node._saved_total_weight) if name.startswith("Nll") else float(node._saved_self.numel())
+    weight = float(node._saved_total_weight.detach()) if name.startswith("Nll") else float(node._saved_self.numel())
     return weight or 1.0
 
 
@@ -228,71 +232,3 @@ def _leaves(node: Any) -> Iterator[torch.Tensor]:
         new = {child for child, _ in each.next_functions if child is not None} - seen
         seen |= new
         todo += new
-
-
-# -- backward passes --------------------------------------------------------------------------------------------------
-
-
-def watch() -> None:
-    """Read the losses of this thread's backward passes from now on."""
-    _local.watches = True
-    with _lock:
-        original = torch.autograd.backward
-        if getattr(original, "reads_losses", False):
-            return
-
-        @functools.wraps(original)
-        def backward(tensors, grad_tensors=None, *args, **kwargs):
-            if not getattr(_local, "watches", False) or getattr(_local, "inside", False):
-                return original(tensors, grad_tensors, *args, **kwargs)
-            _local.inside, _local.terms = True, _read(tensors, grad_tensors)
-            try:
-                return original(tensors, grad_tensors, *args, **kwargs)
-            finally:
-                _local.inside, _local.terms = False, None
-
-        backward.reads_losses = True  # type: ignore[attr-defined]
-        torch.autograd.backward = backward
-
-
-def current() -> Terms | None:
-    """Return the terms of the backward pass that runs in this thread."""
-    return getattr(_local, "terms", None)
-
-
-def _read(tensors: Any, gradients: Any) -> Terms:
-    roots = (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
-    given = (gradients,) if gradients is None or isinstance(gradients, torch.Tensor) else tuple(gradients)
-    return Terms(roots, given if len(given) == len(roots) else (None,) * len(roots))
-
-
-class Losses:
-    """The terms of a step's backward passes that gave gradients to one wrapper."""
-
-    def __init__(self):
-        self.clear()
-
-    def clear(self) -> None:
-        """Begin a step."""
-        self._passes: list[Terms] = []
-
-    def note(self) -> None:
-        """Note the current backward pass."""
-        terms = current()
-        if terms is not None and not (self._passes and self._passes[-1] is terms):
-            terms.users.add(id(self))
-            self._passes.append(terms)
-
-    def weight(self, samples: float) -> float | None:
-        """Return a number that must be the same on every rank with `samples`; None if a loss is not known."""
-        if not self._passes or any(terms.coefficients is None or len(terms.users) > 1 for terms in self._passes):
-            return None
-        passes = [[each * samples for each in terms.coefficients or ()] for terms in self._passes]
-        if all(_close(each, passes[0]) for each in passes):
-            passes = passes[:1]  # then ranks may have different numbers of passes
-        return sum(each * (1 + (i + 1) * GOLDEN % 1) for i, each in enumerate(chain.from_iterable(passes)))
-
-
-def _close(some: list[float], others: list[float]) -> bool:
-    pairs = zip(some, others, strict=False)
-    return len(some) == len(others) and all(math.isclose(x, y, rel_tol=1e-5) for x, y in pairs)

@@ -79,7 +79,7 @@ class Postponed:
     def __call__(self, x: torch.Tensor) -> Any:
         table = self._table()
         if table is None or table.owner() is None or (table.before and torch.is_grad_enabled()):
-            return self.hook(x)  # no wrapper any more, or a gradient that is part of a loss
+            return self.hook(x)  # its wrapper is gone, or a gradient that is part of a loss
         if not table.has(self):
             return None
         self._passes += 1
@@ -107,7 +107,7 @@ SEVERAL = (
 
 def hooked(param: torch.Tensor) -> bool:
     """Return whether users have hooks on the gradient of `param`."""
-    before, after = param._backward_hooks, param._post_accumulate_grad_hooks  # type: ignore[attr-defined]
+    before, after = param._backward_hooks, param._post_accumulate_grad_hooks
     return any(table.any if isinstance(table, Table) else table for table in (before, after) if table)
 
 
@@ -123,7 +123,7 @@ def changed(param: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
 
 def run(param: torch.Tensor, announced: bool = True) -> None:
     """Call the postponed hooks of `param`, whose `.grad` is the mean; `announced`: a backward pass computed it."""
-    table, after = param._backward_hooks, param._post_accumulate_grad_hooks  # type: ignore[attr-defined]
+    table, after = param._backward_hooks, param._post_accumulate_grad_hooks
     if isinstance(table, Table):
         if param.grad is not None:
             param.grad = changed(param, param.grad)

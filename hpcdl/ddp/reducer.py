@@ -18,10 +18,10 @@ from torch.utils.weak import WeakIdKeyDictionary
 from hpcdl.collectives import recursive_doubling_all_reduce
 from hpcdl.comm import Background, Communicator, Foreground
 from hpcdl.ddp.alike import Replicas
+from hpcdl.ddp.backward_passes import Losses, watch
 from hpcdl.ddp.bucketed import Bucket, make_buckets
 from hpcdl.ddp.buffers import BufferBroadcast
 from hpcdl.ddp.counting import COUNTS, count_votes, require_one_mean
-from hpcdl.ddp.losses import Losses, watch
 from hpcdl.ddp.postponed import hooked, own, postpone, run
 from hpcdl.ddp.tuning import FIRST_MB, Arrivals, best_groups
 

@@ -8,8 +8,8 @@ from functools import partial
 from torch.utils.hooks import RemovableHandle
 
 from hpcdl.comm import Background
+from hpcdl.ddp.backward_passes import Losses
 from hpcdl.ddp.guarded import Gone
-from hpcdl.ddp.losses import Losses
 from hpcdl.ddp.postponed import own, postpone
 from hpcdl.sharding.bucket import ShardBucket
 

@@ -11,10 +11,10 @@ from torch.utils.hooks import RemovableHandle
 
 from hpcdl.comm import Background, Communicator, Foreground
 from hpcdl.ddp.alike import Replicas
+from hpcdl.ddp.backward_passes import Losses, watch
 from hpcdl.ddp.bucketed import make_buckets
 from hpcdl.ddp.buffers import broadcast_state
 from hpcdl.ddp.counting import COUNTS, count_votes, require_one_mean
-from hpcdl.ddp.losses import Losses, watch
 from hpcdl.sharding import whole_state
 from hpcdl.sharding.adding import Adding
 from hpcdl.sharding.ballot import Ballot

@@ -1,7 +1,7 @@
 """The forward and backward passes of a fully sharded model: hooks gather a layer, free it, and reduce its gradients."""
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
@@ -12,10 +12,11 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
-from hpcdl.ddp.losses import Losses, current, watch
+from hpcdl.ddp.backward_passes import Losses, watch
 from hpcdl.ddp.postponed import own
 from hpcdl.sharding.gathering import Gathering, Layer
 from hpcdl.sharding.intact import Intact
+from hpcdl.sharding.penalties import accept_penalties, listen
 from hpcdl.sharding.unit import Unit
 from hpcdl.sharding.watched import Watched
 
@@ -60,10 +61,8 @@ class Passes:
             unit.postpone_hooks()
             for i, (param, places) in enumerate(zip(unit.params, unit.places, strict=True)):
                 if param.is_floating_point() or param.is_complex():
-                    _listen(param.register_post_accumulate_grad_hook, param, own(partial(_gradient_is_in, me, unit, i)))
-                    shard, accept, keep = unit.shards[i], partial(_outside, unit, i), partial(_keep_penalty, unit, i)
-                    _listen(shard.register_hook, shard, own(accept))
-                    _listen(shard.register_post_accumulate_grad_hook, shard, own(keep))
+                    listen(param.register_post_accumulate_grad_hook, param, own(partial(_gradient_is_in, me, unit, i)))
+                    accept_penalties(unit, i)
                 for place in places:
                     owners.setdefault(place.module, {})[place.name] = unit
         for module, names in owners.items():
@@ -288,30 +287,7 @@ def _gradient_is_in(me: Me, unit: Unit, i: int, param: torch.Tensor) -> None:
         passes.announce(unit, i)
 
 
-def _outside(unit: Unit, i: int, gradient: torch.Tensor) -> None:
-    """Accept the gradient of a piece where the loss only sums over its elements: then each rank has its part of it."""
-    terms = current()
-    if terms is None or id(unit.shards[i]) not in terms.elementwise:
-        raise RuntimeError(
-            "the loss uses a parameter outside the model's forward, where this rank has a flat piece of it; compute "
-            "that part of the loss in forward"
-        )
-    unit.begin_penalty(i)
-
-
-def _keep_penalty(unit: Unit, i: int, piece: torch.Tensor) -> None:
-    unit.keep_penalty(i)
-
-
 def _used(me: Me, units: dict[str, Unit], name: str) -> None:
     passes = me()
     if passes is not None and name in units:
         passes.needs_outside(units[name])
-
-
-def _listen(register: Callable, param: nn.Parameter, hook: Callable) -> None:
-    """Register `hook`, also on a frozen parameter that may be unfrozen later."""
-    frozen = not param.requires_grad
-    param.requires_grad_(True)
-    register(hook)
-    param.requires_grad_(not frozen)

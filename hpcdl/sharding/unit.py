@@ -207,8 +207,9 @@ class Unit:
         self._earlier = {}
         penalties, self._penalties = self._penalties, {}
         for i, (kept, was_used) in enumerate(zip(self.layout.pieces(sums), used, strict=True)):
-            if penalties.get(i) is not None:
-                kept = kept._replace(piece=kept.piece + penalties[i] if was_used else penalties[i])
+            penalty = penalties.get(i)
+            if penalty is not None:
+                kept = kept._replace(piece=kept.piece + penalty if was_used else penalty)
             if was_used or i in penalties:
                 _accumulate(self.shards[i], kept, passes[i] > 1)
 
@@ -236,7 +237,7 @@ def _accumulate(shard: nn.Parameter, kept: Shard, several: bool) -> None:
     """Add a gradient, the sum of `several` passes, to that of `shard`; call the hooks that autograd would."""
     before = _users_hooks(shard._backward_hooks)
     after = _users_hooks(shard._post_accumulate_grad_hooks)
-    grad = kept.piece.as_subclass(Piece)
+    grad: torch.Tensor = kept.piece.as_subclass(Piece)
     if several and (after or not all(is_additive(hook, kept.piece) for hook in before)):
         raise RuntimeError(SEVERAL.format(kept.shape))
     for hook in before:

@@ -7,6 +7,7 @@ import torch
 from zoo import (  # noqa: F401 - they register
     entries,
     entries_brought,
+    entries_brought_loops,
     entries_changes,
     entries_hooks,
     entries_layers,
