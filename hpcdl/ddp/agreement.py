@@ -6,6 +6,7 @@ import torch
 
 from hpcdl.collectives import broadcast, naive_all_reduce
 from hpcdl.comm import Communicator
+from hpcdl.ddp.postponed import hooked
 
 
 def require_same(what: str, lines: list[str], comm: Communicator, advice: str) -> None:
@@ -52,10 +53,12 @@ def _first_difference(theirs: list[str], first: list[str]) -> str:
 
 
 def outline(module: torch.nn.Module) -> list[str]:
-    """List a model's parameters, then its buffers, one line each: name, shape, dtype, and whether it is frozen."""
+    """List a model's parameters, then its buffers, one line each: name, shape, dtype, frozen, with a hook."""
     buffers = [(name, buffer, False) for name, buffer in module.named_buffers(remove_duplicate=False)]
     params = [(name, p, not p.requires_grad) for name, p in module.named_parameters(remove_duplicate=False)]
     return [
-        f"{name} {tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}" + " frozen" * frozen
+        f"{name} {tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
+        + " frozen" * frozen
+        + " with a hook" * hooked(value)
         for name, value, frozen in chain(params, buffers)
     ]

@@ -57,10 +57,21 @@ class Bucket:
         self.present: list[bool | None] = [None] * len(self.params)  # None: not put in yet
         self.missing = len(self.params)
         self._guards: dict[int, torch.Tensor] = {}  # the `.grad` of parameters that are in
+        self._waiting: dict[int, torch.Tensor] = {}  # the `.grad` of parameters that are to be put in later
+
+    def guard(self, i: int) -> None:
+        """Refuse to read or change the gradient of the i-th parameter until it is put in."""
+        grad = self.params[i].grad
+        if grad is not None and not grad.requires_grad:
+            self.params[i].grad = self._waiting[i] = dense(grad).as_subclass(UnderWay)
 
     def put_in(self, i: int) -> None:
         """Put in the gradient of the i-th parameter, or zeros if it has none."""
         param, grad = self.params[i], self.params[i].grad
+        if i in self._waiting:
+            if grad is not self._waiting[i]:
+                raise RuntimeError(UnderWay.sentence)
+            grad = grad.as_subclass(torch.Tensor)
         if grad is not None and grad.requires_grad:
             raise RuntimeError(
                 "backward(create_graph=True) under DistributedDataParallel: the mean over ranks keeps no graph; take "

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from hpcdl.ddp.alike import agree, digest, votes
+from hpcdl.ddp.backward_passes import Losses
 
 
 def require_countable(module: nn.Module, samples: Callable | None) -> None:
@@ -52,21 +53,48 @@ def guessed_lengths(samples: Callable | None, args: tuple, kwargs: dict) -> list
     return [] if samples else list(_lengths(args, kwargs))
 
 
-def length_votes(lengths: Sequence[int], samples: float) -> list[float]:
-    """Return a rank's part of the sum that `require_proportional` reads; `lengths` are those of a whole step."""
-    if len(set(lengths)) < 2:
-        return votes(0, samples > 0)
-    return votes(digest([str(Fraction(n, lengths[0])) for n in lengths] if lengths[0] else lengths), samples > 0)
+COUNTS = 3  # how many votes `count_votes` has
+KNOWN, UNEVEN = 2.0**-20, 2.0**-40  # added to a rank's vote: its loss is known, its inputs have several lengths
+CLOSE = 1e-5  # relative; losses in float32 have 1e-7
 
 
-def require_proportional(sums: Sequence[float]) -> None:
-    """Raise ValueError on every rank if lengths differ on a rank, in other proportions than on other ranks.
+def count_votes(lengths: Sequence[int], samples: float, losses: Losses) -> list[float]:
+    """Return a rank's part of the sum that `require_one_mean` reads; `lengths` are those of a whole step."""
+    if not samples:
+        return votes(0, False)
+    uneven = len(set(lengths)) > 1
+    value = losses.weight(samples)
+    known = value is not None
+    if value is None:
+        value = digest([str(Fraction(n, lengths[0])) for n in lengths] if lengths[0] else lengths) if uneven else 0
+    return [1 + KNOWN * known + UNEVEN * uneven, value, value**2]
 
-    With equal proportions n_r / N is the same whichever length counts samples, and for each of several forward passes.
+
+def require_one_mean(sums: Sequence[float]) -> None:
+    """Raise ValueError on every rank if n_r / N is not the right weight for every rank's loss.
+
+    If losses are not known, lengths must not differ on a rank in other proportions than on other ranks: with equal
+    proportions n_r / N is the same whichever length counts samples, and for each of several forward passes.
     """
-    if not agree(sums):
+    count, value, squares = sums
+    ranks = int(count)
+    known, uneven = divmod((count - ranks) / KNOWN, 1)
+    if not known:
+        right = agree([ranks, value, squares])
+    elif known == ranks:
+        right = not ranks * squares - value**2 > CLOSE**2 * ranks * squares  # NaN is found elsewhere
+    else:
+        right = not uneven
+    if not right and uneven:
         raise ValueError(
             "the tensors of this step have several lengths, in other proportions on other ranks, so no single n_r / N "
             "is right for all of them; give every rank equal shares of each, or say how to count, such as samples=len, "
             "and divide each of several losses by its own part of the samples"
+        )
+    if not right:
+        raise ValueError(
+            "the ranks' losses are not means over their samples: they divide by other numbers, as weights of classes, "
+            "ignore_index and masks do, or mix samples, as roots, norms and comparisons do, and no n_r / N is right "
+            "for them; divide sums by the number of samples, or count what the loss divides by: samples=lambda x, y: "
+            "int((y >= 0).sum()), or count() of a ShardedOptimizer"
         )

@@ -18,9 +18,11 @@ from torch.utils.weak import WeakIdKeyDictionary
 from hpcdl.collectives import recursive_doubling_all_reduce
 from hpcdl.comm import Background, Communicator, Foreground
 from hpcdl.ddp.alike import Replicas
+from hpcdl.ddp.backward_passes import Losses, watch
 from hpcdl.ddp.bucketed import Bucket, make_buckets
 from hpcdl.ddp.buffers import BufferBroadcast
-from hpcdl.ddp.counting import length_votes, require_proportional
+from hpcdl.ddp.counting import COUNTS, count_votes, require_one_mean
+from hpcdl.ddp.postponed import hooked, own, postpone, run
 from hpcdl.ddp.tuning import FIRST_MB, Arrivals, best_groups
 
 _reducers: WeakIdKeyDictionary = WeakIdKeyDictionary()  # parameter -> the reducers that sum its gradient
@@ -42,6 +44,7 @@ class Step:
     def __init__(self):
         self.samples: int | None = None  # of this rank; None before the first forward pass
         self.lengths: list[int] = []  # of the inputs of all forward passes, without `samples`
+        self.losses = Losses()
         self.launched = 0  # buckets that have left
         self.spans: list[Span] = []
         self.waited = 0.0  # seconds in which this rank was idle
@@ -78,6 +81,7 @@ class Reducer:
     def count(self, samples: int, lengths: list[int]) -> tuple[int | None, list[int]]:
         """Count the samples of a forward pass that begins, and its inputs' lengths; return the earlier counts."""
         self._require_alone()
+        watch()
         if any(True in bucket.announced for bucket in self.buckets):
             raise RuntimeError(
                 "the last backward was not followed by synchronize(), so its gradients are of this rank alone; call "
@@ -124,14 +128,18 @@ class Reducer:
         ballot = self._ballot(loss)
         self.background.start(partial(_settle, ballot, buffers))
         self.background.wait()  # 20-21
-        total, losses, *alike = ballot[:8].tolist()
-        used = ballot[8:].tolist()
+        total, losses, *alike = ballot[: COUNTS + 5].tolist()
+        used = ballot[COUNTS + 5 :].tolist()
         if not total:
             raise ValueError("synchronize: no rank has a sample, so there is no mean; give each step a batch")
-        require_proportional(alike[:3])
-        self.replicas.require(alike[3:], self.comm)
+        require_one_mean(alike[:COUNTS])
+        self.replicas.require(alike[COUNTS:], self.comm)
         for bucket in self.buckets:
+            announced = bucket.announced
             bucket.release(self.total / total, [used.pop(0) > 0 for _ in bucket.params])
+            for param, was_announced in zip(bucket.params, announced, strict=True):
+                if hooked(param):
+                    run(param, was_announced)
         self.total = total
         self.last, self.step = self.step, Step()
         self.last.waited = self.comm.clock() - begin
@@ -147,6 +155,7 @@ class Reducer:
             for param in bucket.params:
                 _reducers.setdefault(param, weakref.WeakSet()).add(self)
         _remove(self._handles)
+        postpone(params, self)
         for bucket in self.buckets:
             for i, param in enumerate(bucket.params):  # 5
 
@@ -155,7 +164,7 @@ class Reducer:
                     assert reducer is not None  # `_end` removes its hooks
                     reducer._gradient_is_in(bucket, i)
 
-                self._handles.append(param.register_post_accumulate_grad_hook(hook))  # 6-7
+                self._handles.append(param.register_post_accumulate_grad_hook(own(hook)))  # 6-7
 
     def _tune(self) -> None:
         """Choose the best buckets from the first steps' times, with `bucket_mb="auto"`."""
@@ -174,6 +183,7 @@ class Reducer:
             self._listen()
 
     def _gradient_is_in(self, bucket: Bucket, i: int) -> None:  # 12-14
+        self.step.losses.note()
         if not self.syncing:
             return
         if bucket.announced[i]:
@@ -187,6 +197,8 @@ class Reducer:
         if self.overlap:  # otherwise all at once later: between two layers this code is not in a cache
             bucket.put_in(i)  # 15-16
             self._launch()
+        else:
+            bucket.guard(i)
 
     def _launch(self) -> None:
         """Send the full buckets in order: every rank sums the same bucket at the same time."""
@@ -212,7 +224,7 @@ class Reducer:
         """Return what ranks sum in addition to gradients: n_r, n_r times the loss, votes, used parameters."""
         samples = self.step.samples or 0
         used = chain.from_iterable(bucket.present for bucket in self.buckets)
-        alike = length_votes(self.step.lengths, samples) + self.replicas.votes(self.comm)
+        alike = count_votes(self.step.lengths, samples, self.step.losses) + self.replicas.votes(self.comm)
         numbers = [samples, samples * loss if loss is not None and samples else 0, *alike, *used]
         return torch.frombuffer(array("d", numbers), dtype=torch.float64).to(self.comm.devices[0])
 

@@ -3,6 +3,7 @@
 import threading
 import weakref
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 import torch
 from torch import nn
@@ -80,7 +81,9 @@ class MemoryMeter(TorchDispatchMode):
         self._thread = threading.get_ident()
         for parameter in self._parameters.values():
             if parameter.requires_grad and parameter.is_leaf:
-                self._removals.append(parameter.register_post_accumulate_grad_hook(self._has_gradient).remove)
+                hook = partial(self._has_gradient)
+                hook.of_hpcdl = True  # type: ignore[attr-defined]  # wrappers postpone others' hooks
+                self._removals.append(parameter.register_post_accumulate_grad_hook(hook).remove)
         self._removals.append(register_optimizer_step_post_hook(self._has_stepped).remove)
         self._removals.append(watch_resizes(self._resized))
         self._recognize()

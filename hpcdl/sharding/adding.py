@@ -8,7 +8,9 @@ from functools import partial
 from torch.utils.hooks import RemovableHandle
 
 from hpcdl.comm import Background
+from hpcdl.ddp.backward_passes import Losses
 from hpcdl.ddp.guarded import Gone
+from hpcdl.ddp.postponed import own, postpone
 from hpcdl.sharding.bucket import ShardBucket
 
 UNDER_WAY = 2  # at most this many buckets are sent and not yet summed
@@ -26,6 +28,7 @@ class Adding:
     _samples: float
     _total: float
     _handles: list[RemovableHandle]
+    _losses: Losses
 
     @contextmanager
     def adding(self) -> Iterator[None]:
@@ -79,6 +82,7 @@ class Adding:
             )
 
     def _gradient_is_in(self, bucket: ShardBucket, i: int) -> None:
+        self._losses.note()
         if bucket.sealed or self._reduced:
             self._require_open(bucket)
         if not self.keeps(bucket, i):
@@ -89,6 +93,7 @@ class Adding:
     def _listen(self, bucket: ShardBucket) -> None:
         """Register a hook on every parameter of a bucket for the lifetime of this object."""
         me = weakref.ref(self)  # a hook must not keep it alive
+        postpone(bucket.params, self)
         for i, param in enumerate(bucket.params):
 
             def hook(param, i=i):
@@ -103,6 +108,6 @@ class Adding:
                     bucket.params[i].grad = None  # nothing adds to what has left
 
             if self.stage == 2:
-                self._handles.append(param.register_hook(before))
+                self._handles.append(param.register_hook(own(before)))
 
-            self._handles.append(param.register_post_accumulate_grad_hook(hook))
+            self._handles.append(param.register_post_accumulate_grad_hook(own(hook)))

@@ -9,7 +9,8 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from hpcdl.collectives import broadcast
 from hpcdl.comm import Communicator
-from hpcdl.ddp.guarded import Gone, OfThisRank
+from hpcdl.ddp.guarded import Gone, InStep, OfThisRank, Share
+from hpcdl.ddp.postponed import run
 from hpcdl.sharding.flat import Layout, Shard
 
 _owners: WeakIdKeyDictionary = WeakIdKeyDictionary()  # parameter -> its latest bucket
@@ -32,6 +33,9 @@ class ShardBucket:
         self.shards = [nn.Parameter(shard.piece) for shard in self.pieces(self.weights)]
         for shard, param in zip(self.shards, params, strict=True):
             shard.whole_shape = tuple(param.shape)  # type: ignore[attr-defined]  # `LayerWise` optimizers need it
+        self._in_step = [
+            torch.zeros((), dtype=x.dtype, device=x.device).expand(x.shape).as_subclass(InStep) for x in self.shards
+        ]
         self._any = self.weights[0] if self.weights.numel() else self.weights.new_empty(())  # never read
         self._gradients: torch.Tensor | None = None
         self._views: list[torch.Tensor] = []  # views of the gradients, while they exist
@@ -72,6 +76,8 @@ class ShardBucket:
             view.copy_(param.grad)
             param.grad = view.as_subclass(OfThisRank)
         self._in.add(i)
+        if param.grad is not None and self.shards[i].numel():
+            self.shards[i].grad = self._in_step[i]
 
     def seal(self, free: bool) -> None:
         """Fill in zeros for missing gradients; from now on the vector belongs to the communicator."""
@@ -124,7 +130,24 @@ class ShardBucket:
         if scale != 1:
             self._share.mul_(scale)
         for shard, piece, was_used in zip(self.shards, self.layout.pieces(self._share), used, strict=True):
-            shard.grad = piece.piece if was_used else None
+            shard.grad = piece.piece.as_subclass(Share) if was_used else None
+
+    def run_hooks(self, hooks: list[bool], comm: Communicator) -> None:
+        """Call the users' `hooks` with whole mean gradients, after `release`, and keep this rank's part of theirs."""
+        if not any(hooks):
+            return
+        whole = self._share.new_empty(self.layout.numel)
+        self.layout.all_gather(whole, comm, self._share)
+        for param, shard, view, here in zip(self.params, self.shards, self.layout.views(whole), hooks, strict=True):
+            if here:
+                param.grad = view
+                run(param)
+                if param.grad is None:
+                    shard.grad = None
+                elif param.grad is not view:
+                    view.copy_(param.grad)
+                param.grad = None
+        self._share.copy_(self.layout.share(whole))
 
     def _why_it_left(self, param: torch.Tensor) -> str:
         if _owners[param]() is not self:

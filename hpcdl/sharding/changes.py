@@ -7,14 +7,35 @@ import torch
 
 from hpcdl.comm import Communicator
 from hpcdl.ddp.agreement import require_same
+from hpcdl.ddp.postponed import hooked
 from hpcdl.sharding.ballot import Ballot
 
 CHANGED = 2.0**30  # in a ballot, more than all ranks' votes together
+HOOKED = 2.0**15
 
 
 def with_changes(used: Iterable[bool], changed: Iterable[bool]) -> list[float]:
     """Return the ballot's votes on each parameter: 1 if it is used, plus CHANGED if forward changed it."""
     return [each * (1 + CHANGED * differs) for each, differs in zip(used, changed, strict=True)]
+
+
+def with_hooks(votes: Iterable[float], params: Iterable[torch.Tensor]) -> list[float]:
+    """Return `votes`, plus HOOKED for each used parameter whose gradient has users' hooks."""
+    return [each + HOOKED * (each > 0 and hooked(param)) for each, param in zip(votes, params, strict=True)]
+
+
+def hooked_on_ranks(votes: Sequence[float]) -> list[bool]:
+    """Return which parameters have hooks, from the sums of `with_hooks`; raise RuntimeError if ranks differ."""
+    found = []
+    for each in votes:
+        hooks, used = divmod(each % CHANGED, HOOKED)
+        if hooks not in (0, used):
+            raise RuntimeError(
+                "ranks have other hooks on the gradient of a parameter, and would step their parts of it differently; "
+                "register the same hooks on every rank"
+            )
+        found.append(hooks > 0)
+    return found
 
 
 def require_same_changes(ballot: Ballot, digests: Sequence[Callable[[], str]], comm: Communicator) -> None:

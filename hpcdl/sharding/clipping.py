@@ -42,7 +42,7 @@ def norms_of_parts(
     for row, shard in zip(squares, shards, strict=True):
         if shard in directions:
             for i, x in enumerate((shard.detach(), directions[shard])):
-                row[i] = torch.linalg.vector_norm(x, dtype=torch.float64).square()
+                row[i] = torch.linalg.vector_norm(x.as_subclass(torch.Tensor), dtype=torch.float64).square()
     recursive_doubling_all_reduce(squares.view(-1), comm)
     norms = squares.sqrt_()
     return {

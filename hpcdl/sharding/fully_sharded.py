@@ -12,7 +12,7 @@ from torch import nn
 from hpcdl.comm import Communicator, Foreground
 from hpcdl.ddp.agreement import earlier_wrappers, outline, require_same
 from hpcdl.ddp.buffers import BufferBroadcast, broadcast_state
-from hpcdl.ddp.counting import count_samples, guessed_lengths, length_votes, require_countable, require_proportional
+from hpcdl.ddp.counting import COUNTS, count_samples, count_votes, guessed_lengths, require_countable, require_one_mean
 from hpcdl.ddp.refusals import require_supported
 from hpcdl.sharding.ballot import Ballot
 from hpcdl.sharding.changes import require_same_changes, with_changes
@@ -133,12 +133,12 @@ class FullyShardedDataParallel(nn.Module):
         self._gathering.end()
         changes = [change for unit in trained for change in unit.changes]
         ballots = with_changes([used for unit in trained for used in unit.used], map(bool, changes))
-        alike = length_votes(passes.lengths, passes.samples) + self._gathering.order_votes()
+        alike = count_votes(passes.lengths, passes.samples, passes.losses) + self._gathering.order_votes()
         ballot = Ballot(passes.samples, ballots, self.comm, alike)
         total, used = ballot.count(self._gathering.background)
         require_same_changes(ballot, [partial(str, change) for change in changes], self.comm)
-        require_proportional(ballot.alike[:3])
-        require_same_order(ballot.alike[3:])
+        require_one_mean(ballot.alike[:COUNTS])
+        require_same_order(ballot.alike[COUNTS:])
         if used and not any(used):
             raise RuntimeError(
                 "no parameter has got a gradient on any rank; call backward() on the loss: neither "

@@ -11,14 +11,15 @@ from torch.utils.hooks import RemovableHandle
 
 from hpcdl.comm import Background, Communicator, Foreground
 from hpcdl.ddp.alike import Replicas
+from hpcdl.ddp.backward_passes import Losses, watch
 from hpcdl.ddp.bucketed import make_buckets
 from hpcdl.ddp.buffers import broadcast_state
-from hpcdl.ddp.counting import length_votes, require_proportional
+from hpcdl.ddp.counting import COUNTS, count_votes, require_one_mean
 from hpcdl.sharding import whole_state
 from hpcdl.sharding.adding import Adding
 from hpcdl.sharding.ballot import Ballot
 from hpcdl.sharding.bucket import ShardBucket
-from hpcdl.sharding.changes import require_same_changes, shape_and_hash, with_changes
+from hpcdl.sharding.changes import hooked_on_ranks, require_same_changes, shape_and_hash, with_changes, with_hooks
 from hpcdl.sharding.clipping import clip, norms_of_parts
 from hpcdl.sharding.elementwise import require_elementwise, require_steps_only, stepped
 from hpcdl.sharding.flat import Shard
@@ -83,7 +84,8 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
         self._samples, self._total = 1.0, float(comm.size)
         self._counts: list[int] = []  # in this step, by backward pass
         self._versions: dict[torch.Tensor, int] = {}  # of the weights when the samples were counted
-        self._launched, self._reduced = 0, False
+        self._launched, self._reduced, self._losses = 0, False, Losses()
+        watch()
         self.__setstate__({"defaults": dict(getattr(self._inner, "defaults", {}))})  # torch's: a step's hooks
         weakref.finalize(self, _end, self._handles, self.background)
 
@@ -124,16 +126,18 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
         used = [present for bucket in self.buckets for present in bucket.present]
         params = [param for bucket in self.buckets for param in bucket.params]
         changed = [param._version != self._versions.get(param, param._version) for param in params]
-        ballot = Ballot(self._samples, with_changes(used, changed), self.comm, self._alike())
+        ballot = Ballot(self._samples, with_hooks(with_changes(used, changed), params), self.comm, self._alike())
         total, used = ballot.count(self.background)
         require_same_changes(ballot, [partial(shape_and_hash, param) for param in params], self.comm)
-        require_proportional(ballot.alike[:3])
-        require_same_options(ballot.alike[3:6])
-        self._replicas.require(ballot.alike[6:], self.comm)
+        require_one_mean(ballot.alike[:COUNTS])
+        require_same_options(ballot.alike[COUNTS : COUNTS + 3])
+        self._replicas.require(ballot.alike[COUNTS + 3 :], self.comm)
         for bucket in self.buckets:
             bucket.require_kept()
+        hooks = hooked_on_ranks(ballot.votes)
         for bucket in self.buckets:
             bucket.release(self._total / total, [used.pop(0) for _ in bucket.params])
+            bucket.run_hooks([hooks.pop(0) for _ in bucket.params], self.comm)
         self._total, self._reduced = total, True
 
     def clip(self, max_norm: float) -> float:
@@ -167,6 +171,7 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
         for param in self._frozen:
             param.grad = None
         self._launched, self._reduced, self._counts, self._versions = 0, False, [], {}
+        self._losses.clear()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Train more parameters with separate options; every rank calls it, between steps."""
@@ -252,7 +257,8 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
     def _alike(self) -> list[float]:
         """Return this rank's votes on what must be the same on all ranks."""
         options = option_votes(self.param_groups)
-        return [*length_votes(self._counts, self._samples), *options, *self._replicas.votes(self.comm)]
+        counts = count_votes(self._counts, self._samples, self._losses)
+        return [*counts, *options, *self._replicas.votes(self.comm)]
 
     def _shards_of(self, params: Iterable[torch.Tensor]) -> list[nn.Parameter]:
         """Return this rank's nonempty parts of the trained parameters."""

@@ -1,7 +1,7 @@
 """The forward and backward passes of a fully sharded model: hooks gather a layer, free it, and reduce its gradients."""
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
@@ -12,9 +12,12 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
+from hpcdl.ddp.backward_passes import Losses, watch
+from hpcdl.ddp.postponed import own
 from hpcdl.sharding.gathering import Gathering, Layer
 from hpcdl.sharding.intact import Intact
-from hpcdl.sharding.unit import Unit, refuse_outside
+from hpcdl.sharding.penalties import accept_penalties, listen
+from hpcdl.sharding.unit import Unit
 from hpcdl.sharding.watched import Watched
 
 OPAQUE = (nn.Module, type, FunctionType, MethodType, ModuleType, partial)  # they hold no results of a layer
@@ -38,7 +41,7 @@ class Passes:
     def __init__(self, units: Sequence[Unit], gathering: Gathering, dtype: torch.dtype | None, total: float):
         self.units, self.gathering, self.dtype, self.total = units, gathering, dtype, total
         self.syncing = True
-        self.samples = 0
+        self.samples, self.losses = 0, Losses()
         self.lengths: list[int] = []  # of the inputs, without `samples`
         self.calls: list[Use] = []  # of layers, one inside the other
         self._reduced: list[Unit] = []  # since the last `synchronize`
@@ -55,10 +58,11 @@ class Passes:
             layer.register_forward_hook(partial(_after, me, _owners(layer, need)), always_call=True)
         owners: dict[nn.Module, dict[str, Unit]] = {}
         for unit in self.units:
+            unit.postpone_hooks()
             for i, (param, places) in enumerate(zip(unit.params, unit.places, strict=True)):
                 if param.is_floating_point() or param.is_complex():
-                    _listen(param.register_post_accumulate_grad_hook, param, partial(_gradient_is_in, me, unit, i))
-                    _listen(unit.shards[i].register_hook, unit.shards[i], refuse_outside)
+                    listen(param.register_post_accumulate_grad_hook, param, own(partial(_gradient_is_in, me, unit, i)))
+                    accept_penalties(unit, i)
                 for place in places:
                     owners.setdefault(place.module, {})[place.name] = unit
         for module, names in owners.items():
@@ -69,6 +73,7 @@ class Passes:
         if any(True in unit.announced for unit in self.units):
             raise RuntimeError(NOT_SYNCHRONIZED)
         self.samples, self.lengths = self.samples + samples, self.lengths + lengths
+        watch()
 
     @contextmanager
     def forward(self, intact: Intact, counted: tuple[int, list[int]] | None) -> Iterator[None]:
@@ -114,6 +119,8 @@ class Passes:
     def announce(self, unit: Unit, i: int) -> None:
         """Note that the gradient of a unit's i-th parameter is final, and free complete calls."""
         unit.arrived[i] = True
+        self.losses.note()
+        unit.promise(i)
         if self.syncing and unit.announced[i]:
             raise RuntimeError(
                 "a second backward came before synchronize(); call synchronize() after each, or put all but the last "
@@ -148,6 +155,7 @@ class Passes:
         for unit in self.units:
             unit.uses = 0
         self.total, self.samples, self.lengths = total, 0, []
+        self.losses.clear()
         self._reduced, self._endless, self._outside = [], [], []
 
 
@@ -283,11 +291,3 @@ def _used(me: Me, units: dict[str, Unit], name: str) -> None:
     passes = me()
     if passes is not None and name in units:
         passes.needs_outside(units[name])
-
-
-def _listen(register: Callable, param: nn.Parameter, hook: Callable) -> None:
-    """Register `hook`, also on a frozen parameter that may be unfrozen later."""
-    frozen = not param.requires_grad
-    param.requires_grad_(True)
-    register(hook)
-    param.requires_grad_(not frozen)

@@ -8,7 +8,8 @@ from torch import nn
 from hpcdl.comm import Communicator
 from hpcdl.ddp.bucketed import dense
 from hpcdl.ddp.buffers import broadcast_state
-from hpcdl.ddp.guarded import Part
+from hpcdl.ddp.guarded import NotYet, Part, Piece
+from hpcdl.ddp.postponed import SEVERAL, changed, hooked, is_additive, postpone
 from hpcdl.sharding import steps
 from hpcdl.sharding.changes import shape_and_hash
 from hpcdl.sharding.flat import Layout, Shard
@@ -41,7 +42,7 @@ class Unit:
     ):
         self.params, self.places = list(params), list(params.values())
         trained, self.paths = self.params[0].requires_grad, [places[0].path for places in self.places]
-        self.layout = Layout([param.shape for param in self.params], comm, first)
+        self.comm, self.layout = comm, Layout([param.shape for param in self.params], comm, first)
         whole = torch.cat([param.detach().resolve_conj().resolve_neg().reshape(-1) for param in self.params])
         broadcast_state(whole, comm)
         share = self.layout.share(whole)  # kept at rest, where neighbours may read it
@@ -59,6 +60,11 @@ class Unit:
         self.used = [False] * len(self.params)  # since the last `release`
         self.announced = [False] * len(self.params)  # its gradient is to be sent, since the last `release`
         self.arrived = [False] * len(self.params)  # its gradient is in, in this backward pass
+        self._passes = [0] * len(self.params)  # backward passes that computed its gradient, since the last `release`
+        self._earlier: dict[int, torch.Tensor | None] = {}  # gradients of earlier steps, while NotYet is there
+        self._penalties: dict[int, torch.Tensor | None] = {}  # gradients of pieces from outside the model's forward
+        self._aside: torch.Tensor | None = None
+        self._not_yet = [_not_yet(shard) for shard in self.shards]
         self.changes = [""] * len(self.params)  # by a forward pass since the last `release`: digests
         self._versions: list[int] = []  # of the whole parameters when they were put in place
         self.put(self.shards, self.params)
@@ -139,6 +145,31 @@ class Unit:
         pairs = zip(self.params, self.arrived, strict=True)
         return all(arrived or not param.requires_grad for param, arrived in pairs)
 
+    def postpone_hooks(self) -> None:
+        """Postpone users' hooks on whole gradients; ValueError for hooks that would find a freed parameter."""
+        params = [param for param in self.params if param.is_floating_point() or param.is_complex()]
+        for path, param in zip(self.paths, self.params, strict=True):
+            if getattr(param, "_post_accumulate_grad_hooks", None):
+                raise ValueError(
+                    f"{path} has a hook of register_post_accumulate_grad_hook from before wrapping, and its gradient "
+                    "will be in pieces; register the hook on model.parameters() after wrapping"
+                )
+        postpone(params, self)
+
+    def promise(self, i: int) -> None:
+        """Refuse to read or change the gradient of piece i until `release`; backward has computed this rank's."""
+        self._passes[i] += 1
+        if i not in self._earlier:
+            self._earlier[i], self.shards[i].grad = self.shards[i].grad, self._not_yet[i]
+
+    def begin_penalty(self, i: int) -> None:
+        """Prepare for a gradient of piece i that autograd is about to accumulate."""
+        self._aside, self.shards[i].grad = self.shards[i].grad, self._penalties.get(i)
+
+    def keep_penalty(self, i: int) -> None:
+        """Keep that gradient until `release`."""
+        self._penalties[i], self.shards[i].grad, self._aside = self.shards[i].grad, self._aside, None
+
     def begin_backward(self) -> None:
         """Begin a backward pass that computes its gradients."""
         self.arrived = [False] * len(self.params)
@@ -164,27 +195,55 @@ class Unit:
         """Add the sums times `scale` to the gradients of the pieces that any rank used."""
         assert self.sums is not None  # every step reduces every unit
         sums, self.sums, self.used = self.sums, None, [False] * len(self.params)
+        passes, self._passes = self._passes, [0] * len(self.params)
         self.announced, self.changes = [False] * len(self.params), [""] * len(self.params)
         if scale != 1:
             sums.mul_(scale)
-        for shard, piece, was_used in zip(self.shards, self.layout.pieces(sums), used, strict=True):
-            if was_used:
-                _accumulate(shard, piece.piece)
+        self._run_hooks(sums, used)
+        for i, earlier in self._earlier.items():
+            if self.shards[i].grad is not self._not_yet[i]:
+                raise RuntimeError(NotYet.sentence)
+            self.shards[i].grad = earlier
+        self._earlier = {}
+        penalties, self._penalties = self._penalties, {}
+        for i, (kept, was_used) in enumerate(zip(self.layout.pieces(sums), used, strict=True)):
+            penalty = penalties.get(i)
+            if penalty is not None:
+                kept = kept._replace(piece=kept.piece + penalty if was_used else penalty)
+            if was_used or i in penalties:
+                _accumulate(self.shards[i], kept, passes[i] > 1)
+
+    def _run_hooks(self, sums: torch.Tensor, used: list[bool]) -> None:
+        """Call users' hooks of whole parameters with whole mean gradients, and keep this rank's part of theirs."""
+        if not any(map(hooked, self.params)):
+            return
+        whole = sums.new_empty(self.layout.numel)
+        self.layout.all_gather(whole, self.comm, sums)
+        for param, view, was_used in zip(self.params, self.layout.views(whole), used, strict=True):
+            if was_used and hooked(param):
+                view.copy_(changed(param, view))
+        sums.copy_(self.layout.share(whole))
 
 
-def refuse_outside(gradient: torch.Tensor) -> None:
-    """A hook of a piece, which autograd calls where a loss uses the piece itself; raise RuntimeError."""
-    raise RuntimeError(
-        "the loss uses a parameter outside the model's forward, where this rank has a flat piece of it; compute that "
-        "part of the loss in forward"
-    )
+def _users_hooks(table: dict | None) -> list:
+    return [hook for hook in (table or {}).values() if not getattr(hook, "of_hpcdl", False)]
 
 
-def _accumulate(shard: nn.Parameter, grad: torch.Tensor) -> None:
-    """Add `grad` to the gradient of `shard`, and call the hooks that autograd would."""
-    for hook in tuple((shard._backward_hooks or {}).values()):
-        changed = None if hook is refuse_outside else hook(grad)
-        grad = grad if changed is None else changed
+def _not_yet(shard: nn.Parameter) -> torch.Tensor:
+    return torch.zeros((), dtype=shard.dtype, device=shard.device).expand(shard.shape).as_subclass(NotYet)
+
+
+def _accumulate(shard: nn.Parameter, kept: Shard, several: bool) -> None:
+    """Add a gradient, the sum of `several` passes, to that of `shard`; call the hooks that autograd would."""
+    before = _users_hooks(shard._backward_hooks)
+    after = _users_hooks(shard._post_accumulate_grad_hooks)
+    grad: torch.Tensor = kept.piece.as_subclass(Piece)
+    if several and (after or not all(is_additive(hook, kept.piece) for hook in before)):
+        raise RuntimeError(SEVERAL.format(kept.shape))
+    for hook in before:
+        new = hook(grad)
+        grad = grad if new is None else new.as_subclass(Piece)
+    grad = grad.as_subclass(torch.Tensor)
     shard.grad = (grad if shard.grad is None else shard.grad + grad).as_subclass(Part)
-    for hook in tuple((getattr(shard, "_post_accumulate_grad_hooks", None) or {}).values()):
+    for hook in after:
         hook(shard)

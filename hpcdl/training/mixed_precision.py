@@ -19,6 +19,7 @@ import torch
 
 from hpcdl.collectives import recursive_doubling_all_reduce
 from hpcdl.comm import Communicator
+from hpcdl.ddp.guarded import unguarded
 
 SMALLEST, LARGEST = 2.0**-126, 2.0**127  # loss scales; both and their inverses are normal numbers of float32
 PATIENCE = 50  # consecutive skipped steps until a warning: 2^16 reaches 1 after 16
@@ -78,7 +79,7 @@ class LossScaler:
                 "unscale was called already for these gradients, and would divide them twice; call it once per step, "
                 "then step(optimizer, params) or update(finite)"
             )
-        grads = [param.grad for param in params if param.grad is not None]
+        grads = [unguarded(param.grad) for param in params if param.grad is not None]
         if any(grad.dtype == torch.float16 for grad in grads):
             raise TypeError(
                 "a gradient is in torch.float16, where what is small becomes 0 again when it is divided by the "

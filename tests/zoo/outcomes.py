@@ -6,9 +6,13 @@ import traceback
 import torch
 from zoo import (  # noqa: F401 - they register
     entries,
+    entries_brought,
+    entries_brought_loops,
     entries_changes,
+    entries_hooks,
     entries_layers,
     entries_loops,
+    entries_losses,
     entries_more_loops,
     entries_results,
     entries_silent,

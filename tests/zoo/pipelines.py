@@ -37,7 +37,7 @@ class Pipeline(Kit):
     """B and W apart on one rank and, fused, on two; recomputed on three."""
 
     alone = True
-    elsewhere = frozenset({"route that one rank has", "everything frozen", "no parameters", "wrapped twice"})
+    elsewhere = frozenset({"route that one rank has", "everything frozen", "no parameters", "wrapped twice", "Muon"})
 
     once = frozenset({"hook on the output", "torch.autograd.grad inside"})  # must see a graph the first time
 

@@ -1,4 +1,4 @@
-"""State dicts of fully sharded models: the module's own names and shapes, saved, loaded and read by torch."""
+"""State dicts of wrapped models and optimizers: the names, shapes and numbers of one process, saved and loaded."""
 
 import sys
 from pathlib import Path
@@ -10,12 +10,23 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from zoo import page
 from zoo.outcomes import RIGHT, float64
-from zoo.registry import ENTRIES, plain
+from zoo.registry import ENTRIES, plain, sgd
 
 from hpcdl.comm import simulate
-from hpcdl.sharding import FullyShardedDataParallel, load, load_dcp, save, save_dcp
+from hpcdl.ddp import DistributedDataParallel
+from hpcdl.sharding import FullyShardedDataParallel, ShardedOptimizer, load, load_dcp, save, save_dcp
 
 STATED = page.read()
+OF_DDP = [
+    name
+    for name, entry in ENTRIES.items()
+    if entry.loop is plain and STATED.get((name, "DDP")) == RIGHT and name != "expanded buffer"  # torch cannot load it
+]
+OF_ZERO = [
+    name
+    for name, entry in ENTRIES.items()
+    if entry.loop is plain and entry.optimizer is sgd and STATED.get((name, "ZeRO-1")) == RIGHT
+]
 NAMES = [name for name, entry in ENTRIES.items() if entry.loop is plain and STATED.get((name, "ZeRO-3")) == RIGHT]
 
 
@@ -84,3 +95,60 @@ def test_torch_reads_what_dcp_wrote(name, tmp_path):
     found = {key: torch.zeros_like(x.contiguous()) for key, x in expected.items()}
     dcp.load(found, checkpoint_id=tmp_path / "dcp", no_dist=True)
     equal(found, expected)
+
+
+@pytest.mark.thinned(16, 4)
+@pytest.mark.parametrize("name", OF_DDP)
+def test_ddp_state_dict_is_the_modules_own(name):
+    """The keys are torch's: "module." and the module's own names."""
+
+    def rank(comm):
+        model = DistributedDataParallel(build(name), comm, **ENTRIES[name].options)
+        expected = {f"module.{key}": value for key, value in build(name).state_dict().items()}
+        equal(model.state_dict(), expected)
+        copy = DistributedDataParallel(other(name), comm, **ENTRIES[name].options)
+        copy.load_state_dict(model.state_dict())
+        equal(copy.state_dict(), expected)
+
+    simulate(rank, 2)
+
+
+@pytest.mark.thinned(16, 4)
+@pytest.mark.parametrize("name", OF_ZERO)
+@pytest.mark.parametrize("stage", [1, 2])
+def test_zero_state_dict_is_one_process_s(name, stage):
+    """After a step on 2 ranks the optimizer's state is that of one process, and can be loaded on 3."""
+    found = {}
+
+    def train(model, optimizer):
+        ENTRIES[name].loss(model, *ENTRIES[name].batches()[0]).backward()
+        optimizer.step()
+        return optimizer.state_dict()
+
+    def rank(comm):
+        model = build(name)
+        found[comm.rank] = train(model, ShardedOptimizer(model.parameters(), comm, sgd, stage))
+
+    def again(comm):
+        optimizer = ShardedOptimizer(build(name).parameters(), comm, sgd, stage)
+        optimizer.load_state_dict(found[0])
+        same(optimizer.state_dict(), found[0])
+
+    def same(state, expected):
+        held = [
+            i
+            for i, values in expected["state"].items()
+            if any(map(torch.numel, filter(torch.is_tensor, values.values())))
+        ]
+        assert list(state["state"]) == held  # an empty parameter has no state
+        for number, values in expected["state"].items():
+            for key, value in values.items():
+                if isinstance(value, torch.Tensor) and number in held:
+                    torch.testing.assert_close(state["state"][number][key], value.to_dense(), rtol=1e-12, atol=1e-12)
+
+    with float64():
+        model = build(name)
+        expected = train(model, sgd(list(model.parameters())))
+        simulate(rank, 2)
+        same(found[0], expected)
+        simulate(again, 3)

@@ -102,18 +102,19 @@ def _length(*args, **kwargs):
 class FSDP(_Wrapped):
     """`FullyShardedDataParallel`."""
 
-    # torch says at the user's line that pieces are not in the graph, and gives a piece to the parametrization; before
-    # `synchronize` pieces have no gradients; and ranks must call the same layers.
+    # torch says at the user's line that pieces are not in the graph, and gives a piece to the parametrization;
+    # ranks must call the same layers; Muon refuses vectors itself; and what a loop computes of weights is of pieces.
     elsewhere = frozenset(
         {
-            "torch's clip_grad_norm_, too early",
-            "gradients halved too early",
-            "model.zero_grad() before synchronize",
             "rank 0 alone loads a state",
             "rank 0 alone changes a bias",
             "learning rate from one rank's loss",
             "layers by sample, some unused on a rank",
+            "microbatches as many as rows",
             "gradients by torch.autograd.grad",
+            "norm of the weights' gradient in the loss",
+            "weights normalized after steps",
+            "Muon",
             "parametrized after wrapping",
             "parametrized before the optimizer is made",
         }

@@ -101,3 +101,29 @@ def test_nothing_listens_when_the_wrapper_is_gone():
             gc.enable()
 
     assert simulate(rank, 2).results == [0, 0]
+
+
+@pytest.mark.parametrize("overlap", [True, False], ids=["overlapped", "bucketed"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda params: [param.grad.mul_(0.5) for param in params],
+        lambda params: nn.utils.clip_grad_norm_(params, 0.1),
+        lambda params: [setattr(param, "grad", None) for param in params],
+        lambda params: sum((param.grad**2).sum() for param in params),
+        lambda params: torch.stack([param.grad.abs().max() for param in params]),
+        lambda params: torch.zeros(2, 3).copy_(params[0].grad),
+    ],
+    ids=["scaled", "clipped", "dropped", "squared", "maximum", "copied"],
+)
+def test_no_use_before_synchronize(overlap, change):
+    """A gradient is on its way between backward and synchronize(), whenever it is sent."""
+
+    def rank(comm):
+        ddp = DistributedDataParallel(nn.Linear(3, 2), comm, overlap=overlap)
+        ddp(torch.ones(2, 3)).mean().backward()
+        change(list(ddp.parameters()))
+        ddp.synchronize()
+
+    with pytest.raises(RankError, match=r"between backward and synchronize\(\), on its way"):
+        simulate(rank, 1)

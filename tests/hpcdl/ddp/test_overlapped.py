@@ -257,7 +257,7 @@ def test_buffers_that_a_module_replaces_are_rank_0s_too():
         net = nn.Sequential(nn.Linear(2, 2), Counting())
         ddp = DistributedDataParallel(net, comm)
         for _ in range(3):
-            ddp(torch.ones(2 + comm.rank, 2)).sum().backward()
+            ddp(torch.ones(2 + comm.rank, 2)).mean().backward()
             ddp.synchronize()
         return net[1].seen.item(), net[1].sums.tolist()
 

@@ -1,0 +1,81 @@
+"""Read the loss of each backward pass before it begins, and compare the losses of a step over the ranks."""
+
+import functools
+import math
+import threading
+from itertools import chain
+from typing import Any
+
+import torch
+
+from hpcdl.ddp.losses import Terms
+
+GOLDEN = 0.6180339887498949
+
+_local = threading.local()  # of the thread that calls backward: `terms`, `inside`
+_lock = threading.Lock()
+
+
+def watch() -> None:
+    """Read the losses of this thread's backward passes from now on."""
+    _local.watches = True
+    with _lock:
+        original = torch.autograd.backward
+        if getattr(original, "reads_losses", False):
+            return
+
+        @functools.wraps(original)
+        def backward(tensors, grad_tensors=None, *args, **kwargs):
+            if not getattr(_local, "watches", False) or getattr(_local, "inside", False):
+                return original(tensors, grad_tensors, *args, **kwargs)
+            _local.inside, _local.terms = True, _read(tensors, grad_tensors)
+            try:
+                return original(tensors, grad_tensors, *args, **kwargs)
+            finally:
+                _local.inside, _local.terms = False, None
+
+        backward.reads_losses = True  # type: ignore[attr-defined]
+        torch.autograd.backward = backward
+
+
+def current() -> Terms | None:
+    """Return the terms of the backward pass that runs in this thread."""
+    return getattr(_local, "terms", None)
+
+
+def _read(tensors: Any, gradients: Any) -> Terms:
+    roots = (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
+    given = (gradients,) if gradients is None or isinstance(gradients, torch.Tensor) else tuple(gradients)
+    return Terms(roots, given if len(given) == len(roots) else (None,) * len(roots))
+
+
+class Losses:
+    """The terms of a step's backward passes that gave gradients to one wrapper."""
+
+    def __init__(self):
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin a step."""
+        self._passes: list[Terms] = []
+
+    def note(self) -> None:
+        """Note the current backward pass."""
+        terms = current()
+        if terms is not None and not (self._passes and self._passes[-1] is terms):
+            terms.users.add(id(self))
+            self._passes.append(terms)
+
+    def weight(self, samples: float) -> float | None:
+        """Return a number that must be the same on every rank with `samples`; None if a loss is not known."""
+        if not self._passes or any(terms.coefficients is None or len(terms.users) > 1 for terms in self._passes):
+            return None
+        passes = [[each * samples for each in terms.coefficients or ()] for terms in self._passes]
+        if all(_close(each, passes[0]) for each in passes):
+            passes = passes[:1]  # then ranks may have different numbers of passes
+        return sum(each * (1 + (i + 1) * GOLDEN % 1) for i, each in enumerate(chain.from_iterable(passes)))
+
+
+def _close(some: list[float], others: list[float]) -> bool:
+    pairs = zip(some, others, strict=False)
+    return len(some) == len(others) and all(math.isclose(x, y, rel_tol=1e-5) for x, y in pairs)
