@@ -16,6 +16,9 @@ from hpcdl.comm import simulate
 from hpcdl.ddp import DistributedDataParallel
 from hpcdl.sharding import FullyShardedDataParallel, ShardedOptimizer, load, load_dcp, save, save_dcp
 
+# torch.func compiles with what torch itself has deprecated, in the first process that asks.
+pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
+
 STATED = page.read()
 OF_DDP = [
     name
