@@ -10,8 +10,18 @@ DERIVATIVES = (  # every way to them that starts in Python
     "torch.autograd.gradcheck",
     "torch.autograd.forward_ad",
     "torch._functorch.eager_transforms",
+    "aten::*sigmoid_backward*",  # formulas that the engine calls
+    "aten::*softmax_backward*",
+    "aten::*loss_backward*",
+    "aten::tanh_backward",
+    "aten::threshold_backward",
+    "torch._decomp",
+    "aten::gradient",
+    "numpy.gradient",
     "scipy.optimize",
     "scipy.differentiate",
+    "mpmath.calculus",
+    "sympy",
 )
 FUSED = ("aten::_fused_adam*", "aten::_fused_adagrad*", "aten::_fused_sgd*")  # a step of an optimizer's in C
 OPTIMIZERS = ("torch.optim", *FUSED)
@@ -41,9 +51,12 @@ TRANSFORMERS = (
     "torch.nn.modules.activation.MultiheadAttention.forward",
     "torch.nn.modules.transformer",
     "torch.nn.attention",
+    "torch.ao.nn",
+    "torch._decomp",
     "aten::_native_multi_head_attention*",
     "aten::_transformer_encoder_layer_fwd*",
 )
-SOFTMAX = ("aten::*softmax*", "aten::nll_loss*")
+SOFTMAX = ("aten::*softmax*", "aten::nll_loss*", "scipy.special", "torch.distributions")
+LOGISTIC = ("aten::*sigmoid*", "aten::glu*", "aten::silu*", "aten::*softmax*", "scipy.special", "scipy.stats")
 
 BY_HAND = "The derivative is what you write here: no autograd, no finished finite differences."

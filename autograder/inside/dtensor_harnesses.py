@@ -32,9 +32,12 @@ def next_token(model: nn.Module, tokens: torch.Tensor) -> torch.Tensor:
     return cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
 
 
-def fully_sharded(shard: Callable, weights: list, batches: list, tied: bool, comm: Communicator):
-    """Run steps with the student's sharded model; return losses, this rank's share of each parameter, and calls of each
-    step."""
+def fully_sharded(shard: Callable, weights: list, batches: list, tied: bool, comm: Communicator, book: Any):
+    """Run steps with the student's sharded model; return losses, this rank's share of each parameter, and the group's
+    calls.
+
+    The book has an entry before and after each step.
+    """
     import torch.distributed as dist
     from torch.distributed.device_mesh import init_device_mesh
 
@@ -45,18 +48,23 @@ def fully_sharded(shard: Callable, weights: list, batches: list, tied: bool, com
     with process_group(comm) as group:
         model = shard(decoder(weights, tied), init_device_mesh("cpu", (comm.size,)))
         shares = [_share(param) for param in model.parameters()]
-        optimizer, losses, calls = torch.optim.SGD(model.parameters(), LR), [], []
+        optimizer, losses = torch.optim.SGD(model.parameters(), LR), []
         for tokens in batches:
-            before = len(group.calls)
+            book.note("begin")
             loss = next_token(model, tokens)
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
-            calls.append(group.calls[before:])
+            book.note("end")
             total = loss.detach() / comm.size
             dist.all_reduce(total)
             losses.append(total.item())
-        return losses, shares, calls, [_whole(param) for param in model.parameters()]
+        return losses, shares, group.calls, [_whole(param) for param in model.parameters()]
+
+
+def timed(result: Any, entries: list) -> tuple:
+    """Return a harness's result with the virtual times of the book's entries."""
+    return *result, [begin for *_, begin, _ in entries]
 
 
 def _share(param: Any) -> tuple[int, int]:
@@ -103,11 +111,11 @@ def _whole(x: Any) -> torch.Tensor:
     return (x.full_tensor() if hasattr(x, "full_tensor") else x).detach().clone()
 
 
-def planned(plan: Callable, weights: list, tokens: torch.Tensor, comm: Communicator):
+def planned(plan: Callable, weights: list, tokens: torch.Tensor, comm: Communicator, book: Any):
     """Run one pass through a decoder split by the student's plan.
 
-    Returns logits, the calls of the forward and of the backward pass, this rank's share of each parameter, and whole
-    gradients.
+    Returns logits, the group's calls, this rank's share of each parameter, and whole gradients. The book has an entry
+    before the forward pass, before the backward pass, and after it.
     """
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor.parallel import parallelize_module
@@ -118,13 +126,13 @@ def planned(plan: Callable, weights: list, tokens: torch.Tensor, comm: Communica
         model: Any = decoder(weights)
         model = parallelize_module(model, init_device_mesh("cpu", (comm.size,)), plan(model))
         shares = {name: _share(param) for name, param in model.named_parameters()}
-        before = len(group.calls)
+        book.note("forward")
         logits = model(tokens)
-        middle = len(group.calls)
+        book.note("backward")
         logits = logits.full_tensor() if hasattr(logits, "full_tensor") else logits
         cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten()).backward()
-        calls = group.calls[before:middle], group.calls[middle:]
-        return logits.detach(), calls, shares, _whole_gradients(model)
+        book.note("end")
+        return logits.detach(), group.calls, shares, _whole_gradients(model)
 
 
 @contextlib.contextmanager

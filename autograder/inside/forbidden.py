@@ -14,12 +14,10 @@ source, or computes in NumPy or C, bypasses it. So a person must look at flagged
 """
 
 import contextlib
-import fnmatch
 import functools
 import importlib
 import importlib.abc
 import inspect
-import re
 import sys
 import types
 import warnings
@@ -27,26 +25,24 @@ from collections import Counter
 from collections.abc import Callable, Hashable
 from typing import Any
 
+import numpy
 import torch
-from torch._C import DispatchKey
 
 from hpcdl.lazy import whole
 
 from .doors import Doors, opaque
 from .library import Library, imports, is_below, name_of
-from .shims import SHIMS
+from .once import BARRED, KNOWN
+from .operators import matching, watchers
+from .shims import NAMED, SHIMS
 
 CONVOLUTION = ("*::*conv[!e]*",)  # every operator with convolution in its name, including mkldnn's; not `_convert_...`
 FOURIER = ("aten::_fft_*",)
 
-# Above the kernels of each device and below autograd. Operators that compute have no kernel of their own here.
-DOOR = "BackendSelect"
-BEYOND = torch._C._dispatch_keyset_full_after(DispatchKey.BackendSelect)
-
 BACKWARD = "torch.autograd.backward"  # forbidding it forbids all of autograd
 _autograd: Any = torch._C._autograd
 
-KINDS = (type, types.FunctionType, functools._lru_cache_wrapper)  # types with code to replace
+KINDS = (type, types.FunctionType, functools._lru_cache_wrapper, type(numpy.sum))  # types with code to replace
 
 
 class ForbiddenCallError(BaseException):
@@ -118,8 +114,9 @@ class Guard:
         self.doors.bar(function, lambda args: self.called(function, name))
 
     def denies(self, name: str) -> bool:
-        """Whether an answer must not call a C function that has a shim."""
-        return self.is_up and not self.is_other() and name in SHIMS
+        """Whether an answer must not call a C function that has a shim, or import hpcdl without doors."""
+        is_closed = name == BARRED and self.library.opened is not None
+        return self.is_up and not self.is_other() and (name in SHIMS or is_closed or is_below(name, *self.patterns))
 
     def called(self, function: types.FunctionType, name: str) -> None:
         if self.is_up and (function in self.denied or self.library.denies(name)):
@@ -171,18 +168,11 @@ class Guard:
         if is_below(fullname, *self.patterns):
             self.knock(fullname)
 
-    def _watch_operator(self, name: str, watch) -> None:
-        namespace, _, rest = name.partition("::")
-        base, _, overload = rest.partition(".")
-        packet = getattr(getattr(torch.ops, namespace), base)
-
-        def kernel(keys, *args, **kwargs):
-            watch(f"{namespace}::{base}")
-            return getattr(packet, overload or "default").redispatch(keys & BEYOND, *args, **kwargs)
-
-        if namespace not in self.libraries:
-            self.libraries[namespace] = torch.library.Library(namespace, "IMPL")
-        self.libraries[namespace].impl(rest, kernel, DOOR, with_keyset=True)
+    def _watch_operator(self, name: str, watch: Callable[[str], object]) -> None:
+        for namespace, operator, kernel, key, with_keyset in watchers(name, watch):
+            if namespace not in self.libraries:
+                self.libraries[namespace] = torch.library.Library(namespace, "IMPL")
+            self.libraries[namespace].impl(operator, kernel, key, with_keyset=with_keyset)
 
 
 def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:
@@ -190,19 +180,8 @@ def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def operators(patterns: tuple[str, ...]) -> list[str]:
-    """Return the operators named by patterns with `::`, except those that only call others, whose doors come later."""
-    wanted = tuple(pattern for pattern in patterns if "::" in pattern)
-    return _operators_in((imports(), len(torch.ops.loaded_libraries)), wanted) if wanted else []
-
-
-@functools.lru_cache(maxsize=64)  # torch rebuilds the list of all names, which takes milliseconds
-def _operators_in(_: Hashable, patterns: tuple[str, ...]) -> list[str]:
-    """Return the matching operators; searched again after an import or a newly loaded operator library."""
-    matches = re.compile("|".join(map(fnmatch.translate, patterns))).match
-    found = [name for name in torch._C._dispatch_get_all_op_names() if matches(name.partition(".")[0])]
-    return [
-        name for name in found if not _has_kernel(name, "CompositeImplicitAutograd") and not _has_kernel(name, DOOR)
-    ]
+    """Return the operators named by patterns with `::`; see `operators.matching`."""
+    return matching(patterns, imports())
 
 
 def dotted_of(patterns: tuple[str, ...]) -> tuple[str, ...]:
@@ -219,7 +198,15 @@ def functions_of(dotted: tuple[str, ...]) -> frozenset[types.FunctionType]:
 def _meant(_: Hashable, dotted: tuple[str, ...]) -> frozenset[str]:
     modules = [name.rpartition(".")[0] for name in dotted]
     owners = {*modules, *(name.rpartition(".")[0] for name in modules)}
-    return frozenset(name for name in list(sys.modules) if name in owners or is_below(name, *dotted))
+    return frozenset(name for name, _ in imported() if name in owners or is_below(name, *dotted))
+
+
+def imported() -> list[tuple[str, types.ModuleType]]:
+    """Return all imported modules with their names, also those that an answer took out of `sys.modules`."""
+    known: list[tuple[str, types.ModuleType]] = []
+    sys.audit(KNOWN, known)  # a worker's sentry answers
+    now = [(name, module) for name, module in list(sys.modules.items()) if isinstance(module, types.ModuleType)]
+    return [*known, *now]
 
 
 @functools.lru_cache(maxsize=256)
@@ -229,8 +216,9 @@ def _functions_in(modules: frozenset[str], dotted: tuple[str, ...]) -> frozenset
 
 def python_functions(dotted: tuple[str, ...]) -> list[types.FunctionType]:
     """Return the functions that dotted names refer to, in imported modules."""
-    found = [value for name in dotted for value in _at(name)]
-    for module in [m for key, m in list(sys.modules.items()) if m is not None and is_below(key, *dotted)]:
+    every = imported()
+    found = [value for name in dotted for value in _at(name, every)]
+    for module in {id(m): m for key, m in every if is_below(key, *dotted)}.values():
         own = [v for v in vars(module).values() if _has_code(v) and is_below(str(v.__module__), *dotted)]
         # An enumeration class holds methods of `enum`.
         methods = [method for kind in own if isinstance(kind, type) for method in vars(kind).values()]
@@ -244,13 +232,14 @@ def _has_code(value) -> bool:
     return issubclass(type(value), KINDS)
 
 
-def _at(name: str) -> list:
+def _at(name: str, every: list[tuple[str, types.ModuleType]]) -> list:
     """Return what has this dotted name: a module's function, or a method and its overrides in subclasses."""
     owner, _, attribute = name.rpartition(".")
-    if owner in sys.modules:
-        return [vars(sys.modules[owner]).get(attribute)]  # attribute access may import more
-    module, _, class_name = owner.rpartition(".")
-    kinds = [found] if isinstance(found := getattr(sys.modules.get(module), class_name, None), type) else []
+    if found := [vars(module).get(attribute) for key, module in every if key == owner]:
+        return found  # attribute access may import more
+    module_name, _, class_name = owner.rpartition(".")
+    classes = [vars(module).get(class_name) for key, module in every if key == module_name]
+    kinds = list(dict.fromkeys(kind for kind in classes if isinstance(kind, type)))
     for kind in kinds:
         kinds += kind.__subclasses__()
     return [vars(kind).get(attribute) for kind in kinds]
@@ -270,9 +259,7 @@ def unknown(patterns: tuple[str, ...]) -> list[str]:
                 warnings.simplefilter("ignore")  # a framework's warnings about its own modules do not concern us
                 importlib.import_module(module)
     return [
-        pattern for pattern in patterns if not operators((pattern,)) and not python_functions(dotted_of((pattern,)))
+        pattern
+        for pattern in patterns
+        if not operators((pattern,)) and not python_functions(dotted_of((pattern,))) and pattern not in NAMED
     ]
-
-
-def _has_kernel(name: str, key: str) -> bool:
-    return torch._C._dispatch_has_kernel_for_dispatch_key(name, key)

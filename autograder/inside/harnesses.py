@@ -24,7 +24,7 @@ from hpcdl.nn.stage import Stage
 from .book import of_kind
 from .code_harnesses import instructions, loads, reads
 from .consistency_harnesses import asynchronous, comm_first, downpour
-from .dtensor_harnesses import fully_sharded, planned, state_in, state_out
+from .dtensor_harnesses import fully_sharded, planned, state_in, state_out, timed
 from .framework_harnesses import (
     broadcasting,
     horovod,
@@ -249,10 +249,10 @@ HARNESSES = {
     ),
     "in_group": Harness(in_group, ("env", "model", "x", "y", "epochs", "batch", "lr")),
     "ray_loop": Harness(ray_loop, ("config", "train")),
-    "fully_sharded": Harness(fully_sharded, ("model", "mesh")),
+    "fully_sharded": Harness(fully_sharded, ("model", "mesh"), timed, lambda _: dict.fromkeys(("begin", "end"), 1.0)),
     "state_out": Harness(state_out, ("model",)),
     "state_in": Harness(state_in, ("model", "state")),
-    "planned": Harness(planned, ("model",)),
+    "planned": Harness(planned, ("model",), timed, lambda _: dict.fromkeys(("forward", "backward", "end"), 1.0)),
     "layer": Harness(layer, ("weight", "bias", "comm")),
     "in_memory": Harness(in_memory, ("...",)),
     "averaging": Harness(averaging, ("xs",)),

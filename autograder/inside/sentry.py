@@ -19,9 +19,11 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+from .compiled import is_bypassed
 from .forbidden import ForbiddenCallError
 from .location import OF_REFERENCE
-from .shims import SHIM
+from .once import KNOWN, Once
+from .shims import SHIM, SHIMS
 
 OURS = tuple(
     f"{root}{os.sep}{name}{os.sep}"
@@ -40,8 +42,13 @@ INSTALLED = tuple(
 )
 LIBRARIES = (*OURS, *INSTALLED, "<frozen ", "<__array_function__", OF_REFERENCE)
 
-# Functions in these files return frames and code: then their caller counts.
-INTROSPECTION = ("inspect.py", "bdb.py", "pdb.py", "trace.py", "cgitb.py", "pickle.py")
+# Functions in these files return frames and code: then their caller counts, as for a function that reads `f_locals`.
+INTROSPECTION = ("inspect.py", "bdb.py", "pdb.py", "trace.py", "cgitb.py", "pickle.py", "asyncio/base_tasks.py",
+                 "torch/fx/proxy.py", "torch/fx/experimental/symbolic_shapes.py")  # fmt: skip
+LOCALS = "f_locals"
+# These read a caller's variables by name to write or compute with them, and return neither.
+NAMES_ONLY = ("sympy/utilities/lambdify.py", "numpy/lib/_index_tricks_impl.py", "numpy/matrixlib/defmatrix.py",
+              "torch/jit/_trace.py")  # fmt: skip
 TRACEBACK, LOGGING, NUMBA = "traceback.py", "logging/__init__.py", "numba/core/bytecode.py"
 DISPATCH = "_python_dispatch.py"
 CLIBRARY = ("ctypes/__init__.py", "ctypes/util.py", "ctypes/_endian.py")
@@ -88,8 +95,12 @@ def _judges(changed: Callable[[], list[str]], denies: Callable[[str], bool]) -> 
     def seal(event: str, args: tuple, frame: Any) -> str | None:
         return next(iter(changed()), None)
 
+    once = Once(OURS, INSTALLED, denies)
+
     def shim(event: str, args: tuple, frame: FrameType) -> str | None:
         name, caller = args[0], frame.f_back
+        if name not in SHIMS:
+            return name if denies(name) else None
         while caller is not None and caller.f_code.co_filename.endswith(DISPATCH):
             caller = caller.f_back
         return name if denies(name) and (caller is None or not _is_library(caller.f_code)) else None
@@ -105,6 +116,9 @@ def _judges(changed: Callable[[], list[str]], denies: Callable[[str], bool]) -> 
         "code.__new__": _new_code,
         "function.__new__": _new_function,
         "compile": _compiled,
+        "exec": once.executed,
+        KNOWN: once.answer,
+        "import": _loaded,
         "ctypes.dlopen": _in_c,
         "ctypes.dlsym": _in_c,
         "ctypes.dlsym/handle": _in_c,
@@ -132,7 +146,7 @@ def _never(event: str, args: tuple, frame: FrameType) -> str | None:
 
 
 def _tracing(event: str, args: tuple, frame: FrameType) -> str | None:
-    if _is_ours(frame) or frame.f_code.co_filename.endswith("/threading.py"):
+    if _is_ours(frame):
         return None
     # The interpreter itself removes a trace function that raises, like a time limit's.
     tracing = getattr(sys.gettrace(), "__code__", None)
@@ -149,12 +163,19 @@ def _asks(frame: FrameType | None, name: str) -> bool:
             return _keeps(frame)
         if code.co_filename.endswith(LOGGING):  # it finds its caller, and uses only name and line
             return frame.f_back is not None and frame.f_back.f_code.co_filename.endswith(LOGGING)
-        if name not in code.co_names:
+        if name not in code.co_names and code.co_name != "<module>":  # whose decorators are called by other names
             return False
-        if not code.co_filename.endswith(INTROSPECTION):
+        if not _passes_on(code):
             return True
         name, frame = code.co_name, frame.f_back
     return False
+
+
+def _passes_on(code: CodeType) -> bool:
+    """Whether a library's function may return the frames that it requests, or variables in them."""
+    if LOCALS in code.co_names and not code.co_filename.endswith(NAMES_ONLY):
+        return True
+    return code.co_filename.endswith(INTROSPECTION)
 
 
 def _keeps(frame: FrameType) -> bool:
@@ -251,6 +272,11 @@ def _compiled(event: str, args: tuple, frame: FrameType) -> str | None:
         except OSError:
             return event
     return None
+
+
+def _loaded(event: str, args: tuple, frame: FrameType) -> str | None:
+    path = args[1] if len(args) > 1 else None
+    return f"a copy of {Path(str(path)).name}" if is_bypassed(path, frame) else None
 
 
 def _in_c(event: str, args: tuple, frame: FrameType) -> str | None:

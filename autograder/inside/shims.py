@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from numpy._core import multiarray
 
 from .doors import opaque
 
@@ -24,10 +25,21 @@ FUNCTIONS: dict[str, tuple[Any, str]] = {  # name -> the C module, and the funct
     "torch._C._get_dispatch_mode": (C, "_get_dispatch_mode"),
     "torch._C._unset_dispatch_mode": (C, "_unset_dispatch_mode"),
     "torch._C._set_dispatch_mode": (C, "_set_dispatch_mode"),
-    "torch._C._autograd._push_saved_tensors_default_hooks": (C._autograd, "_push_saved_tensors_default_hooks"),
-    "torch._C._autograd._pop_saved_tensors_default_hooks": (C._autograd, "_pop_saved_tensors_default_hooks"),
+    **{  # these turn off what sees a backward pass
+        f"torch._C._autograd._{name}": (C._autograd, f"_{name}")
+        for name in (
+            "push_saved_tensors_default_hooks",
+            "pop_saved_tensors_default_hooks",
+            "saved_tensors_hooks_disable",
+            "saved_tensors_hooks_enable",
+            "saved_tensors_hooks_set_tracing",
+        )
+    },
 }
 SHIMS = frozenset(FUNCTIONS)
+NAMED: dict[str, tuple[Any, str]] = {  # refused where an exercise names them
+    f"numpy._core.multiarray.{name}": (multiarray, name) for name in ("correlate", "correlate2")
+}
 STARTS = ("start_new_thread", "start_new", "start_joinable_thread")  # of `_thread`
 
 
@@ -57,7 +69,7 @@ def starting(start: Callable, guard: Any) -> Callable:
 
 def install(guard: Any) -> None:
     """Install the shims in a process that will run student code."""
-    for name, (owner, attribute) in FUNCTIONS.items():
+    for name, (owner, attribute) in {**FUNCTIONS, **NAMED}.items():
         if (function := getattr(owner, attribute, None)) is not None:
             replace(function, in_front(name, function))
     for attribute in STARTS:

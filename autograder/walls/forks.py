@@ -21,7 +21,7 @@ from pathlib import Path
 
 from autograder.boundary import protocol
 from autograder.boundary.protocol import Frame
-from autograder.inside import magics, mpi_rank, seal, sentry, shell, shims
+from autograder.inside import compiled, magics, mpi_rank, seal, sentry, shell, shims
 from autograder.inside.forbidden import Guard, look_for
 from autograder.inside.socket_worker import SocketWorker, fresh_namespace, warm_up
 from autograder.inside.worker import Worker
@@ -79,6 +79,7 @@ def preload() -> Guard:
     sandbox.readable()
     importlib.import_module("hpcdl.training.process_group")
     shims.install(worker.guard)
+    compiled.install()
     freeze()
     return worker.guard
 

@@ -6,13 +6,14 @@ from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.exercises.calculus.drawing import uniform
 from autograder.exercises.calculus.functions import autograd
+from autograder.exercises.ready_made import LOGISTIC
 
 exercise = Exercise(
     "logistic",
     points=10,
     minutes=7,
     functions=("logistic", "logistic_grad"),
-    forbid=("aten::sigmoid", "aten::sigmoid_", "aten::log_sigmoid_forward"),
+    forbid=LOGISTIC,
     instead="Write the function with exp: handling an e^-x that is too large is part of the exercise.",
 )
 

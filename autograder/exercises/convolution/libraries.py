@@ -3,13 +3,15 @@
 from autograder.authoring import Rules
 from autograder.inside.forbidden import CONVOLUTION
 
-LIBRARIES = (*CONVOLUTION, "scipy.signal", "scipy.ndimage")
+NUMPYS = ("numpy.convolve", "numpy.correlate", "numpy._core.multiarray.correlate", "numpy._core.multiarray.correlate2")
+LIBRARIES = (*CONVOLUTION, *NUMPYS, "scipy.signal", "scipy.ndimage")
+WINDOWS = ("aten::im2col", "aten::col2im", "aten::unfold", "numpy.lib.stride_tricks.sliding_window_view")
 OWN: Rules = {
     "forbid": LIBRARIES,
     "instead": "Write yourself what that function does: the formula, a product, a transform.",
 }
 COLUMNS: Rules = {
-    "forbid": (*LIBRARIES, "aten::im2col", "aten::col2im", "aten::unfold"),
+    "forbid": (*LIBRARIES, *WINDOWS),
     "instead": "Write yourself what that function does: copy the pixels that each place of the window sees, R S "
     "slices of x.",
 }

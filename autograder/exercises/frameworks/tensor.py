@@ -6,6 +6,7 @@ from torch.nn.functional import cross_entropy
 
 from autograder import checks
 from autograder.authoring import Exercise
+from autograder.checks.collectives import carried_calls
 from autograder.checks.messages import SECONDS, carried
 from autograder.exercises.frameworks.serial import NUMBER, decoder, decoder_weights, tokens
 
@@ -45,7 +46,7 @@ class Pass:
         logits = model(self.tokens)
         cross_entropy(logits[:, :-1].flatten(0, 1), self.tokens[:, 1:].flatten()).backward()
         gradients = {name: param.grad for name, param in model.named_parameters()}
-        for rank, (got, _, _, found) in enumerate(run.results):
+        for rank, (got, _, _, found, _) in enumerate(run.results):
             checks.close(
                 got,
                 logits.detach(),
@@ -69,7 +70,7 @@ class Pass:
 def the_same_numbers(student, rng):
     "Logits and gradients are those of one process, on 1 and 2 ranks."
     run = Pass(2, rng).agrees(student)
-    for rank, (_, _, shares, _) in enumerate(run.results):
+    for rank, (_, _, shares, *_) in enumerate(run.results):
         names = matrices(shares)
         checks.that(
             len(uncut(shares)) < len(names),
@@ -94,7 +95,7 @@ def uncut(shares: dict) -> list[str]:
 def a_share_of_each_matrix(student, rng):
     "All six matrices of every block are cut: each rank has half of them."
     one = Pass(2, rng)
-    for rank, (_, _, shares, _) in enumerate(one.agrees(student).results):
+    for rank, (_, _, shares, *_) in enumerate(one.agrees(student).results):
         whole = uncut(shares)
         checks.that(
             not whole,
@@ -111,11 +112,13 @@ def two_sums_in_a_block(student, rng):
     one = Pass(2, rng)
     sum_bytes = one.tokens.numel() * HIDDEN * NUMBER
     run = one.agrees(student)
-    for rank, (_, (forward, backward), shares, _) in enumerate(run.results):
-        names = [name for name, _ in forward]
+    for rank, (_, calls, shares, _, (begin, middle, end)) in enumerate(run.results):
+        carried = carried_calls(run, rank, calls, one.setting)
+        forward = [call for call in carried if begin < call.start <= middle]
+        names = [call.name for call in forward]
         others = sorted({name for name in names if name != "all_reduce"})
         count = {name: names.count(name) for name in set(names)}
-        sent = sum(nbytes for _, nbytes in forward)
+        sent = sum(call.nbytes for call in forward)
         checks.that(
             not others and len(names) <= 2 * BLOCKS and sent <= 2 * BLOCKS * sum_bytes,
             f"p = 2: in the forward pass rank {rank} makes {len(names)} collectives"
@@ -133,7 +136,7 @@ def two_sums_in_a_block(student, rng):
             "are cut: what rows give has to be added up.",
         )
         most = BACKWARD * BLOCKS * sum_bytes
-        returned = sum(nbytes for _, nbytes in backward)
+        returned = sum(call.nbytes for call in carried if middle < call.start <= end)
         checks.that(
             returned <= most, f"p = 2: in the backward pass rank {rank} exchanges {returned} bytes; {most} are enough."
         )

@@ -15,7 +15,7 @@ exercise = Exercise(
     points=10,
     minutes=6,
     functions=("mse_loss", "mse_grad"),
-    forbid=(*DERIVATIVES, "aten::mse_loss"),
+    forbid=(*DERIVATIVES, "aten::mse_loss", "aten::huber_loss", "aten::smooth_l1_loss"),
     instead="Write the formulas, for the loss and for its gradient.",
     meanings=dict.fromkeys(("size mismatch", "cannot be multiplied", "inconsistent"), SHAPES),
 )

@@ -52,6 +52,26 @@ WAYS = {
     "memory read": "def f(x): return ctypes.string_at(id(x), 8) and x",
     "memory written": "def f(x): return ctypes.memset(x.data_ptr(), 0, 4) and x",
     "Python in C": "def f(x): return ctypes.pythonapi.PyFrame_GetBack and x",
+    "a stack by a task": "import asyncio\nasync def look(): return asyncio.current_task().get_stack()\n"
+    "def f(x): return asyncio.new_event_loop().run_until_complete(look()) and x",
+    "variables by TorchScript": "def f(x):\n"
+    "    found = torch._jit_internal.createResolutionCallbackFromFrame(3)('self')\n    return x",
+    "variables by a trampoline": "def f(x):\n"
+    "    torch.utils._pytree.tree_map(torch._jit_internal.createResolutionCallbackFromFrame, [3])\n    return x",
+    "a trace function for threads": "def f(x):\n    threading.settrace(lambda *_: None)\n"
+    "    thread = threading.Thread(target=int)\n    thread.start()\n    thread.join()\n    return x",
+    "a profile function for threads": "def f(x):\n    threading.setprofile(lambda *_: None)\n"
+    "    thread = threading.Thread(target=int)\n    thread.start()\n    thread.join()\n    return x",
+    "a module's copy": "def f(x):\n"
+    "    spec = importlib.util.spec_from_file_location('mine', hpcdl.nn.mlp.__file__)\n"
+    "    spec.loader.exec_module(importlib.util.module_from_spec(spec))\n    return x",
+    "a module's copy in a package": "def f(x):\n    torch.utils.__path__.append(torch.optim.__path__[0])\n"
+    "    return importlib.import_module('torch.utils.sgd') and x",
+    "a module once more": "def f(x): return importlib.reload(torch.optim.lr_scheduler) and x",
+    "a module forgotten and imported": "def f(x):\n    del sys.modules['torch.optim.sgd']\n"
+    "    import torch.optim.sgd\n    return x",
+    "hooks moved by a flag": "def f(x): return torch._C._autograd._saved_tensors_hooks_set_tracing(True) or x",
+    "hooks turned off": "def f(x): return torch._C._autograd._saved_tensors_hooks_disable('') or x",
     "an audit hook": "def f(x): return sys.addaudithook(lambda *_: None) or x",
 }
 HONEST = {
@@ -75,13 +95,15 @@ HONEST = {
     "a table of NumPy's": "import numpy as np\ndef f(x): return torch.from_numpy(np.ascontiguousarray(x.numpy()))",
     "a function that Numba compiles": "from numba import njit\n@njit\ndef g(): return 1\ndef f(x): return x * g()",
     "a module of torch's": "def f(x):\n    import torch.nn.utils.parametrize\n    return torch.nn.Identity()(x)",
+    "a package with decorators": "def f(x):\n    import sympy.multipledispatch\n    return x",
+    "a package that loads its own": "def f(x):\n    import triton.language\n    return x",
     "an attribute of comm's class": "class Mine:\n    pass\ndef f(x):\n    Mine.live = 3\n    return x",
 }
 
 
-def result_of(session):
+def result_of(session, forbid=()):
     lab = Lab("watched", number=0, title="Watched")
-    lab.exercise("f", points=1, minutes=1).check(points=1)(lambda student, rng: student.f(torch_zeros()))
+    lab.exercise("f", points=1, minutes=1, forbid=forbid).check(points=1)(lambda student, rng: student.f(torch_zeros()))
     return run_exercise(lab.exercises["f"], session, seeds(b"", ""))
 
 
@@ -106,3 +128,29 @@ def test_honest_code_is_left_alone(remote, code):
     result = result_of(session)
     assert result.passed, result.checks[0]
     assert (result.forbidden, session.early, session.problems) == ([], {}, {})
+
+
+C_FUNCTIONS = {
+    "kept from a cell": ("from scipy.ndimage import _nd_image as kept", "kept.correlate", "scipy.ndimage"),
+    "taken out of sys.modules": (
+        "import sys\nimport statistics\nkept = sys.modules.pop('statistics')",
+        "kept.fmean",
+        "statistics",
+    ),
+    "of NumPy": ("import numpy\nkept = numpy._core.multiarray", "kept.correlate", "numpy._core.multiarray.correlate"),
+    "of NumPy, public": ("import numpy as kept", "kept.gradient", "numpy.gradient"),
+    "that only calls others": ("import torch as kept", "kept.ops.aten.gradient", "aten::gradient"),
+}
+
+
+@pytest.mark.parametrize(("cell", "call", "forbid"), C_FUNCTIONS.values(), ids=C_FUNCTIONS)
+def test_a_function_without_a_door_is_refused(remote, cell, call, forbid):
+    result = result_of(remote(cell, f"def f(x):\n    {call}(x)\n    return x"), (forbid,))
+    assert result.points == 0
+    assert result.forbidden, result.checks[0]
+
+
+def test_an_extension_module_past_its_finder_is_refused(remote):
+    cell = "import sys\nsys.meta_path[:] = [each for each in sys.meta_path if isinstance(each, type)]"
+    session = remote(cell + "\nfrom scipy.ndimage import _nd_image\ndef f(x): return x")
+    assert "a copy of _nd_image" in "".join(session.early) or result_of(session).forbidden

@@ -1,0 +1,79 @@
+"""Put shims before the C functions of packages that an exercise may forbid, when their modules are imported.
+
+Python functions have doors, which reach every alias. C functions have none: an answer that kept one from an earlier
+cell would call it unseen. So each is replaced before anything can fetch it.
+"""
+
+import importlib.abc
+import importlib.machinery
+import os
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+
+from .forbidden import Finder as Hidden
+from .library import is_below
+from .shims import in_front
+
+PACKAGES = ("scipy.ndimage", "scipy.optimize", "scipy.signal", "scipy.special")
+FOLDERS = tuple(name.replace(".", os.sep) for name in PACKAGES)
+KINDS = (types.BuiltinFunctionType, numpy.ufunc)
+CYTHON = "cython_function_or_method"
+TOLD = ("nin", "nout", "nargs", "ntypes", "types", "identity", "signature")  # what code asks a ufunc for
+
+
+def install() -> None:
+    """Install the finder in a process that will run student code."""
+    sys.meta_path.insert(0, Hidden(Finder().find_spec))
+
+
+def is_bypassed(path: object, frame: types.FrameType | None) -> bool:
+    """Whether an extension module in `path` is loaded for `frame` without shims."""
+    if type(path) is not str or not any(f"{os.sep}{folder}{os.sep}" in path for folder in FOLDERS):
+        return False
+    while frame is not None and frame.f_code.co_filename.startswith("<frozen importlib"):
+        frame = frame.f_back
+    return frame is None or frame.f_code is not Loader.create_module.__code__
+
+
+class Finder(importlib.abc.MetaPathFinder):
+    """Finds extension modules of `PACKAGES`; others are left to Python's finders."""
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None):
+        if not is_below(fullname, *PACKAGES):
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec is not None and isinstance(spec.loader, importlib.machinery.ExtensionFileLoader):
+            spec.loader = Loader(spec.loader)
+        return spec
+
+
+class Loader(importlib.abc.Loader):
+    """Loads an extension module like `loader`, then puts shims before its functions."""
+
+    def __init__(self, loader: importlib.machinery.ExtensionFileLoader):
+        self.loader = loader
+
+    def create_module(self, spec):
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module):
+        self.loader.exec_module(module)
+        module.__loader__ = module.__spec__.loader = self.loader
+        for name, value in list(vars(module).items()):
+            if isinstance(value, KINDS) or type(value).__name__ == CYTHON:
+                setattr(module, name, shimmed(f"{module.__name__}.{name}", value))
+
+
+def shimmed(name: str, function: Any) -> Callable:
+    """Return a shim before a C function, with what code asks it for: its name, text, and types."""
+    shim: Any = in_front(name, function)
+    shim.__name__ = shim.__qualname__ = name.rpartition(".")[2]
+    shim.__module__, shim.__doc__ = name.rpartition(".")[0], getattr(function, "__doc__", None)
+    for told in TOLD:
+        if hasattr(function, told):
+            setattr(shim, told, getattr(function, told))
+    return shim
