@@ -110,7 +110,7 @@ ATTACKS = {
     "a forbidden call by a module loaded anew": mean(
         "import importlib\nanew = importlib.reload(torch.nn.modules.pooling)\n"
         "return anew.AvgPool2d((1, len(x)))(x[None, None]).squeeze()",
-        says=DENIED,
+        says="Your code calls `importlib.reload(torch.nn.modules.pooling)`",
     ),
     "a forbidden call whose error is swallowed": mean(
         f"try: torch._C._nn.{POOL}\nexcept BaseException: pass\nreturn x.sum() / x.numel()", says=DENIED
