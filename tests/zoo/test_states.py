@@ -59,7 +59,7 @@ def wrap(comm, model, name):
     return FullyShardedDataParallel(model, comm, **ENTRIES[name].options)
 
 
-@pytest.mark.thinned(8, 2)
+@pytest.mark.thinned(16, 4)
 @pytest.mark.parametrize("name", NAMES)
 def test_state_dict_is_the_modules_own(name):
     def rank(comm):
@@ -72,7 +72,7 @@ def test_state_dict_is_the_modules_own(name):
     simulate(rank, 2)
 
 
-@pytest.mark.thinned(8, 2)
+@pytest.mark.thinned(16, 4)
 @pytest.mark.parametrize("name", NAMES)
 def test_saved_and_loaded_is_the_state_dict(name, tmp_path):
     def rank(comm):
@@ -88,7 +88,7 @@ def test_saved_and_loaded_is_the_state_dict(name, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled, unavailable or uninitialized")
-@pytest.mark.thinned(8, 2)
+@pytest.mark.thinned(16, 4)
 @pytest.mark.parametrize("name", NAMES)
 def test_torch_reads_what_dcp_wrote(name, tmp_path):
     import torch.distributed.checkpoint as dcp
