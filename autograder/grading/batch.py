@@ -154,8 +154,7 @@ class Lane:
         return self
 
     def open_zygote(self) -> None:
-        self.zygote = self.stack.enter_context(Zygote())
-        self.zygote.memory = self.memory
+        self.zygote = self.stack.enter_context(Zygote(allowed=self.memory))
 
     def close(self) -> None:
         self.stack.close()

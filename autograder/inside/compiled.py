@@ -57,10 +57,10 @@ class Loader(importlib.abc.Loader):
     def __init__(self, loader: importlib.machinery.ExtensionFileLoader):
         self.loader = loader
 
-    def create_module(self, spec):
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType | None:
         return self.loader.create_module(spec)
 
-    def exec_module(self, module):
+    def exec_module(self, module: Any) -> None:
         self.loader.exec_module(module)
         module.__loader__ = module.__spec__.loader = self.loader
         for name, value in list(vars(module).items()):

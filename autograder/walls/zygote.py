@@ -71,9 +71,9 @@ class Zygote:
     forked in advance, and ends while the grader continues: both take as long as grading a small notebook.
     """
 
-    def __init__(self, walls: str = ""):
+    def __init__(self, walls: str = "", allowed: memory.Allowance | None = None):
         self.walls, self.uid = walls or sandbox.tier(), sandbox.spare_uid()
-        self.memory = memory.allowance()
+        self.memory = allowed or memory.allowance()
         self.sock, theirs = socket.socketpair()
         command = [sys.executable, "-I", "-c", PROGRAM, str(ROOT), str(theirs.fileno()), self.walls, str(self.uid)]
         command += sandbox.packages()  # -I removes the user's and PYTHONPATH's

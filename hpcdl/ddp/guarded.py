@@ -20,8 +20,8 @@ ABOUT = (  # independent of the numbers
 )
 REDUCES = (  # names of functions whose result depends on several elements
     r"norm|sum|mean|median|prod|mode|^(nan)?quantile$|^(arg|a|cum|_foreach_)?(max|min)(max)?$|^std|^var|^(v|tensor)?dot$"
-    r"|^inner$|matmul|^(b|add)?m[mv]_?$|sort|topk|kthvalue|softmax|logcumsumexp|hist|unique|nonzero|^any$|^all$|^equal$"
-    r"|^allclose$|non_finite|^cov$|^corrcoef$"
+    r"|^inner$|matmul|^(b|add)?m[mv]_?$|sort|topk|kthvalue|softmax|logcumsumexp|hist|unique|nonzero|^any$|^all$|non_finite"
+    r"|^cov$|^corrcoef$"
 )
 PLACES = r"^__[gs]etitem__$|^(select|narrow|index_|take|gather|scatter)"  # an index means another element in a part
 BENDS = (  # names of elementwise functions that are not linear
@@ -172,9 +172,11 @@ def _matches(pattern: str, name: str) -> bool:
 
 
 def _guards(cls: type, args: Any, kwargs: Any, name: str) -> int:
-    """Return how many of the arguments are guarded; an index that is a mask is no index."""
-    if name in ("__getitem__", "__setitem__") and getattr(args[1], "dtype", None) is torch.bool:
-        return 0
+    """Return how many of the arguments are guarded; an index that is a mask, or takes all, is no index."""
+    if name in ("__getitem__", "__setitem__"):
+        index = args[1]
+        if getattr(index, "dtype", None) is torch.bool or index is None or index is ... or index == slice(None):
+            return 0
     return sum(isinstance(x, cls) for x in _flat((*args, *(kwargs or {}).values())))
 
 

@@ -16,7 +16,7 @@ from hpcdl.cost.pipeline import play
 from hpcdl.cost.timeline import PerChunk, per_chunk
 from hpcdl.parallel.schedules import SCHEDULES, Op, Order, in_flight, looped, v_shaped
 
-SLOPES = (1.0, 1.25, 1.5, 1.75, 2.0, 3.0)  # of the leads: passes per stage that follows
+SLOPES = (4, 5, 6, 7, 8, 12)  # of the leads: quarters of a pass for each stage that follows
 PATIENCES = (0.0, 0.15, 0.3, 0.45, 0.6, 0.8, 1.0)  # shares of a W's seconds
 SWEEPS = 2  # over the stages, with changes to the best choice
 Choice = tuple[tuple[int, ...], tuple[float, ...]]  # each stage's lead and patience
@@ -77,7 +77,7 @@ def _fixed(p: int, m: int, limit: int, chunks: int) -> Iterator[list[Order]]:
 def _leads(p: int, limit: int, chunks: int) -> list[tuple[int, ...]]:
     """Return straight lines of leads, steeper and higher; at most the limit."""
     lines = (
-        tuple(min(limit * chunks, int(chunks * (slope * (p - 1 - i) + 1)) + more) for i in range(p))
+        tuple(min(limit * chunks, chunks * (slope * (p - 1 - i) + 4) // 4 + more) for i in range(p))
         for slope, more in product(SLOPES, (0, 1, 2))
     )
     return list(dict.fromkeys(lines))

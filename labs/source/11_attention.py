@@ -428,8 +428,9 @@ def ring_attention(
     with later positions masked.
 
     q, k, v: this rank's tokens, (c, d). positions: for each rank its tokens' positions in
-    the sequence, int64; block r has len(positions[r]) >= 1 tokens. Keys and values go around
-    the ring: 2 blocks in each of p - 1 steps; hold those of at most two ranks at a time.
+    the sequence, int64; block r has len(positions[r]) >= 1 tokens. Keys and values go
+    around the ring: 2 blocks in each of p - 1 steps; hold those of at most two ranks at a
+    time.
     Do not change the arguments, and wait for every message.
     """
     # BEGIN SOLUTION

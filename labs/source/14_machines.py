@@ -335,8 +335,8 @@ def smallest_batch(
     bandwidth: float,
     itemsize: int,
 ) -> float:
-    """Return the smallest batch at which arithmetic limits the layer, an int; math.inf if no
-    batch is large enough.
+    """Return the smallest batch at which arithmetic limits the layer, an int; math.inf if
+    no batch is large enough.
 
     >>> smallest_batch((10, 100, 5), peak=16.0, bandwidth=2.0, itemsize=4)
     8

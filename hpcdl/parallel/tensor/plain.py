@@ -7,6 +7,8 @@ matrices. The other files of this folder have biases, masks, sequence parallelis
 "Megatron-LM", section 3, where the two functions below are called f and g).
 """
 
+from typing import Any
+
 import torch
 from torch.nn.functional import gelu, layer_norm, scaled_dot_product_attention
 
@@ -18,13 +20,13 @@ class Copy(torch.autograd.Function):
     """Forward nothing happens; backward the gradient is summed over the ranks, which each used x for their part."""
 
     @staticmethod
-    def forward(ctx, x, comm):
+    def forward(ctx: Any, x: torch.Tensor, comm: Communicator) -> torch.Tensor:
         """Return `x`."""
         ctx.comm = comm
         return x.view_as(x)
 
     @staticmethod
-    def backward(ctx, dy):
+    def backward(ctx: Any, dy: torch.Tensor) -> tuple[torch.Tensor, None]:
         """Return the sum of all ranks' `dy`."""
         return _sum(dy, ctx.comm), None
 
@@ -33,12 +35,12 @@ class Sum(torch.autograd.Function):
     """Forward the ranks' terms are summed; backward nothing happens, since every rank has the gradient of the sum."""
 
     @staticmethod
-    def forward(ctx, x, comm):
+    def forward(ctx: Any, x: torch.Tensor, comm: Communicator) -> torch.Tensor:
         """Return the sum of all ranks' `x`."""
         return _sum(x, comm)
 
     @staticmethod
-    def backward(ctx, dy):
+    def backward(ctx: Any, dy: torch.Tensor) -> tuple[torch.Tensor, None]:
         """Return `dy`."""
         return dy, None
 

@@ -84,8 +84,8 @@ def graded(zygote):
 
     Afterwards there is no process that was not there before.
     """
-    with tempfile.TemporaryDirectory() as folder, RemoteSession(zygote, [], folder):
-        pass  # from now on the zygote keeps workers ready
+    with tempfile.TemporaryDirectory() as folder, RemoteSession(zygote, [], folder) as session:
+        session.team(2)  # from now on the zygote keeps workers ready, for ranks, too
     time.sleep(0.1)
     before = len(descendants(zygote.process.pid))
 
@@ -231,7 +231,7 @@ def test_every_canary_finds_a_wall_from_a_rank_too(walls, monkeypatch):
 
 def test_the_command_repeats_on_real_ranks_unless_it_is_told_not_to(tmp_path, write_notebook, monkeypatch):
     graded = []
-    monkeypatch.setattr("autograder.grading.batch.Zygote", contextlib.nullcontext)
+    monkeypatch.setattr("autograder.grading.batch.Zygote", lambda allowed: contextlib.nullcontext())
     monkeypatch.setattr("autograder.grading.batch.canaries.require", lambda zygote: None)  # there are no walls to try
     monkeypatch.setattr("hpcdl.machine.cores", lambda: 1)
     monkeypatch.setattr(
