@@ -12,6 +12,10 @@ from hpcdl.comm.base import Communicator
 Entry = tuple[str, str, Any, float, float]  # operation, object, content, begin and end in virtual time
 
 
+class Moment(float):
+    """A virtual time in a result: another machine has another."""
+
+
 class Book:
     """Entries of this rank; `takes` gives virtual seconds by kind of entry."""
 

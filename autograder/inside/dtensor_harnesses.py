@@ -17,6 +17,7 @@ from torch.nn.functional import cross_entropy
 from hpcdl.comm.base import Communicator
 from hpcdl.nn.decoder import Decoder
 
+from .book import Moment
 from .framework_harnesses import filled
 
 SIZES = (12, 8, 2, 2)  # vocabulary, hidden, heads, blocks
@@ -64,7 +65,7 @@ def fully_sharded(shard: Callable, weights: list, batches: list, tied: bool, com
 
 def timed(result: Any, entries: list) -> tuple:
     """Return a harness's result with the virtual times of the book's entries."""
-    return *result, [begin for *_, begin, _ in entries]
+    return *result, [Moment(begin) for *_, begin, _ in entries]
 
 
 def _share(param: Any) -> tuple[int, int]:
