@@ -74,7 +74,7 @@ def test_each_exercise_is_answered_in_several_styles(slug):
 
 
 @pytest.mark.each_lab("perceptron")
-@pytest.mark.thinned(1, 2)
+@pytest.mark.thinned(1, 3)
 @pytest.mark.parametrize(("slug", "name", "code"), CASES)
 def test_in_a_notebook_it_loses_nothing(slug, name, code):
     exercise, namespace = exercises.load(slug).exercises[name], {}
@@ -83,7 +83,7 @@ def test_in_a_notebook_it_loses_nothing(slug, name, code):
     nothing_is_lost(run.run_exercise(exercise, LocalSession(namespace), seeds(selfcheck.SECRET, "honest")))
 
 
-@pytest.mark.each_lab("perceptron", turn=(1, 3))
+@pytest.mark.each_lab("perceptron", turn=(1, 6))
 @pytest.mark.parametrize("which", [pytest.param(0, id="first", marks=pytest.mark.long), pytest.param(-1, id="last")])
 @pytest.mark.parametrize("slug", exercises.LABS)
 def test_in_grading_neither(slug, which, zygote):

@@ -103,7 +103,8 @@ def stopped_anywhere(slug: str, function: str, moments: int) -> None:
     assert said(names, exercise).startswith(right)
 
 
-@pytest.mark.labs  # ten seconds
+@pytest.mark.labs  # half a minute
+@pytest.mark.thinned(1, 2)
 @pytest.mark.parametrize(("slug", "function"), [("gradient_descent", "mse_grad"), ("tensors", "pick")])
 def test_a_stopped_check_leaves_nothing(slug, function):
     stopped_anywhere(slug, function, 40)

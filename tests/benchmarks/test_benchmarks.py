@@ -221,7 +221,7 @@ def test_sharded_steps_are_measured_beside_torchs(quick):
     assert "Promises" in said
 
 
-@pytest.mark.labs
+@pytest.mark.long
 def test_optimizers_of_large_batches_are_measured_and_no_buckets_are_better_than_the_best(quick):
     found, _ = quick("scaling")
     assert {"LARS", "LAMB", "torch SGD foreach", "torch AdamW foreach"} <= set(found["seconds"])

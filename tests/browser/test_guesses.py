@@ -119,6 +119,7 @@ def look_at_the_map(open_lab) -> None:
     here.wait_until_changed(lambda: "No guesses yet" in picture.get_attribute("title"), False)
 
 
+@pytest.mark.long  # a second page
 def test_the_questions_can_be_read_on_a_small_dark_page(my_lab, dark):
     lab = my_lab("my_lab.ipynb", width=1000, height=700)
     begin(lab)

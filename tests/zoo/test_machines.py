@@ -37,7 +37,7 @@ def test_a_third_of_the_zoo_over_mpi(mpiexec):
     assert (code, printed.count("right")) == (0, 2), printed
 
 
-@pytest.mark.labs  # starts processes
+@pytest.mark.long  # half a minute; MPI is in `make test-labs`
 def test_a_third_of_the_zoo_over_gloo(tmp_path):
     import torch.multiprocessing
 

@@ -91,7 +91,7 @@ def test_an_engine_that_there_is_not_names_those_there_are(students):
     assert "slurm, torchrun, kubernetes, submitit, local" in " ".join(done.stderr.split()).replace("│ ", "")
 
 
-@pytest.mark.labs  # starts a grader for each shard
+@pytest.mark.long  # starts a grader for each shard, as test_slurm_grades_everyone does
 @pytest.mark.parametrize(
     "kind", [*(pytest.param(k, marks=pytest.mark.long) for k in ("torchrun", "submitit")), "local"]
 )
