@@ -92,9 +92,7 @@ def test_an_engine_that_there_is_not_names_those_there_are(students):
 
 
 @pytest.mark.long  # starts a grader for each shard, as test_slurm_grades_everyone does
-@pytest.mark.parametrize(
-    "kind", [*(pytest.param(k, marks=pytest.mark.long) for k in ("torchrun", "submitit")), "local"]
-)
+@pytest.mark.parametrize("kind", ["torchrun", "submitit", "local"])
 def test_the_script_grades_everyone(script, students, kind):
     words = [sys.executable, script(kind), "local"] if kind == "submitit" else ["sh", script(kind)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=280)
