@@ -81,7 +81,7 @@ def nothing_starts(monkeypatch, places):
     for target in ("os.execv", "subprocess.call", "hpcdl.cluster.trial.try_cluster", "hpcdl.training.program.ranks"):
         monkeypatch.setattr(target, lambda *args, **options: (_ for _ in ()).throw(typer.Exit(0)))
     for module in (zygote, batch, doctor):
-        monkeypatch.setattr(module, "Zygote", lambda *args: (_ for _ in ()).throw(typer.Exit(0)))
+        monkeypatch.setattr(module, "Zygote", lambda *args, **_: (_ for _ in ()).throw(typer.Exit(0)))
 
 
 @pytest.mark.thinned(3)

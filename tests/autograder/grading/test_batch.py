@@ -24,7 +24,7 @@ ANSWER = "def mse_loss(w, X, y):\n    return ((X @ w - y) ** 2).mean()\n"
 
 @pytest.fixture(autouse=True)
 def one_zygote(monkeypatch, zygote):
-    monkeypatch.setattr("autograder.grading.batch.Zygote", lambda: contextlib.nullcontext(zygote))
+    monkeypatch.setattr("autograder.grading.batch.Zygote", lambda **_: contextlib.nullcontext(zygote))
     monkeypatch.setattr("hpcdl.machine.cores", lambda: 1)
 
 
@@ -217,7 +217,7 @@ def test_an_error_of_the_graders_own_costs_one_submission(tmp_path, write_notebo
 
 
 def test_an_exercise_is_replayed_on_the_inputs_of_the_report(tmp_path, write_notebook, solution, monkeypatch, zygote):
-    monkeypatch.setattr("autograder.walls.zygote.Zygote", lambda: contextlib.nullcontext(zygote))
+    monkeypatch.setattr("autograder.walls.zygote.Zygote", lambda **_: contextlib.nullcontext(zygote))
     path = write_notebook("ada.ipynb", solution["mean"].replace("/ x.numel()", ""), solution["count"])
     report = tmp_path / "ada.json"
     assert run("grade-one", path, "--out", report).exit_code == 0

@@ -22,8 +22,8 @@ def one_zygote(monkeypatch, zygote, request):
     """Every command uses the zygote of this run, except in the test that grades from start to end."""
     monkeypatch.setattr("hpcdl.machine.cores", lambda: 1)  # the tiny lab is known in this process alone
     if "from_start_to_end" not in request.node.name:
-        monkeypatch.setattr("autograder.grading.batch.Zygote", lambda: contextlib.nullcontext(zygote))
-        monkeypatch.setattr("autograder.walls.zygote.Zygote", lambda: contextlib.nullcontext(zygote))
+        monkeypatch.setattr("autograder.grading.batch.Zygote", lambda **_: contextlib.nullcontext(zygote))
+        monkeypatch.setattr("autograder.walls.zygote.Zygote", lambda **_: contextlib.nullcontext(zygote))
 
 
 def run(*arguments):

@@ -87,7 +87,7 @@ def echo(submission, zygote, secret, only=None, mpi=False) -> LabResult:
 @pytest.fixture(autouse=True)
 def no_worker(monkeypatch):
     """Only files are the subject here."""
-    monkeypatch.setattr(batch, "Zygote", lambda allowed: contextlib.nullcontext(None))
+    monkeypatch.setattr(batch, "Zygote", lambda **_: contextlib.nullcontext(None))
     monkeypatch.setattr(batch.canaries, "require", lambda zygote: None)
     monkeypatch.setattr(grade, "grade", echo)
     monkeypatch.setattr("hpcdl.machine.cores", lambda: 1)

@@ -106,7 +106,7 @@ def test_a_real_lab_with_two_loops_and_a_slow_answer_loses_the_loops_alone(tmp_p
     answer.source = "import time\n" + answer.source.replace(fast, "def fast(") + "\n\n" + slow
     path = tmp_path / "ada.ipynb"
     path.write_text(build.write(notebook), encoding="utf-8")
-    monkeypatch.setattr("autograder.grading.batch.Zygote", lambda: contextlib.nullcontext(zygote))
+    monkeypatch.setattr("autograder.grading.batch.Zygote", lambda **_: contextlib.nullcontext(zygote))
     with batch.Lane(b"s", lab, Store(None)) as lane:
         result = lane.grade(Submission("ada", path))
     assert result.summary() == "gradient_descent 0/10; mse_grad 0/10"

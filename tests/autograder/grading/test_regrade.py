@@ -15,7 +15,7 @@ from autograder.cli import app
 @pytest.fixture(autouse=True)
 def one_zygote(monkeypatch, zygote):
     monkeypatch.setattr("hpcdl.machine.cores", lambda: 1)  # the tiny lab is known in this process alone
-    monkeypatch.setattr("autograder.grading.batch.Zygote", lambda: contextlib.nullcontext(zygote))
+    monkeypatch.setattr("autograder.grading.batch.Zygote", lambda **_: contextlib.nullcontext(zygote))
 
 
 def run(*arguments):

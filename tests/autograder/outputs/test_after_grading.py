@@ -34,8 +34,8 @@ pytestmark = pytest.mark.labs  # grades a class five times
 @pytest.fixture(autouse=True)
 def one_zygote(monkeypatch, zygote):
     monkeypatch.setattr("hpcdl.machine.cores", lambda: 1)  # the tiny lab is known in this process alone
-    monkeypatch.setattr("autograder.grading.batch.Zygote", lambda: contextlib.nullcontext(zygote))
-    monkeypatch.setattr("autograder.walls.zygote.Zygote", lambda: contextlib.nullcontext(zygote))
+    monkeypatch.setattr("autograder.grading.batch.Zygote", lambda **_: contextlib.nullcontext(zygote))
+    monkeypatch.setattr("autograder.walls.zygote.Zygote", lambda **_: contextlib.nullcontext(zygote))
 
 
 def run(*arguments, code=0) -> str:

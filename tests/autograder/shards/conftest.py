@@ -11,7 +11,7 @@ from autograder.cli import app
 
 @pytest.fixture(autouse=True)
 def one_zygote(monkeypatch, zygote):
-    monkeypatch.setattr("autograder.grading.batch.Zygote", lambda: contextlib.nullcontext(zygote))
+    monkeypatch.setattr("autograder.grading.batch.Zygote", lambda **_: contextlib.nullcontext(zygote))
     monkeypatch.setattr("hpcdl.machine.cores", lambda: 1)
 
 

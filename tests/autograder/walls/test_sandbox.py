@@ -240,7 +240,9 @@ def test_a_hole_in_the_walls_is_found_before_the_first_submission_and_said(tmp_p
     hole = canaries.AttackOutcome("read the checks", False, "it can: 4711")
     monkeypatch.setattr(canaries, "attack", lambda zygote: [hole])
     monkeypatch.setattr(sandbox, "tier", lambda: "restricted")
-    monkeypatch.setattr("autograder.grading.batch.Zygote", lambda: contextlib.nullcontext(SimpleNamespace(walls="x")))
+    monkeypatch.setattr(
+        "autograder.grading.batch.Zygote", lambda **_: contextlib.nullcontext(SimpleNamespace(walls="x"))
+    )
     monkeypatch.setattr("hpcdl.machine.cores", lambda: 1)
     command = ["grade", str(tmp_path / "submissions"), "--out", str(tmp_path / "results")]
     refused = CliRunner().invoke(app, command)
