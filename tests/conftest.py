@@ -31,7 +31,7 @@ if not torch.cuda.is_available():
 # Kernels of tests store no points next to the labs, and their pages ask for no guesses unless a test wants them.
 os.environ |= {"HPCDL_POINTS": "", "HPCDL_GUESSES": "off"}
 leave_out_slow()
-
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what runs in the background
 REQUIRED = set(filter(None, os.environ.get("HPCDL_REQUIRE", "").split(",")))
 
 
