@@ -207,7 +207,7 @@ def slurm(need, tmp_path_factory):
 
 
 def _munge(folder: Path, stack) -> Path:
-    """munged with a key of its own; it insists on folders that nobody else may write."""
+    """munged with a key of its own; it insists on folders that no one else may write."""
     home = folder / "munge"
     home.mkdir(mode=0o755)
     for parent in (folder, *folder.parents):

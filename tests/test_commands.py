@@ -43,7 +43,7 @@ IDS = ["-".join((name, *path)) for name, path, _ in EVERY]
 
 @pytest.fixture
 def places(tmp_path):
-    """Files and folders that nobody means to give."""
+    """Files and folders given by mistake."""
     (tmp_path / "folder").mkdir()
     (tmp_path / "empty").touch()
     (tmp_path / "bytes.ipynb").write_bytes(bytes(range(256)))

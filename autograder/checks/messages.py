@@ -55,7 +55,7 @@ def has_sum(run: Any, rank: int, setting: str, mistakes: Mistakes = None) -> Non
     index = tuple(wrong[0].tolist())
     mistake = next((sentence for sentence, condition in (mistakes or {}).items() if condition()), "")
     if not mistake and torch.equal(got, own):
-        mistake = "This x is what it was before the call. Does `x = x + y` make a new tensor? `x += y` adds in place."
+        mistake = "This x is the same as before the call. Does `x = x + y` make a new tensor? `x += y` adds in place."
     values, where = [x[index].item() for x in xs], f"x[{', '.join(map(str, index))}]"
     listed = ", ".join(f"{x:,.0f} on rank {r}" for r, x in enumerate(values))
     raise checks.CheckFailure(

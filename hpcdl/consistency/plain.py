@@ -2,7 +2,7 @@
 
 In each iteration a worker sends its gradient, and the server subtracts it as soon as it comes. The worker gets weights
 back once it is at most `staleness` iterations ahead of the slowest worker: 0 is bulk-synchronous (BSP: all wait for
-all), infinity asynchronous (ASP: nobody waits), and a number between stale-synchronous (SSP; Ho et al. 2013, "More
+all), infinity asynchronous (ASP: no worker waits), and a number between stale-synchronous (SSP; Ho et al. 2013, "More
 effective distributed ML via a stale synchronous parallel parameter server"). `server.py` is the class to use: it has
 several servers, any optimizer, snapshots, and workers that fail.
 """

@@ -1031,7 +1031,7 @@ check("ddp.unmask_ring")
 # %% [markdown]
 # ## Further reading
 #
-# - A whole data-parallel wrapper, with buckets and overlap, in 86 lines: `import hpcdl.ddp.plain`, then `hpcdl.ddp.plain??` in a cell of its
+# - A whole data-parallel wrapper, with buckets and overlap, in under 100 lines: `import hpcdl.ddp.plain`, then `hpcdl.ddp.plain??` in a cell of its
 #   own shows all of it.
 # - S. Li et al. 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training": Algorithm 1, buckets
 #   and overlap, and how much they gain.

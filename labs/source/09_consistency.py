@@ -703,7 +703,7 @@ if len(live) == len(RULES):
 # %% [markdown]
 # ## Further reading
 #
-# - A whole parameter server in 46 lines: `import hpcdl.consistency.plain`, then `hpcdl.consistency.plain??` in a cell of its own shows all of it.
+# - A whole parameter server in under 100 lines: `import hpcdl.consistency.plain`, then `hpcdl.consistency.plain??` in a cell of its own shows all of it.
 # - Q. Ho et al. 2013, "More effective distributed ML via a stale synchronous parallel parameter server"; M. Li et al. 2014, "Scaling distributed machine learning with
 #   the parameter server".
 # - X. Lian et al. 2017, "Can decentralized algorithms outperform centralized algorithms? A case study for decentralized parallel stochastic gradient descent"; S. Boyd et

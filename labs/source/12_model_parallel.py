@@ -951,7 +951,7 @@ cluster.stop()  # the engines are no longer needed: free their memory
 # %% [markdown]
 # ## Further reading
 #
-# - A whole transformer block in parallel, and a whole pipeline, in under 90 lines each: `import hpcdl.parallel.tensor.plain`, then
+# - A whole transformer block in parallel, and a whole pipeline, in under 100 lines each: `import hpcdl.parallel.tensor.plain`, then
 #   `hpcdl.parallel.tensor.plain??` in a cell of its own shows all of it; so does `hpcdl.parallel.pipeline.plain`. `hpcdl.parallel.searched`
 #   searches a schedule for your own seconds of F, B and W.
 # - A. Krizhevsky 2014, "One weird trick for parallelizing convolutional neural networks".

@@ -1053,7 +1053,7 @@ cluster.stop()  # the engines are no longer needed: free their memory
 # %% [markdown]
 # ## Further reading
 #
-# - ZeRO-3 in 90 lines: `import hpcdl.sharding.plain`, then `hpcdl.sharding.plain??` in a cell of its own shows all of it.
+# - ZeRO-3 in under 100 lines: `import hpcdl.sharding.plain`, then `hpcdl.sharding.plain??` in a cell of its own shows all of it.
 # - S. Rajbhandari et al. 2020, "ZeRO: Memory optimizations toward training trillion parameter models"; 2021, "ZeRO-Infinity: Breaking the GPU memory wall for
 #   extreme scale deep learning".
 # - Y. Zhao et al. 2023, "PyTorch FSDP: Experiences on scaling fully sharded data parallel".

@@ -88,7 +88,7 @@ def local():
 
 @pytest.fixture
 def remote(zygote):
-    """Start a session on code in a worker of its own. (Nobody but root may look below pytest's `tmp_path`.)"""
+    """Start a session on code in a worker of its own. (Only root may look below pytest's `tmp_path`.)"""
     open_sessions, folder = [], tempfile.TemporaryDirectory()
 
     def start(*cells: str, **options) -> RemoteSession:

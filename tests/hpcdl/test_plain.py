@@ -27,7 +27,7 @@ WIDTHS = (5, 8, 7, 6, 3)
 @pytest.mark.parametrize("room", ROOMS)
 def test_it_is_read_in_one_sitting(room):
     path = Path(hpcdl.__file__).parent / room / "plain.py"
-    assert len(path.read_text(encoding="utf-8").splitlines()) < 150
+    assert len(path.read_text(encoding="utf-8").splitlines()) < 100
 
 
 def layers():

@@ -25,17 +25,17 @@ def in_place(grad):
     grad.sign_()
 
 
-def on_params(hook, before, accumulate=False):
+def on_params(hook, before, accumulate=False, register="register_hook"):
     """`hook` on every parameter, registered before the model is wrapped or after."""
 
     def run(entry: Entry, kit: Kit) -> Weights:
         module = entry.build()
         for param in module.parameters() if before else ():
-            param.register_hook(hook)
+            getattr(param, register)(hook)
         model = kit.wrap(module)
         optimizer = kit.optimizer(model, entry.optimizer)
         for param in () if before else model.parameters():
-            param.register_hook(hook)
+            getattr(param, register)(hook)
         for batch in entry.batches():
             if accumulate:
                 (x,) = batch
@@ -90,21 +90,7 @@ def _clamp_grad(param):
 
 
 def accumulated(before):
-    """register_post_accumulate_grad_hook."""
-
-    def run(entry: Entry, kit: Kit) -> Weights:
-        module = entry.build()
-        for param in module.parameters() if before else ():
-            param.register_post_accumulate_grad_hook(_clamp_grad)
-        model = kit.wrap(module)
-        optimizer = kit.optimizer(model, entry.optimizer)
-        for param in () if before else model.parameters():
-            param.register_post_accumulate_grad_hook(_clamp_grad)
-        for batch in entry.batches():
-            step(entry, kit, model, optimizer, entry.loss(model, *kit.share(batch)))
-        return kit.weights(model)
-
-    return run
+    return on_params(_clamp_grad, before, register="register_post_accumulate_grad_hook")
 
 
 def stepping(entry: Entry, kit: Kit) -> Weights:

@@ -37,7 +37,7 @@ def _eval_between(entry, kit, model, optimizer, batch, i):
 
 
 def _forward_unused(entry, kit, model, optimizer, batch, i):
-    """A forward pass with a graph that nobody uses, as for a metric without no_grad."""
+    """A forward pass with an unused graph, as for a metric without no_grad."""
     (x,) = kit.share(batch)
     model(x).argmax(-1)
     step(entry, kit, model, optimizer, entry.loss(model, x))

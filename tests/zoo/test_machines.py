@@ -51,7 +51,7 @@ def _gloo(rank, store):
 
     dist.init_process_group("gloo", store=dist.FileStore(store, 2), rank=rank, world_size=2)
     check(TorchComm())
-    os._exit(0)  # a refusal in the middle of a step leaves messages that nobody receives
+    os._exit(0)  # a refusal in the middle of a step leaves messages without a receiver
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ def merge(x):
     return x.movedim(-3, -1).flatten(-2)
 
 
-@wrong(HERE, "q, k and v of a head side by side", fails=BLOCKS, says="all queries, then all keys")
+@wrong(HERE, "q, k and v of a head next to each other", fails=BLOCKS, says="all queries, then all keys")
 def transformer_block(x, w, heads):
     q, k, v = split(norm(x) @ w["qkv"], heads).chunk(3, dim=-1)
     x = x + merge(attention(q, k, v)) @ w["out"]

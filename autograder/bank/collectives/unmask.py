@@ -27,7 +27,7 @@ def unmask_nodes():
 
 @wrong(
     "collectives.unmask_nodes",
-    "nodes of nobody",
+    "nodes without ranks",
     fails="spares_the_right",
     says="per_node is 0, expected an int from 1 to 9",
 )

@@ -48,7 +48,7 @@ def clocks(seconds, staleness):
     return spans
 
 
-@wrong(HERE, "nobody waits", fails=HELD, says="No worker waits for others here")
+@wrong(HERE, "no worker waits", fails=HELD, says="No worker waits for others here")
 def clocks(seconds, staleness):
     spans = []
     for times in seconds:

@@ -47,7 +47,7 @@ def serve(comm, w, staleness, steps, lr):
     return w
 
 
-@wrong(HERE, "nobody is held back", fails=(VALUES, BEHIND, TIME), says="It continues although it is too far ahead")
+@wrong(HERE, "no worker is held back", fails=(VALUES, BEHIND, TIME), says="It continues although it is too far ahead")
 def serve(comm, w, staleness, steps, lr):
     w, counts = w.clone(), [0] * (comm.size - 1)
     buffers = [torch.empty_like(w) for _ in counts]
@@ -188,7 +188,7 @@ def train(comm, grad, w, staleness, steps, lr):
     return w
 
 
-@wrong(HERE, "computes with the first weights for ever", fails=(VALUES, BEHIND), says="of its own 1 gradients before")
+@wrong(HERE, "computes with the first weights forever", fails=(VALUES, BEHIND), says="of its own 1 gradients before")
 def work(comm, grad, w, steps):
     new = w.clone()
     for k in range(steps):
@@ -197,7 +197,7 @@ def work(comm, grad, w, steps):
     return new
 
 
-@wrong(HERE, "answers that nobody waits for", fails="two_messages", says="is never waited for")
+@wrong(HERE, "answers without a wait", fails="two_messages", says="is never waited for")
 def serve(comm, w, staleness, steps, lr):
     w, counts, held = w.clone(), [0] * (comm.size - 1), []
     buffers = [torch.empty_like(w) for _ in counts]

@@ -18,7 +18,7 @@ for mistake, changes, fails, says in (
     ("one image", (START, START.replace("N * ", "")), FORMULA, "This is for one image"),
     ("one channel", (START, START.replace("C * ", "")), FORMULA, "The input channels are missing"),
     ("numbers for bytes", (LEAST, f"({LEAST}) // 4"), EACH, "These are numbers: each has 4 bytes"),
-    ("what stands between, once", ("+ 2 * between", "+ between"), EACH, "they are written and read"),
+    ("the tensors between, once", ("+ 2 * between", "+ between"), EACH, "they are written and read"),
     ("no columns", ("between = 4 * N * C * R * S * P * Q", "between = 0"), FEW, "The intermediate arrays are missing"),
     ("no indices", ("(4 + 8 + 8)", "4"), "toeplitzs_matrix", "4 + 8 + 8 bytes each"),
     (

@@ -55,7 +55,7 @@ for mistake, changes, fails, says in (
     ("the filters are added up", ("return y", "return y.sum(1, keepdim=True)"), LATER, "The filters are added up"),
     ("ignores padding", ("2 * padding", "0", PAD, "\n"), MOVES, "padding is not used"),
     ("ignores stride", ("stride=1, padding=0):", "stride=1, padding=0):\n    stride = 1"), MOVES, "stride is not used"),
-    ("the border goes round", ("(padding,) * 4)", '(padding,) * 4, mode="circular")'), MOVES, "meets the other side"),
+    ("the border wraps around", ("(padding,) * 4)", '(padding,) * 4, mode="circular")'), MOVES, "meets the other side"),
     (
         "pads on one side",
         ("(padding,) * 4", "(0, 2 * padding, 0, 2 * padding)"),

@@ -28,7 +28,7 @@ for mistake, changes, fails, says in (
         "odd_sizes",
         "irfft2 assumed an even width",
     ),
-    ("padding goes round", ("(padding,) * 4)", '(padding,) * 4, mode="circular")'), ZEROS, "meets the other side"),
+    ("padding wraps around", ("(padding,) * 4)", '(padding,) * 4, mode="circular")'), ZEROS, "meets the other side"),
     (
         "a complex result",
         ("irfft2", "INVERSE", "rfft2", "fft2", "INVERSE", "ifft2"),

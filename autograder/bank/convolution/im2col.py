@@ -19,7 +19,7 @@ for mistake, changes, fails, says in (
     ("columns run down", (SHAPE, "columns.transpose(4, 5).reshape(N, C * r * s, P * Q)"), ALL, "The columns run down"),
     ("r and s swapped", (SHAPE, "columns.transpose(2, 3).reshape(N, C * r * s, P * Q)"), ALL, "read column by column"),
     (
-        "the window turned round",
+        "the window flipped",
         ("columns[:, :, i, j] = ", "columns[:, :, r - 1 - i, s - 1 - j] = "),
         ALL,
         "Each window is flipped",
@@ -31,13 +31,13 @@ for mistake, changes, fails, says in (
         "The channel comes last",
     ),
     (
-        "windows side by side",
+        "windows next to each other",
         ("    N, C, H, W = x.shape", "    stride = max(r, s)\n    N, C, H, W = x.shape"),
         ALL,
         "The windows do not overlap here",
     ),
     (
-        "the border goes round",
+        "the border wraps around",
         ("(padding,) * 4)", '(padding,) * 4, mode="circular")'),
         "windows_with_stride_and_padding conv_im2col.any_stride_and_padding",
         "meets the other side of the image",

@@ -15,7 +15,7 @@ for mistake, changes, says in (
         "goes along the rows",
     ),
     (
-        "goes on over the end of a line",
+        "continues past the end of a line",
         ("return T", "return torch.stack([T[0].roll(i) for i in range((P - 1) * wd + Q)])"),
         "continue over the end of a line",
     ),

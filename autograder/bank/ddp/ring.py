@@ -48,7 +48,7 @@ def ring_all_reduce(x, comm):
 
 @wrong(
     RING,
-    "the whole x goes round",
+    "the whole x goes around",
     fails=("few_bytes", "the_same_bits", *STEPS),
     says="You send the whole x around",
 )
@@ -136,7 +136,7 @@ def ring_all_reduce(x, comm):
     comm.all_reduce(x)
 
 
-@wrong(RING, "a copy is summed", fails=(*ALL_OF_RING, *AVERAGES, *STEPS), says="what it was before the call")
+@wrong(RING, "a copy is summed", fails=(*ALL_OF_RING, *AVERAGES, *STEPS), says="before the call")
 def ring_all_reduce(x, comm):
     p, rank = comm.size, comm.rank
     chunks = x.clone().view(-1).tensor_split(p)

@@ -114,7 +114,7 @@ def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3
 
 @wrong(
     HERE,
-    "the stage beside its section",
+    "the stage next to its section",
     fails=SIZES,
     says="which DeepSpeed does not know",
 )

@@ -292,7 +292,7 @@ def train_elastic(model, optimizer, loss_sum, batches, disk, comm):
 
 @wrong(
     HERE,
-    "nobody waits for the file",
+    "no rank waits for the file",
     fails="a_barrier_before_going_on",
     says="comm.barrier() after the write",
 )

@@ -29,7 +29,7 @@ def minibatches(n, batch_size, generator):
 
 @wrong(
     "gradient_descent.minibatches",
-    "seeds the generator itself: one order for ever",
+    "seeds the generator itself: one order forever",
     fails=("new_order_each_epoch", "the_generator_decides"),
     says="do not seed the generator",
 )

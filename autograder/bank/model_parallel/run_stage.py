@@ -414,7 +414,7 @@ def run_stage(stage, order, rows, comm):
     return loss
 
 
-@wrong(RUN, "sends that nobody waits for", fails="no_more_messages_and_memory", says="is never waited for")
+@wrong(RUN, "sends without a wait", fails="no_more_messages_and_memory", says="is never waited for")
 def run_stage(stage, order, rows, comm):
     posted, loss = post_receives(stage, order, comm), 0.0
     split = any(op == "W" for op, *_ in order)

@@ -161,7 +161,7 @@ def bubble(orders, f, b, w, message=0.0):
     return max(clock[i] - first[i] for i in range(p)) / (m * (f + b + w)) - 1
 
 
-@wrong(ZERO, "waits for ever with the stages", fails="who_waits_for_ever", says="did not finish within")
+@wrong(ZERO, "waits forever with the stages", fails="who_waits_for_ever", says="did not finish within")
 def bubble(orders, f, b, w, message=0.0):
     p, split = len(orders), any(op == "W" for order in orders for op, *_ in order)
     seconds = {"F": f, "B": b if split else b + w, "W": w}

@@ -42,7 +42,7 @@ def conv2d_input_grad(g, w):
 
 @wrong(
     CONV,
-    "the filter turned round",
+    "the filter flipped",
     fails=("the_images_gradient", *AFTER_GRADS, *AFTER_THE_LOSS),
     says="The filter is reversed here",
 )
@@ -83,7 +83,7 @@ def conv2d_weight_grad(g, x):
 
 @wrong(
     CONV,
-    "the window turned round",
+    "the window flipped",
     fails=("the_filters_gradient", *AFTER_GRADS, *AFTER_THE_LOSS),
     says="The window is reversed",
 )

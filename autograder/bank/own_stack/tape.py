@@ -187,7 +187,7 @@ class Node(Node):
                     parent.grad += pull(node.grad)
 
 
-@wrong(TAPE, "every way anew", fails="each_node_once", says="visit each node once")
+@wrong(TAPE, "each path by itself", fails="each_node_once", says="visit each node once")
 class Node(Node):
     def backward(self, g=None):
         if g is None:
@@ -201,7 +201,7 @@ class Node(Node):
             parent.backward(pull(g))
 
 
-@wrong(TAPE, "the loss ignores what comes in", fails=SWEEPS, says="You ignore the incoming gradient")
+@wrong(TAPE, "the loss ignores the incoming gradient", fails=SWEEPS, says="You ignore the incoming gradient")
 class Node(Node):
     def cross_entropy(self, y):
         rows = torch.arange(len(y))

@@ -19,7 +19,7 @@ def fit(X, y, lr, max_epochs):
 
 @wrong(
     "perceptron.fit",
-    "goes on until it settles, whatever max_epochs says",
+    "trains until it settles, despite max_epochs",
     fails=("counts", "gives_up_on_xor"),
     says="You continued after max_epochs epochs",
 )

@@ -32,7 +32,7 @@ def predict(w, X):
     return torch.where(X[..., 1:] @ w[1:] >= 0, 1.0, -1.0)
 
 
-@wrong("perceptron.predict", "signs turned round", fails=ALL_OF_PREDICT, says="Every sign is wrong")
+@wrong("perceptron.predict", "signs flipped", fails=ALL_OF_PREDICT, says="Every sign is wrong")
 def predict(w, X):
     return torch.where(X @ w < 0, 1.0, -1.0)
 

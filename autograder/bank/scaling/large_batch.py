@@ -31,7 +31,7 @@ def lars_step(weights, gradients, velocities, lr, momentum=0.9, decay=1e-4, trus
     return moved, kept
 
 
-@wrong(HERE, "decay beside the ratio", fails=LARS, says="Weight decay is missing in the step")
+@wrong(HERE, "decay next to the ratio", fails=LARS, says="Weight decay is missing in the step")
 def lars_step(weights, gradients, velocities, lr, momentum=0.9, decay=1e-4, trust=1e-3):
     moved, kept = [], []
     for w, g, v in zip(weights, gradients, velocities):

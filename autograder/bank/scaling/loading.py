@@ -23,7 +23,7 @@ def input_rate(stages):
     return min(1 / seconds for _, seconds in stages)
 
 
-@wrong(HERE, "nobody loads ahead", fails=WAITING, says="No worker loads ahead here")
+@wrong(HERE, "no worker loads ahead", fails=WAITING, says="No worker loads ahead here")
 def waiting(load, compute, workers, room):
     return sum(load)
 

@@ -45,7 +45,7 @@ class LossScaler:
         return True
 
 
-@wrong(HERE, "the count goes on after growing", fails=ALL, says="Reset the count after the scale has grown")
+@wrong(HERE, "the count continues after growing", fails=ALL, says="Reset the count after the scale has grown")
 class LossScaler:
     def __init__(self, comm, scale=2.0**15, growth=2.0, backoff=0.5, interval=2000):
         self.comm, self.scale, self.growth, self.backoff = comm, scale, growth, backoff

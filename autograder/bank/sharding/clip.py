@@ -67,7 +67,7 @@ def clip(shares, comm, max_norm):
     return norm
 
 
-@wrong(HERE, "new tensors, which nobody sees", fails=SCALED, says="scale each share in place")
+@wrong(HERE, "new tensors, which are lost", fails=SCALED, says="scale each share in place")
 def clip(shares, comm, max_norm):
     squares = torch.zeros(1, dtype=torch.float64)
     for mine in shares:

@@ -9,7 +9,7 @@ KILLED = "killed_at_any_moment"
 ALL = ("there_and_back", "onto_other_numbers", KILLED, "nobody_has_the_whole", "a_missing_file")
 
 
-@wrong(HERE, "nobody waits for the others' files", fails=KILLED, says="comm.barrier() before it")
+@wrong(HERE, "no rank waits for the others' files", fails=KILLED, says="comm.barrier() before it")
 def save(disk, step, state, n, comm):
     disk.write(f"step-{step}-rank-{comm.rank}", state)
     if comm.rank == 0:

@@ -78,7 +78,7 @@ def sgd_low_precision(w, grad, lr, fmt, mode, generator):
     return stochastic_round(new, fmt, torch.rand(new.shape))
 
 
-@wrong(SGD, "seeds the generator anew", fails="no_global_generator", says="don't seed it again")
+@wrong(SGD, "seeds the generator again", fails="no_global_generator", says="don't seed it again")
 def sgd_low_precision(w, grad, lr, fmt, mode, generator):
     new = w - lr * grad
     if mode == "nearest":

@@ -77,7 +77,7 @@ def watch(params, ready):
 
 @wrong(
     "tensors.grads",
-    "hands over the tensor, not the number",
+    "passes the tensor, not the number",
     fails=("as_soon_as_it_is_there", "in_every_pass"),
     says="call it with the number",
 )

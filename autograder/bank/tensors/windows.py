@@ -7,7 +7,7 @@ from autograder.authoring import wrong
 
 @wrong(
     "tensors.windows",
-    "windows side by side",
+    "windows next to each other",
     fails=("windows_overlap", "edges", "views_of_any_memory"),
     says="do not overlap",
 )

@@ -31,7 +31,7 @@ DATATYPES = {  # the dtypes that all_reduce can add
 
 
 class MPIComm(PointToPoint):
-    """This process among those that `mpiexec` started, on `mpi` (an mpi4py communicator; COMM_WORLD if None).
+    """One of the processes that `mpiexec` started, on `mpi` (an mpi4py communicator; COMM_WORLD if None).
 
     With `timeout` (seconds), a longer wait raises TimeoutError. With `check`, ranks compare each collective before it
     begins, at the price of one small extra message: MPI itself may silently mix up two collectives that do not match.

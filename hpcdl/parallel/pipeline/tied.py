@@ -11,7 +11,7 @@ from hpcdl.comm import Communicator, Group
 
 
 class Tied(NamedTuple):
-    """A weight that parts on several `stages` use, each its own copy; `number` is its place among those tied."""
+    """A weight that parts on several `stages` use, each its own copy; `number` is its place among all tied weights."""
 
     number: int
     param: nn.Parameter

@@ -43,7 +43,7 @@ class Meter:
             self.messages += 1
 
     def pair(self, name: str, peer: int, tag: str) -> str:
-        """Return the number of a message among those to or from `peer` with `tag`: equal at both ends."""
+        """Count one more message with `peer` and `tag`; return its number, the same on both ranks."""
         if not self.note:
             return ""
         with self._lock:

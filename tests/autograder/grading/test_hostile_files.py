@@ -1,4 +1,4 @@
-"""A file system that changes under a batch costs the rows of the files that change, and nobody else's."""
+"""A file system that changes under a batch costs the rows of the files that change, and no others."""
 
 import contextlib
 import csv

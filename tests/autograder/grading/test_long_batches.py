@@ -83,7 +83,7 @@ def without_times(value):
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    """A folder of 12 submissions, the secret's file, the grades of a batch that nobody disturbed, and its seconds."""
+    """A folder of 12 submissions, the secret's file, the grades of an undisturbed batch, and its seconds."""
     place = tmp_path_factory.mktemp("undisturbed")
     submissions(place / "in", 12, hostile=0)
     (place / "secret").write_text("course")

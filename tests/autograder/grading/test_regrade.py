@@ -26,7 +26,7 @@ def run(*arguments):
 
 @pytest.fixture
 def class_(tmp_path, write_notebook, solution):
-    """Ada and ben, graded by a check of `mean` that was too strict: nobody passed."""
+    """Ada and ben, graded by a check of `mean` that was too strict: neither passed."""
     for name in ("ada", "ben"):
         write_notebook(f"{name}.ipynb", *solution.values())
     return tmp_path / "submissions", tmp_path / "results"

@@ -1,4 +1,4 @@
-"""The pages for a lecture show what a class did, and nobody's name."""
+"""The pages for a lecture show what a class did, without names."""
 
 import json
 import random

@@ -2,7 +2,7 @@
 
     python open_house.py UID COMMAND ...      UID 0: stay root
 
-Python may lie in root's home, which nobody else may enter; a mount namespace of its own opens it.
+Python may lie in root's home, which only root may enter; a mount namespace of its own opens it.
 """
 
 import ctypes

@@ -130,7 +130,7 @@ lane.start(lambda comm: ring_all_reduce(x, comm))
 lane.wait()
 assert x.tolist() == [comm.size] * 3
 
-# What nobody will send is given up, and no thread stays.
+# What no rank will send is given up, and no thread stays.
 lane.start(lambda comm: comm.recv(torch.zeros(1), comm.rank))
 time.sleep(0.05)
 lane.close()
@@ -141,7 +141,7 @@ assert threading.active_count() == 1
 comm.barrier()
 print("right", flush=True)
 import os
-os._exit(0)  # a message that nobody sent is still posted
+os._exit(0)  # a message that was never sent is still posted
 """
 
 

@@ -138,7 +138,7 @@ def test_a_backup_spares_the_wait_for_a_straggler_and_each_portion_counts_once()
     torch.testing.assert_close(whole(with_), whole(without), rtol=1e-12, atol=1e-12)
     assert with_.results[0].losses == pytest.approx(without.results[0].losses, rel=1e-12)
     assert without.seconds == 4 * 40.0  # each evaluation
-    assert with_.seconds == 40.0  # the straggler's first portion, which nobody waits for but at the end
+    assert with_.seconds == 40.0  # the straggler's first portion, for which ranks wait only at the end
 
 
 @given(

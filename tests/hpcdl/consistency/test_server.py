@@ -204,7 +204,7 @@ def test_a_worker_that_falls_silent_is_missed_while_the_others_speak(staleness):
 
 
 def test_patience_outlives_being_held_and_a_long_gradient():
-    """The fast are held for 3 s at a time, the slow one computes for 3 s: nobody is silent for more than that."""
+    """The fast are held for 3 s at a time, the slow one computes for 3 s: no worker is silent for longer."""
 
     def rank(comm):
         if comm.rank == 0:

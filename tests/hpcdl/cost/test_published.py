@@ -101,7 +101,7 @@ def test_what_the_assumptions_are_taken_from_is_what_they_say():
 
 @pytest.mark.labs  # some two thousand predictions: constants fitted again without each source
 def test_constants_and_intervals_are_what_the_figures_give():
-    """Nobody chose them: constants have the least error over all runs, and intervals come of leaving sources out."""
+    """Constants have the least error over all runs, and intervals come from leaving sources out."""
     runs = published.runs()
     fitted = {
         constant: fit([run for run in runs if run.constant == constant], memory)

@@ -79,7 +79,7 @@ NETWORKS = {lenet5: torch_lenet, alexnet: torch_alexnet, vgg16: torch_vgg, resne
 
 
 def counted(f) -> int:
-    """With checkpoints computed again whole: torch would spare the last product, whose result nobody needs."""
+    """With checkpoints computed again whole: torch would spare the last product, whose result is not needed."""
     with FlopCounterMode(display=False) as count, set_checkpoint_early_stop(False):
         f()
     return count.get_total_flops()

@@ -1,4 +1,4 @@
-"""What cannot be run is one sentence, on simulated ranks and on live engines, and nobody hangs; then all is well."""
+"""What cannot be run is one sentence, on simulated ranks and on engines; no rank hangs, and the engines work again."""
 
 import sys
 import warnings

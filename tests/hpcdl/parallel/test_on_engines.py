@@ -1,4 +1,4 @@
-"""Four live engines: a hybrid trains as one, and whatever goes wrong in a stage is said once and hangs nobody."""
+"""Four live engines: a hybrid trains as one, and whatever goes wrong in a stage is said once, and no rank hangs."""
 
 import warnings
 from pathlib import Path

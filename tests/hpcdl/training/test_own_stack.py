@@ -218,7 +218,7 @@ def test_a_function_of_an_earlier_lab_is_printed_with_what_it_calls(tmp_path, ca
 
 
 def test_machine_uses_nothing_but_the_machine():
-    """What lies below the bricks is lent to nobody: a helper of its own would be counted as a line of others."""
+    """What lies below the bricks is not lent: a helper of its own would be counted as a line of others."""
     for path in sorted(lines.LIBRARY.rglob("*.py")):
         module = path.relative_to(lines.LIBRARY).with_suffix("").as_posix().replace("/", ".")
         if not below(module) or module.startswith("kernels."):  # which run as a brick

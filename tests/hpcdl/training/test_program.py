@@ -241,7 +241,7 @@ def alone(*arguments, **environment):
     )
 
 
-# What Open MPI 5 leaves for its own library; MPICH finds PMIx's part, and ends the process when nobody answers.
+# What Open MPI 5 leaves for its own library; MPICH finds PMIx's part, and ends the process when it gets no answer.
 OPEN_MPI = {
     "OMPI_COMM_WORLD_SIZE": "2",
     "PMIX_NAMESPACE": "prterun-here-1@1",

@@ -27,7 +27,7 @@ MESHES = [
 
 
 def quiet(line):
-    """Nobody reads it."""
+    """Ignore a record."""
 
 
 def run(configuration, folder=None, every=1, log=None, export=None):

@@ -17,7 +17,7 @@ OPTIONS = {"model": "mlp", "mesh": "pipeline=2", "microbatches": 4, "precision":
 
 
 def quiet(line):
-    """Nobody listens."""
+    """Ignore what is published."""
 
 
 @pytest.fixture(scope="module")
