@@ -94,8 +94,10 @@ class Shell:
     def run_file(self, words: list[str]) -> None:
         """Run a script or notebook with its arguments; only `-i` shows it the notebook's names. It keeps its names."""
         options = []
-        while words[0].startswith("-"):
+        while words and words[0].startswith("-"):
             options.append(words.pop(0))
+        if not words:  # an error in IPython, too
+            raise ValueError("%run names no file; give it one, as in %run helper.py")
         path = Path(words[0].replace(".", "/") if "-m" in options else words[0]).expanduser()
         path = path if path.exists() else path.with_name(f"{path.name}.py")
         text = path.read_text(encoding="utf-8")
