@@ -24,10 +24,11 @@ import json
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, TypedDict
 
+from autograder.inside import families
 from hpcdl.lazy import import_whole
 
 
@@ -98,6 +99,12 @@ class Exercise:
         uses."""
         return (*self.offers, *self.lab.used_by_reference.get(self.name, ()))
 
+    @property
+    def closed(self) -> tuple[str, ...]:
+        """Return what an answer may not call: `forbid`, and the families that no right answer uses, by its row."""
+        row = families_opened().get(self.id)
+        return self.forbid if row is None else (*self.forbid, *families.closed([*row, *self.offers]))
+
     def meaning(self, message: str) -> str:
         """Return what an error means in this exercise; empty if unknown."""
         return next((sentence for words, sentence in self.meanings.items() if words in message), "")
@@ -117,6 +124,12 @@ class Exercise:
             return function
 
         return register
+
+
+@cache
+def families_opened() -> dict[str, list[str]]:
+    """Return, by exercise of the course, the families that its right answers use: see `grading.families`."""
+    return json.loads((Path(__file__).parent / "exercises" / "families.json").read_text(encoding="utf-8"))
 
 
 class Lab:

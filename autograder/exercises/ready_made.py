@@ -10,11 +10,10 @@ DERIVATIVES = (  # every way to them that starts in Python
     "torch.autograd.gradcheck",
     "torch.autograd.forward_ad",
     "torch._functorch.eager_transforms",
-    "aten::*sigmoid_backward*",  # formulas that the engine calls
-    "aten::*softmax_backward*",
-    "aten::*loss_backward*",
-    "aten::tanh_backward",
-    "aten::threshold_backward",
+    "aten::*_backward*",  # formulas that the engine calls
+    "aten::_backward",
+    "aten::*_jvp*",
+    "torch.jit._script",
     "torch._decomp",
     "aten::gradient",
     "numpy.gradient",

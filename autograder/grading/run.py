@@ -49,7 +49,7 @@ def run_exercise(
     """Return the results of an exercise's checks, in order; `hidden=False` skips hidden checks, as in a notebook."""
     result = ExerciseResult(exercise.id, exercise.name, exercise.points)
     try:
-        session.forbid(exercise.forbid, exercise.opened)
+        session.forbid(exercise.closed, exercise.opened)
         result.checks = _run_checks(exercise, result, session, seed_of, limit, hidden)
     finally:
         session.forbid()

@@ -22,7 +22,7 @@ import sys
 import types
 import warnings
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 import numpy
@@ -33,7 +33,7 @@ from hpcdl.lazy import whole
 from .doors import Doors, opaque
 from .library import Library, imports, is_below, name_of
 from .once import BARRED, KNOWN
-from .operators import matching, watchers
+from .operators import matching, watching
 from .shims import NAMED, SHIMS
 
 CONVOLUTION = ("*::*conv[!e]*",)  # every operator with convolution in its name, including mkldnn's; not `_convert_...`
@@ -71,7 +71,9 @@ class Guard:
         self.patterns: tuple[str, ...] = ()
         self.counted: tuple[str, ...] = ()
         self.counts: Counter[str] = Counter()  # calls of operators that are only counted
-        self.libraries: dict[str, torch.library.Library] = {}
+        self.refused: frozenset[str] = frozenset()  # operators, with their overloads
+        self.counting: frozenset[str] = frozenset()
+        self.watchers: dict[str, torch.library.Library] = {}  # by operator; some wait for a later exercise
         self.denied: frozenset[types.FunctionType] = frozenset()
         self.doors, self.finder, self.library = Doors(), Finder(self.find_spec), Library(self)
         self.library.finder = Finder(self.library.find_spec)
@@ -83,18 +85,20 @@ class Guard:
         self.library.close(opened)
         if not patterns and opened is None:
             self.doors.open_all()
+            self.watchers.clear()
 
     def watch(self, patterns: tuple[str, ...], counted: tuple[str, ...]) -> None:
         """Deny calls of the operators among `patterns`, and count calls of the operators `counted`."""
         if (patterns, counted) == (self.patterns, self.counted):
             return
-        self.libraries.clear()  # torch removes a library's kernels when it is freed
         self.patterns, self.counted = patterns, counted
-        denied = operators(patterns)
-        for name in denied:
-            self._watch_operator(name, self.knock)
-        for name in set(operators(counted)) - set(denied):
-            self._watch_operator(name, self.count)
+        self.refused, self.counting = frozenset(operators(patterns)), frozenset(operators(counted))
+        wanted = self.refused | self.counting
+        if wanted:  # else a worker's cells run, and the next exercise refuses much of the same
+            for name in self.watchers.keys() - wanted:
+                del self.watchers[name]  # torch removes a library's kernels when it is freed
+        for name in wanted - self.watchers.keys():
+            self.watchers[name] = watching(name, self.meet)
 
     def _look_for(self, patterns: tuple[str, ...]) -> None:
         """Put doors before the functions that `patterns` name, including modules imported since."""
@@ -127,9 +131,11 @@ class Guard:
     def up(self, is_up: bool = True):
         """Run the student's code in the block; `up(False)` is for a callback into the check."""
         before, self.is_up = self.is_up, is_up
-        watch = self.watched() if is_up and not before and self.forbids_derivatives else contextlib.nullcontext()
+        state: Any = contextlib.nullcontext()
+        if self.forbids_derivatives and is_up != before:
+            state = self.watched() if is_up else graphs(True)
         try:
-            with watch:
+            with state:
                 yield
         finally:
             self.is_up = before
@@ -141,12 +147,18 @@ class Guard:
     @contextlib.contextmanager
     @whole
     def watched(self):
-        """Make every backward pass in the block on this thread knock, from Python or from C: it reads saved tensors."""
-        _autograd._push_saved_tensors_default_hooks(_as_it_is, self.unpack)
-        try:
-            yield
-        finally:
-            _autograd._pop_saved_tensors_default_hooks()
+        """Record no graph in the block on this thread, and let a backward pass that reads saved tensors knock."""
+        with graphs(not self.forbids_derivatives):
+            _autograd._push_saved_tensors_default_hooks(_as_it_is, self.unpack)
+            try:
+                yield
+            finally:
+                _autograd._pop_saved_tensors_default_hooks()
+
+    def enable_graphs(self, enabled: object) -> None:
+        """Knock if an answer turns graphs on where derivatives are forbidden."""
+        if enabled and self.forbids_derivatives:
+            self.knock("torch.enable_grad")
 
     def unpack(self, kept: Any) -> Any:
         if self.forbids_derivatives:
@@ -160,19 +172,29 @@ class Guard:
                 self.report(name)
             raise ForbiddenCallError(f"`{name}` is forbidden in this exercise")
 
-    def count(self, name: str) -> None:
-        self.counts[name] += self.is_up and not self.is_other()
+    def meet(self, operator: str) -> None:
+        """Refuse or count a call of an operator, or neither."""
+        name = operator.partition(".")[0]
+        if operator in self.refused:
+            self.knock(name)
+        elif operator in self.counting:
+            self.counts[name] += self.is_up and not self.is_other()
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None):
         """Refuse an answer's import of a forbidden module; the import system calls this first."""
         if is_below(fullname, *self.patterns):
             self.knock(fullname)
 
-    def _watch_operator(self, name: str, watch: Callable[[str], object]) -> None:
-        for namespace, operator, kernel, key, with_keyset in watchers(name, watch):
-            if namespace not in self.libraries:
-                self.libraries[namespace] = torch.library.Library(namespace, "IMPL")
-            self.libraries[namespace].impl(operator, kernel, key, with_keyset=with_keyset)
+
+@contextlib.contextmanager
+def graphs(enabled: bool, _set: Callable = torch._C._set_grad_enabled) -> Iterator[None]:
+    """Let autograd record a graph in the block on this thread, or not."""
+    before = torch.is_grad_enabled()
+    _set(enabled)
+    try:
+        yield
+    finally:
+        _set(before)
 
 
 def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:

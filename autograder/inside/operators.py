@@ -22,40 +22,58 @@ def matching(patterns: tuple[str, ...], key: Hashable) -> list[str]:
     An operator that only calls others is returned if a pattern is its name, without `*`. `key` changes with imports.
     """
     wanted = tuple(pattern for pattern in patterns if "::" in pattern)
-    return _matching((key, len(torch.ops.loaded_libraries)), wanted) if wanted else []
+    return _matching(_names((key, len(torch.ops.loaded_libraries))), wanted) if wanted else []
 
 
-@functools.lru_cache(maxsize=64)  # torch rebuilds the list of all names, which takes milliseconds
-def _matching(_: Hashable, patterns: tuple[str, ...]) -> list[str]:
-    """Return the matching operators; searched again after an import or a newly loaded operator library."""
+@functools.lru_cache(maxsize=1)  # torch rebuilds the list of all names, which takes milliseconds
+def _names(_: Hashable) -> frozenset[str]:
+    """Return the names of all operators; asked again after an import or a newly loaded operator library."""
+    return frozenset(torch._C._dispatch_get_all_op_names())
+
+
+@functools.lru_cache(maxsize=256)
+def _matching(names: frozenset[str], patterns: tuple[str, ...]) -> list[str]:
     matches = re.compile("|".join(map(fnmatch.translate, patterns))).match
-    found = [name for name in torch._C._dispatch_get_all_op_names() if matches(name.partition(".")[0])]
+    found = [name for name in names if matches(name.partition(".")[0])]
     return [
         name
         for name in found
-        if (name.partition(".")[0] in patterns if _has_kernel(name, COMPOSITE) else not _has_kernel(name, DOOR))
+        if (name.partition(".")[0] in patterns if _has_kernel(name, COMPOSITE) else computes(name))
     ]
 
 
-def watchers(name: str, watch: Watch) -> Iterator[tuple[str, str, Callable, str, bool]]:
-    """Yield what `torch.library.Library.impl` takes, after its namespace, so that `watch` knows of calls of `name`."""
+@functools.cache  # asked before the first door is put in, which is such a kernel, too
+def computes(name: str) -> bool:
+    return not _has_kernel(name, DOOR)
+
+
+def watching(name: str, watch: Watch) -> torch.library.Library:
+    """Let `watch` know of calls of `name` for as long as the returned library exists."""
+    library = torch.library.Library(name.partition("::")[0], "IMPL")
+    for operator, kernel, key, with_keyset in _watchers(name, watch):
+        library.impl(operator, kernel, key, with_keyset=with_keyset)
+    return library
+
+
+def _watchers(name: str, watch: Watch) -> Iterator[tuple[str, Callable, str, bool]]:
+    """Yield what `torch.library.Library.impl` takes, so that `watch` knows of calls of `name`."""
     namespace, _, rest = name.partition("::")
     base, _, overload = rest.partition(".")
     operator = getattr(getattr(getattr(torch.ops, namespace), base), overload or "default")
 
     def kernel(keys, *args, **kwargs):
-        watch(f"{namespace}::{base}")
+        watch(name)
         return operator.redispatch(keys & BEYOND, *args, **kwargs)
 
     def composite(*args, **kwargs):
-        watch(f"{namespace}::{base}")
+        watch(name)
         return operator.decompose(*args, **kwargs)
 
     if _has_kernel(name, COMPOSITE):
         for key in FIRST:
-            yield namespace, rest, composite, key, False
+            yield rest, composite, key, False
     else:
-        yield namespace, rest, kernel, DOOR, True
+        yield rest, kernel, DOOR, True
 
 
 def _has_kernel(name: str, key: str) -> bool:

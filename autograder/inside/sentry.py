@@ -24,6 +24,7 @@ from .forbidden import ForbiddenCallError
 from .location import OF_REFERENCE
 from .once import KNOWN, Once
 from .shims import SHIM, SHIMS
+from .texts import Texts
 
 OURS = tuple(
     f"{root}{os.sep}{name}{os.sep}"
@@ -51,6 +52,7 @@ NAMES_ONLY = ("sympy/utilities/lambdify.py", "numpy/lib/_index_tricks_impl.py", 
               "torch/jit/_trace.py")  # fmt: skip
 TRACEBACK, LOGGING, NUMBA = "traceback.py", "logging/__init__.py", "numba/core/bytecode.py"
 DISPATCH = "_python_dispatch.py"
+CLOUDPICKLE = "cloudpickle.py"  # it takes a function's code apart, and builds another one of it
 CLIBRARY = ("ctypes/__init__.py", "ctypes/util.py", "ctypes/_endian.py")
 
 NEVER = ("gc.get_objects", "gc.get_referrers", "gc.get_referents", "sys._current_exceptions", "sys.addaudithook")
@@ -119,6 +121,7 @@ def _judges(changed: Callable[[], list[str]], denies: Callable[[str], bool]) -> 
         "exec": once.executed,
         KNOWN: once.answer,
         "import": _loaded,
+        "open": Texts(OURS, INSTALLED).opened,
         "ctypes.dlopen": _in_c,
         "ctypes.dlsym": _in_c,
         "ctypes.dlsym/handle": _in_c,
@@ -194,7 +197,8 @@ def _read(event: str, args: tuple, frame: FrameType) -> str | None:
     if name in FRAMES and not _asks(frame, name):
         return str(name)
     if name in CODES and not _is_students(owner) and not _compiles(frame):
-        return None if _is_library(frame.f_code) and name in frame.f_code.co_names else f"{_name(owner)}{name}"
+        asks = _is_library(frame.f_code) and name in frame.f_code.co_names
+        return None if asks and not frame.f_code.co_filename.endswith(CLOUDPICKLE) else f"{_name(owner)}{name}"
     return None
 
 

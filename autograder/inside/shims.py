@@ -40,6 +40,7 @@ SHIMS = frozenset(FUNCTIONS)
 NAMED: dict[str, tuple[Any, str]] = {  # refused where an exercise names them
     f"numpy._core.multiarray.{name}": (multiarray, name) for name in ("correlate", "correlate2")
 }
+GRAPHS = {"_set_grad_enabled": True, "_InferenceMode": False}  # the argument with which each turns graphs on
 STARTS = ("start_new_thread", "start_new", "start_joinable_thread")  # of `_thread`
 
 
@@ -67,11 +68,23 @@ def starting(start: Callable, guard: Any) -> Callable:
     return opaque(begin)
 
 
+def turning(turn: Callable, on: bool, guard: Any) -> Callable:
+    """Return `turn`, which turns autograd's graphs on or off, changed so that `guard` is asked first."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        guard.enable_graphs(bool(next(iter((*args, *kwargs.values())), True)) is on)
+        return turn(*args, **kwargs)
+
+    return opaque(call)
+
+
 def install(guard: Any) -> None:
     """Install the shims in a process that will run student code."""
     for name, (owner, attribute) in {**FUNCTIONS, **NAMED}.items():
         if (function := getattr(owner, attribute, None)) is not None:
             replace(function, in_front(name, function))
+    for attribute, on in GRAPHS.items():
+        replace(getattr(C, attribute), turning(getattr(C, attribute), on, guard))
     for attribute in STARTS:
         if (function := getattr(_thread, attribute, None)) is not None:
             replace(function, starting(function, guard))

@@ -13,6 +13,7 @@ and no student's code. Requests on its socket, each answered in order:
 import contextlib
 import gc
 import importlib
+import linecache
 import os
 import signal
 import socket
@@ -146,6 +147,7 @@ def fork_worker(
         worker = SocketWorker(socket.socket(fileno=descriptors[0]), fresh_namespace(), guard)
         shell.install(worker.namespace)
         warm_up(worker)
+        linecache.clearcache()  # of the text of libraries
         seal.private(sentry.install)(worker.report, worker.guard.denies, kept.changed)
         worker.run()
         status = 0

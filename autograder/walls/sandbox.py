@@ -31,7 +31,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 CLONE = ("labs", "tests", "benchmarks", ".git")  # solutions, next to the package in a clone
 INSTALLED = ("site-packages", "dist-packages")  # names of package folders
 SYSTEM = ("/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime", "/etc/ssl/openssl.cnf")
-KERNEL = ("/proc/self/schedstat", "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu")
+KERNEL = ("/proc/self/schedstat", "/proc/cpuinfo", "/sys/devices/system/cpu")
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 SPARE_UIDS = range(61_000, 65_000)
 

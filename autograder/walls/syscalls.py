@@ -4,8 +4,9 @@ The list denies calls; it does not list allowed ones: torch, NumPy and the C lib
 Even in a container without namespaces it must stop: processes (fork bombs, compilers, setuid helpers), sockets of every
 family, signals to others, and the kernel's larger attack surfaces.
 
-Ranks of one submission share only `comm`: so there are no watches on files and no access to other processes' times. A
-lock on a file succeeds and locks nothing: SQLite and other libraries need it, and a rank learns nothing from another's.
+Ranks of one submission share only `comm`: so there are no watches on files, no access to other processes' times, and no
+counts of a file system's free blocks and files. A lock on a file succeeds and locks nothing: SQLite and other libraries
+need it, and a rank learns nothing from another's. A process's own processors and priority are left as they are, too.
 """
 
 import errno
@@ -25,9 +26,11 @@ DENIED = """
     open_by_handle_at name_to_handle_at kexec_load init_module finit_module delete_module reboot swapon
     quotactl acct personality mknod mknodat
     inotify_init inotify_init1 inotify_add_watch fanotify_init fanotify_mark sysinfo setpgid setsid
+    statfs fstatfs
 """
 OWN = ("kill", "tgkill")  # only to this process
-SELF = ("prlimit64", "sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr")  # only on itself: 0
+SCHEDULING = ("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr")  # others could read these
+SELF = ("prlimit64", *SCHEDULING)  # only on itself: 0
 CLONE_THREAD = 0x10000
 # Commands of fcntl, by number: leases, events of a folder, signals for others.
 FCNTL = (8, 10, 15, 1024, 1025, 1026)
@@ -58,6 +61,8 @@ def restrict() -> None:
     _rule(rules, nothing, "flock")
     for command in LOCKS:
         _rule(rules, nothing, "fcntl", arg(1, pyseccomp.EQ, command))
+    for name in SCHEDULING:
+        _rule(rules, nothing, name, arg(0, pyseccomp.EQ, 0))
     for name in CLOCKS:
         _rule(rules, denied, name, arg(0, pyseccomp.GE, OF_PROCESSES))
     rules.load()

@@ -71,7 +71,7 @@ def shown(value) -> str:
 
 def handed(check, exercise, namespace: dict, seed: int, most: float = math.inf) -> list:
     session = Recorded(namespace, most)
-    session.forbid(exercise.forbid, exercise.opened)
+    session.forbid(exercise.closed, exercise.opened)
     session.start_check(check.seconds)
     try:
         check.function(session.student, torch.Generator().manual_seed(seed))

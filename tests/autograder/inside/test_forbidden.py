@@ -115,6 +115,13 @@ def test_another_exercise_may_make_the_call(session):
     assert not result_of(started).passed
 
 
+def test_the_next_exercise_forbids_it_again_and_more(session):
+    """A door that is in place is no kernel of torch's: the search for operators must not take it for one."""
+    started = session(CONV + EVASIONS["by its name"])
+    for more in ((), ("aten::gelu",), ("aten::elu", "aten::celu")):
+        assert result_of(started, make_lab(forbid=(*more, *forbidden.CONVOLUTION))).forbidden
+
+
 def test_a_worker_that_was_replaced_forbids_it_too(remote):
     lab, started = make_lab(), remote(CONV + "import os\n" + EVASIONS["by its name"] + "\ndef end(): os._exit(0)")
     exercise = lab.exercises["conv"]

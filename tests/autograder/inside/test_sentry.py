@@ -3,6 +3,7 @@
 import pytest
 
 from autograder.authoring import Lab
+from autograder.exercises import ready_made
 from autograder.grading.run import run_exercise
 from autograder.grading.seeds import seeds
 
@@ -154,3 +155,92 @@ def test_an_extension_module_past_its_finder_is_refused(remote):
     cell = "import sys\nsys.meta_path[:] = [each for each in sys.meta_path if isinstance(each, type)]"
     session = remote(cell + "\nfrom scipy.ndimage import _nd_image\ndef f(x): return x")
     assert "a copy of _nd_image" in "".join(session.early) or result_of(session).forbidden
+
+
+ENGINE = "def run(y, x):\n    engine = torch.autograd.Variable._execution_engine\n" + (
+    "    return engine.run_backward((y,), (torch.ones_like(y),), False, False, (x,), allow_unreachable=True,\n"
+    "                               accumulate_grad=False)[0]\n"
+)
+SUMS = {  # no tensor is saved, so a backward pass reads none
+    "on the engine": "def f(x):\n    a = leaf()\n    return run(a.sum(), a)",
+    "with graphs turned on": (
+        "def f(x):\n    with torch.enable_grad():\n        a = leaf()\n        return run(a.sum(), a)"
+    ),
+    "with graphs turned on in C": (
+        "on = torch._C._set_grad_enabled\ndef f(x):\n    on(True)\n    a = leaf()\n    return run(a.sum(), a)"
+    ),
+    "without inference mode": (
+        "def f(x):\n    with torch.inference_mode(False):\n        a = leaf()\n        return run(a.sum(), a)"
+    ),
+    "in a thread": (
+        "def f(x):\n    with concurrent.futures.ThreadPoolExecutor() as pool:\n"
+        "        def go():\n            a = leaf()\n            return run(a.sum(), a)\n"
+        "        return pool.submit(go).result()"
+    ),
+    "as an operator": "def f(x):\n    a = leaf()\n    torch.ops.aten._backward(a.sum(), [a])\n    return a.grad",
+    "by TorchScript": (
+        "def back(y: torch.Tensor):\n    y.backward()\n"
+        "def f(x):\n    a = leaf()\n    torch.jit.script(back)(a.sum())\n    return a.grad"
+    ),
+    "of a function of one's own": (
+        "class Own(torch.autograd.Function):\n    forward = staticmethod(lambda ctx, a: a.clone())\n"
+        "    backward = staticmethod(lambda ctx, d: d)\n"
+        "def f(x):\n    a = leaf()\n    return run(Own.apply(a), a)"
+    ),
+}
+
+
+@pytest.mark.thinned(8, 4)
+@pytest.mark.parametrize("way", SUMS)
+def test_a_backward_pass_through_sums_gains_nothing(remote, way):
+    session = remote(IMPORTS, f"{ENGINE}def leaf(): return torch.ones(3, requires_grad=True)", SUMS[way])
+    result = result_of(session, ready_made.DERIVATIVES)
+    assert result.points == 0, result.checks[0]
+
+
+def test_an_answer_without_derivatives_may_turn_graphs_off(remote):
+    code = "@torch.no_grad()\ndef f(x):\n    with torch.no_grad(), torch.inference_mode():\n        return x + 1"
+    result = result_of(remote(IMPORTS, code), ready_made.DERIVATIVES)
+    assert (result.points, result.forbidden) == (1, [])
+
+
+TEXTS = {
+    "inspect": "inspect.getsource(torch.optim.SGD)",
+    "linecache": "''.join(linecache.getlines(FILE))",
+    "open": "open(FILE).read()",
+    "pathlib": "pathlib.Path(FILE).read_text()",
+    "a descriptor": "os.read(os.open(FILE, os.O_RDONLY), 9999).decode()",
+    "a link": "os.symlink(FILE, 'notes.txt') or open('notes.txt').read()",
+    "the loader": "module.__loader__.get_source(module.__name__)",
+    "pkgutil": "pkgutil.get_data('torch.optim', 'lr_scheduler.py').decode()",
+    "tokenize": "tokenize.open(FILE).read()",
+    "a line of a traceback": "'def ' * bool(traceback.FrameSummary(FILE, 12, 'f').line)",
+    "compiled code": "'def ' * len(marshal.loads(open(module.__cached__, 'rb').read()[16:]).co_consts)",
+    "the library's": "open(hpcdl.nn.mlp.__file__).read()",
+    "torch's own reader": "torch._sources.get_source_lines_and_file(torch.optim.SGD)[0][0].replace('class', 'def')",
+    "IPython": "importlib.import_module('IPython.core.oinspect').getsource(torch.optim.SGD)",
+    "cloudpickle": (
+        "(lambda c: c.register_pickle_by_value(module) or 'def ' * len(c.dumps(module._format_param)))("
+        "__import__('cloudpickle'))"
+    ),
+}
+
+
+@pytest.mark.thinned(8, 4)
+@pytest.mark.parametrize("way", TEXTS)
+def test_a_librarys_text_cannot_be_read(remote, way):
+    cells = "import linecache, marshal, os, pathlib, pkgutil, tokenize\nimport torch.optim.lr_scheduler as module"
+    answer = "def f(x): return x if 'def ' in TEXT else 1 / 0"
+    session = remote(IMPORTS, f"{cells}\nFILE = module.__file__", f"TEXT = ''\nTEXT = {TEXTS[way]}", answer)
+    assert result_of(session).points == 0
+    assert set(session.problems) <= {"cell 3"}
+
+
+def test_modules_are_still_imported_and_shown_in_tracebacks(remote):
+    code = (
+        "def f(x):\n    import torch.nn.utils.prune\n    try:\n        torch.ones(2) @ torch.ones(3)\n"
+        "    except RuntimeError:\n        assert 'torch.ones(2)' in traceback.format_exc()\n"
+        "    assert 'return x' in inspect.getsource(f)\n    return x"
+    )
+    result = result_of(remote(IMPORTS, code))
+    assert (result.points, result.forbidden) == (1, []), result.checks[0]

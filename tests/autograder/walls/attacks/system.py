@@ -31,6 +31,15 @@ ATTACKS = {
     "setuid helpers": mean("import subprocess\nsubprocess.run(['/bin/su', '-c', 'id'])", says=DENIED),
     "a compiler": mean("import os\nreturn os.system('cc --version')", says="expected"),
     "another Python": mean(f"import os\nos.execv({sys.executable!r}, ['python'])", says=DENIED),
+    "free files counted": mean("import os\nreturn os.statvfs('.').f_ffree", says=DENIED),
+    "free memory counted": mean("return open('/proc/meminfo').read()", says=DENIED),
+    "a mark on its processors": mean(
+        "import os\nbefore = os.sched_getaffinity(0)\nos.sched_setaffinity(0, {min(before)})\n"
+        "os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))\n"
+        "assert os.sched_getscheduler(0) == os.SCHED_OTHER and os.sched_getaffinity(0) == before\n"
+        "raise KeyError('no mark')",
+        says="no mark",
+    ),
     "limits raised": mean("import resource\nresource.setrlimit(resource.RLIMIT_AS, (-1, -1))", says="Your code raised"),
     "the zygote's limits": mean("import resource\nresource.prlimit(1, resource.RLIMIT_CPU, (1, 1))", says=DENIED),
 }
