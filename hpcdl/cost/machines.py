@@ -129,6 +129,10 @@ H100_DGX = Machine(
     "H100 SXM5, dense; NVLink 900 GB/s both ways; eight 400 Gb/s InfiniBand (NVIDIA's MLPerf system description)",
     processors=132, matrix=H100_700_W,
 )  # fmt: skip
+H200_DGX = H100_DGX._replace(
+    name="H200 (DGX)", bandwidth=4.8e12, memory=141e9,
+    source="as an H100 SXM5, with 141 GB of HBM3e at 4.8 TB/s (NVIDIA's data sheet of the H200)",
+)  # fmt: skip
 H800 = H100_DGX._replace(
     name="H800", network=Nodes(8, _link(400e9 / 2), _link(8 * 400 * GIGABIT), cards=8),
     source="as an H100, with NVLink at 400 GB/s both ways and eight 400 Gb/s InfiniBand (DeepSeek-AI 2024)",
@@ -162,6 +166,7 @@ MACHINES = {
         A100_SUPERPOD,
         H100_DGX,
         H100_GRAND_TETON,
+        H200_DGX,
         H800,
         TPU_V3,
         EPYC_7642,
