@@ -34,9 +34,9 @@ from hpcdl.nn.networks import resnet50_v1_5
 from hpcdl.training.hybrid.work import machine_of
 
 NOT_MEASURED = "not measured: no GPU"
-BF16 = {"precision": "bf16", "itemsize": 2, "kernels": "eager"}
-FLASH = Layout(update_bytes=ADAM_BYTES, attention="flash", dropout=False, **BF16)
-IMAGES = Layout(update_bytes=MOMENTUM_BYTES, channels_last=True, **BF16)
+BF16 = Layout(precision="bf16", itemsize=2, kernels="eager")
+FLASH = BF16._replace(update_bytes=ADAM_BYTES, attention="flash", dropout=False)
+IMAGES = BF16._replace(update_bytes=MOMENTUM_BYTES, channels_last=True)
 TRANSFORMERS = {  # name -> model, samples
     "10 M, nanoGPT's letters": (Transformer(6, 384, 256, 65, 6), 64),
     "124 M, GPT-2": (Transformer(12, 768, 1024, 50304, 12), 16),
