@@ -104,7 +104,7 @@ class Whole:
         """Read each of this rank's shards from a checkpoint."""
         for shard, places in zip(self.shards, self._places, strict=True):
             if not places.numel():
-                yield shard.piece.detach().clone()
+                yield shard.piece.detach().as_subclass(torch.Tensor).clone()
                 continue
             number, low, high = self._number(places), int(places.min()), int(places.max())
             first = self._first[number]
