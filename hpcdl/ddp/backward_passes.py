@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Any
 
 import torch
+from torch import nn
 
 from hpcdl.ddp.losses import Terms
 
@@ -37,6 +38,22 @@ def watch() -> None:
 
         backward.reads_losses = True  # type: ignore[attr-defined]
         torch.autograd.backward = backward
+        _notice_nested()
+
+
+def _notice_nested() -> None:
+    """Note gradients of parameters that become part of a loss: a rank's are of its own samples."""
+    original = torch.autograd.grad
+
+    @functools.wraps(original)
+    def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, *args, **kwargs):
+        if create_graph and getattr(_local, "watches", False):
+            given = (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs)
+            _local.nested = any(isinstance(x, nn.Parameter) for x in given) or getattr(_local, "nested", False)
+            inputs = given if not isinstance(inputs, torch.Tensor) else inputs
+        return original(outputs, inputs, grad_outputs, retain_graph, create_graph, *args, **kwargs)
+
+    torch.autograd.grad = grad
 
 
 def current() -> Terms | None:
@@ -47,7 +64,8 @@ def current() -> Terms | None:
 def _read(tensors: Any, gradients: Any) -> Terms:
     roots = (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
     given = (gradients,) if gradients is None or isinstance(gradients, torch.Tensor) else tuple(gradients)
-    return Terms(roots, given if len(given) == len(roots) else (None,) * len(roots))
+    nested, _local.nested = getattr(_local, "nested", False), False
+    return Terms(roots, given if len(given) == len(roots) else (None,) * len(roots), nested)
 
 
 class Losses:

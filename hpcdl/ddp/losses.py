@@ -54,10 +54,11 @@ class Terms:
     `coefficients` are those of sums over data; None if the graph has a part that is not known. `elementwise` are
     parameters that the loss uses only in sums over their elements, such as a penalty; `users` are the wrappers that got
     gradients. `divided` has the divisors of each sum over data, and `mixed` the lengths of first axes along which
-    samples meet, if the axis is theirs: before and after.
+    samples meet, if the axis is theirs: before and after. `nested`: the loss contains gradients of parameters.
     """
 
-    def __init__(self, roots: Sequence[torch.Tensor], gradients: Any):
+    def __init__(self, roots: Sequence[torch.Tensor], gradients: Any, nested: bool = False):
+        self.nested = nested
         self.users: set[int] = set()
         self.elementwise: set[int] = set()
         self._other: set[int] = set()
@@ -71,7 +72,7 @@ class Terms:
         except Exception:  # a graph of a kind that is not known here
             found.unknown = True
             self.elementwise = set()
-        self.coefficients: list[float] | None = None if found.unknown else found.coefficients
+        self.coefficients: list[float] | None = None if found.unknown and not nested else found.coefficients
         if self.elementwise:
             used = {id(leaf) for node in self._data for leaf in _leaves(node)}
             self.elementwise -= self._other | used
@@ -81,7 +82,7 @@ class Terms:
         mixes = any(
             axis > 1 and count % axis == 0 and after not in counts for axis, after in self.mixed for count in counts
         )
-        return mixes or any(each.is_below(min(counts)) for each in self.divided)
+        return self.nested or mixes or any(each.is_below(min(counts)) for each in self.divided)
 
 
 class _Walk:

@@ -1,5 +1,6 @@
 """Pieces of weights, and what a loss sums of them: uses that would be silently wrong raise errors."""
 
+import contextlib
 import re
 import sys
 from collections.abc import Callable
@@ -84,6 +85,13 @@ class PieceOfLoss(Guarded):
     def __repr__(self, **_: Any) -> str:
         return "a sum over the pieces of weights that this rank keeps"
 
+
+# torch.compile would trace these functions, and call them in each other.
+with contextlib.suppress(AttributeError):
+    _frames = torch._C._dynamo.eval_frame
+    _skip = _frames._FrameExecStrategy(_frames._FrameAction.SKIP, _frames._FrameAction.SKIP)
+    for _each in (Guarded, PieceOfWeight, PieceOfLoss):
+        _frames.set_code_exec_strategy(vars(_each)["__torch_function__"].__func__.__code__, _skip)
 
 # With another type than these, torch's optimizers would by default take a loop.
 getattr(sys.modules["torch.optim.optimizer"], "_foreach_supported_types", []).append(PieceOfWeight)
