@@ -38,7 +38,7 @@ class Divided(NamedTuple):
         return self._replace(over=self.over * max(1.0, abs(number)))
 
     def is_below(self, samples: float) -> bool:
-        """Return whether this is no division by `samples`, of which there are several."""
+        """Return whether this is no division by the number of `samples`."""
         over = self.over
         for length in self.parts:
             over *= length if length % samples == 0 else 1

@@ -39,14 +39,14 @@ def compare(case, p):
     assert found == (RIGHT if alone else stated), "run `python tests/zoo/page.py` if the new outcome is intended"
 
 
-@pytest.mark.thinned(16, 8)
+@pytest.mark.thinned(20, 10)
 @pytest.mark.parametrize("case", CASES, ids=ids)
 def test_entry_on_two_ranks(case):
     compare(case, 2)
 
 
 @pytest.mark.labs  # the same on other numbers of ranks
-@pytest.mark.thinned(1, 12)
+@pytest.mark.thinned(1, 16)
 @pytest.mark.parametrize("p", [1, 3])
 @pytest.mark.parametrize("case", CASES, ids=ids)
 def test_entry_on_one_or_three_ranks(case, p):
