@@ -283,8 +283,8 @@ def test_one_forgotten_synchronize_is_noticed_at_the_next_forward(overlap):
 def test_two_forward_passes_before_one_backward_are_one_step():
     def rank(comm):
         ddp = wrap(nn.Linear(1, 1, bias=False), comm)
-        (ddp(torch.ones(2, 1)).sum() + ddp(torch.ones(3, 1)).sum()).backward()
+        (ddp(torch.ones(2, 1)).mean() + ddp(torch.ones(3, 1)).mean()).backward()
         ddp.synchronize()
         return ddp.reducer.total, ddp.module.weight.grad.item()
 
-    assert simulate(rank, 2).results == [(10, 5.0)] * 2
+    assert simulate(rank, 2).results == [(10, 2.0)] * 2
