@@ -28,7 +28,7 @@ _NAMES = (
     *("ring_passing", "bucket_timeline"),  # ddp
     *("topology", "message_cost", "best_algorithm"),  # collectives
     "attention_weights",  # attention
-    *("cut_the_matrix", "fill_the_bubble"),  # model parallel
+    *("cut_the_matrix", "fill_the_bubble", "your_design"),  # model parallel
     *("who_waits", "how_late", "gossip"),  # consistency
     "does_it_fit",  # sharding
     *("speed_up", "loss_scale"),  # scaling
