@@ -5,7 +5,7 @@ the mean square over `RUNS` seeded runs. The rates are 1/sqrt(N I) and 1/sqrt(I)
 """
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache, lru_cache
 
 import numpy as np
@@ -69,7 +69,7 @@ def seconds_of(workers: int, slow: float) -> list[float]:
     return [1.0] * (workers - 1) + [slow]
 
 
-def reached(times: Sequence[float], errors: np.ndarray, error: float) -> float | None:
+def reached(times: np.ndarray, errors: np.ndarray, error: float) -> float | None:
     """Return the time from which on the error is at most `error`; None if it never is."""
     above = np.flatnonzero(errors > error)
     first = above[-1] + 1 if len(above) else 0
