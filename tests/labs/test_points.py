@@ -63,6 +63,8 @@ def test_the_header_has_the_lab_s_numbers(slug):
 
 
 TIMED = (
+    "gradient_descent",
+    "backprop",
     "consistency",
     "hogwild",
     "attention",
