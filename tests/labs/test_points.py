@@ -69,6 +69,7 @@ TIMED = (
     "model_parallel",
     "machines",
     "scaling",
+    "frameworks",
 )  # their headers say where the minutes go
 
 
