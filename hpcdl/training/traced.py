@@ -58,9 +58,9 @@ def device_trace(generator: torch.Generator, stalls: int = 6) -> list[Event]:
         kinds = [list(KINDS)[kind] for kind in torch.randperm(3, generator=generator).tolist()]
         hidden = kinds[2], begin + 10, now - 50
         if i in caused:
-            parts = _cause(now, gaps[i], in_parts=caused.index(i) % 2 == 0)
-            events += [_event(kinds[which], *times) for which, *times in parts]
-            hidden = kinds[2], begin + 10, now + gaps[i] // 10
+            in_parts = caused.index(i) % 2 == 0
+            events += [_event(kinds[which], *times) for which, *times in _cause(now, gaps[i], in_parts)]
+            hidden = kinds[2], begin + 10, now + gaps[i] // 10 if in_parts else now - 50
         events.append(_event(*hidden))
         now += gaps[i]
     now = _busy(events, now, generator)

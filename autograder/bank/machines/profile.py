@@ -190,7 +190,8 @@ def stalls(events):
     for begin, end in compute:
         if begin > latest:
             shares = {
-                row: max(max(0, min(begin, b) - max(latest, a)) for a, b in parts) for row, parts in times.items()
+                row: max((max(0, min(begin, b) - max(latest, a)) for a, b in parts), default=0)
+                for row, parts in times.items()
             }
             cause = max(shares, key=shares.get) if any(shares.values()) else "other"
             found.append((cause, latest, begin - latest))

@@ -66,6 +66,17 @@ def by_order(events: list[dict]) -> list[tuple[int, int]]:
     return sorted(((a[1], b[0] - a[1]) for a, b in pairs if b[0] > a[1]), key=lambda gap: -gap[1])[:3]
 
 
+def short(rng: torch.Generator, blocks: int) -> list[dict]:
+    """A trace of some blocks of two kernels, with a stall between each two blocks."""
+    times, now, events = torch.randint(30, 90, (blocks, 3), generator=rng).tolist(), 0, []
+    for first, second, stall in times:
+        for length in (first, second):
+            events.append({"ph": "X", "cat": "kernel", "name": "sgemm", "pid": 0, "tid": 7, "ts": now, "dur": length})
+            now += length
+        now += stall
+    return events
+
+
 def found_by(student, events: list[dict]) -> list[Stall]:
     got = student.stalls([dict(event) for event in events])
     checks.that(
@@ -78,8 +89,11 @@ def found_by(student, events: list[dict]) -> list[Stall]:
 @exercise.check(points=6)
 def the_three_longest_gaps(student, rng):
     "stalls: begin and length of the three longest times in which the GPU does not compute, the longest first."
-    for stalls in (6, 3, 8, 2):
-        events = traced.device_trace(rng, stalls)
+    for events in (
+        *(traced.device_trace(rng, stalls) for stalls in (6, 3, 8, 2)),
+        short(rng, 1)[:1],
+        short(rng, 2)[:-1],
+    ):
         right = [stall[1:] for stall in longest(events)[:3]]
         without = {
             "All-reduces count as computing here: kernels whose names begin with nccl only communicate.": lambda e: (
