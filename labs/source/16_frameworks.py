@@ -848,7 +848,7 @@ def holds(way: str, model: tuple[int, int, int, int, int], ranks: int) -> float:
     vocabulary, heads.
 
     >>> round(holds("DDP", (24, 1024, 512, 50_000, 16), ranks=8) / 1e9, 2)
-    6.76
+    6.6
     """
     # BEGIN SOLUTION
     layers, hidden, sequence, _, heads = model
