@@ -71,6 +71,7 @@ TIMED = (
     "model_parallel",
     "machines",
     "scaling",
+    "frameworks",
 )  # their headers say where the minutes go
 
 
