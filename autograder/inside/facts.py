@@ -141,7 +141,9 @@ def call_of(node: ast.Call) -> Call:
     out = any(keyword.arg == "out" for keyword in node.keywords)
     if last == "run_line_magic" and ast.unparse(node).startswith(RUNS):
         last = "run_cell"
-    handed = [v for v in values if isinstance(v, ast.Attribute) and (v.attr in CONTAINERS or v.attr.endswith("_"))]
+    handed: list[ast.expr] = [
+        v for v in values if isinstance(v, ast.Attribute) and (v.attr in CONTAINERS or v.attr.endswith("_"))
+    ]
     handed += [keyword.value for keyword in node.keywords if keyword.arg == "file"]  # of `print`
     owner, root = getattr(node.func, "value", None), root_of(node.func)
     hidden = _names([owner]) if owner and not root and last not in READS else frozenset()  # `(a + b).backward()`
