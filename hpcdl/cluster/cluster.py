@@ -22,6 +22,7 @@ from hpcdl.cluster.launcher import MEND, find_launcher, launcher_at
 from hpcdl.cluster.processes import START_SECONDS, OversubscribedWarning, Processes, alive, runtime_folder, until
 from hpcdl.cluster.run import Record, Run
 from hpcdl.cluster.turns import Turns
+from hpcdl.cluster.waiting import Waiting
 from hpcdl.machine import cores
 
 __all__ = ["Cluster", "Record"]
@@ -100,6 +101,10 @@ class Cluster:
     def _start(self) -> "Cluster":
         if self.stopped:
             raise ClusterError("this cluster was stopped; start another: Cluster(n=4).start()")
+        if self._processes is not None and self._processes.controller_ended():
+            print("Note: the engines' controller has ended: they are started anew, and variables in them are gone.")
+            self._end()
+            self._processes, self._client, self._known, self.restarting = None, None, set(), False
         if self._processes is not None and not self.restarting:
             return self
         first = self._processes is None
@@ -119,18 +124,17 @@ class Cluster:
         return self
 
     def _explain(self, error: Exception) -> str:
-        """Say why the engines cannot start; empty if `error` says it."""
         from hpcdl.cluster import surroundings  # needs what Windows lacks
 
         folder = self.directory if self._processes else runtime_folder() or Path(tempfile.gettempdir())
-        causes = surroundings.causes(folder, self.n)
-        if isinstance(error, ClusterError):
-            return "\n".join([*causes, str(error)]) if causes else ""
-        return "\n".join(["the engines cannot start:", *(causes or [f"{type(error).__name__}: {error}"])])
+        return surroundings.explain(error, folder, self.n)
 
     def stop(self) -> None:
         """End the engines and the controller; the cluster cannot be used again."""
         self.stopped = True
+        self._end()
+
+    def _end(self) -> None:
         if self._client is not None:
             self._client.close(linger=0)
         if self._processes is not None:
@@ -163,14 +167,13 @@ class Cluster:
         self._meet_engines()
 
     def _meet_again(self) -> None:
-        """Wait for engines that replace others; start them again if that has failed, as on a host that was down."""
-        if not self._launched or self._started_processes.engines.why_ended():
-            self._replace_engines()
-        try:
-            self._meet_engines()
-        except Exception:
-            self._launched = False
-            raise
+        """Wait for engines that replace others; start them once more if they fail, as on a host that was down."""
+        if self._launched and not self._started_processes.engines.why_ended():
+            with contextlib.suppress(ClusterError):
+                return self._meet_engines()
+        self._replace_engines()
+        self._launched = False
+        self._meet_engines()
 
     def _replace_engines(self) -> None:
         """End all engines and start others; the next run waits for them."""
@@ -208,16 +211,18 @@ class Cluster:
         self.restarting, self.clean = False, True
 
     def _wait_for_ids(self) -> list[int]:
-        """Wait for the newest engines and return ipyparallel's ids for them."""
+        """Wait for the newest engines and return ipyparallel's ids for them; say how many are up."""
         processes, ids, begin = self._started_processes, [], time.monotonic()
-        engines = processes.engines
+        engines, waiting = processes.engines, Waiting()
         for _ in until(engines.patience):
             present = self._client.ids
             # Minutes after an engine dies, the controller forgets it and reuses its number.
             self._known.intersection_update(present)
             ids = [i for i in present if i not in self._known]
             if len(ids) >= self.n:
+                waiting.end(f"{self.n} engines are up")
                 return ids
+            waiting.say(f"Starting {self.n} engines: {len(ids)} are up")
             if reason := engines.why_ended():
                 raise ClusterError(f"{reason}\n{processes.log('engines')}".rstrip())
             late = time.monotonic() > begin + FIRST_ERROR and not engines.elsewhere

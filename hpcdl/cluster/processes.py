@@ -65,6 +65,10 @@ class Processes:
             ["--ip=*"] if self.engines.elsewhere else [],
         )
 
+    def controller_ended(self) -> bool:
+        """Whether the controller has ended by itself, or was killed."""
+        return self.controller is not None and self.controller.poll() is not None
+
     def start_engines(self) -> None:
         self.connection("engine")  # the engines read the file
         self.engines.start(self.directory)

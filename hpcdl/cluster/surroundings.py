@@ -10,11 +10,21 @@ from pathlib import Path
 
 import psutil
 
+from hpcdl.cluster.diagnosis import ClusterError
+
 FILES = 256  # open in one process
 THREADS = 50  # of each process of a cluster, at most
 MB = 1e6
 MEMORY, DISK, SHARED = 2000 * MB, MB, 8 * MB  # bytes
 SHARED_MEMORY = Path("/dev/shm")
+
+
+def explain(error: Exception, folder: Path, n: int) -> str:
+    """Return why a controller and `n` engines cannot start in `folder`; empty if `error` says it all."""
+    found = causes(folder, n)
+    if isinstance(error, ClusterError):
+        return "\n".join([*found, str(error)]) if found else ""
+    return "\n".join(["the engines cannot start:", *(found or [f"{type(error).__name__}: {error}"])])
 
 
 def causes(folder: Path, n: int) -> list[str]:

@@ -20,8 +20,9 @@ PROGRAMS = ("unshare", "nsenter", "ip", "munged", "mungekey", "slurmctld", "slur
 DEATHS = {
     "exit": r"^rank 2 died \(os\._exit\(3\)\) at .*on_hosts\.py, line \d+: .*\nranks 0 and 1 stood in barrier",
     "signal": r"^rank 2 died \(its process was killed from outside",
-    "host": r"^rank 2 died \(its process was killed from outside.* last seen at .*on_hosts\.py, line \d+: time\.sleep",
-    "host between runs": r"^rank 2 died \(its process was killed from outside[^;]*\)\n",
+    # Slurm may end all of a job with a node.
+    "host": r"^(rank 2|ranks 0 to 2) died \(its process was killed .* last seen at .*on_hosts\.py, line \d+: time\.",
+    "host between runs": r"^(rank 2|ranks 0 to 2) died \(its process was killed from outside[^;]*\)\n",
 }
 
 

@@ -248,26 +248,26 @@ def test_a_start_that_fails_says_why(error, causes, said, monkeypatch):
     assert str(caught.value) == said
 
 
-def test_engines_that_do_not_come_back_are_started_again(monkeypatch):
+@pytest.mark.parametrize(("ended", "begun"), [("ended", []), (None, ["no"])])
+def test_engines_that_do_not_come_back_are_started_again(ended, begun, monkeypatch):
     """A host may be down when they are to replace others, and up when the next run begins."""
-    begun = []
+    seen, cluster = [], Cluster(2)
 
-    class Engines:
-        def stop_engines(self):
-            begun.append("stop")
+    def meet():
+        seen.append("meet" if "start" in seen else "no")
+        if seen[-1] == "no":
+            raise ClusterError("mpiexec ended")
 
-        def start_engines(self):
-            begun.append("start")
-
-        engines = SimpleNamespace(why_ended=lambda: "mpiexec ended")
-
-    cluster = Cluster(2)
-    cluster._processes, cluster.restarting, cluster._launched = Engines(), True, True
-    cluster._processes.directory = Path()
-    monkeypatch.setattr(cluster, "_meet_engines", lambda: begun.append("meet"))
+    cluster._processes = SimpleNamespace(
+        controller_ended=lambda: False,
+        stop_engines=lambda: seen.append("stop"),
+        start_engines=lambda: seen.append("start"),
+        engines=SimpleNamespace(why_ended=lambda: ended),
+    )
+    cluster.restarting = cluster._launched = True
+    monkeypatch.setattr(cluster, "_meet_engines", meet)
     cluster.start()
-    assert begun == ["stop", "start", "meet"]
-    assert not cluster.stopped
+    assert seen == [*begun, "stop", "start", "meet"]
 
 
 def test_engines_work_where_the_folder_is_deleted_and_warnings_are_errors(monkeypatch, tmp_path):
@@ -279,3 +279,15 @@ def test_engines_work_where_the_folder_is_deleted_and_warnings_are_errors(monkey
     program = [sys.executable, "-c", "import os, sys; print(os.getcwd(), sys.warnoptions)"]
     processes.start("engines", tmp_path, program).wait(60)
     assert (tmp_path / "engines.log").read_text() == f"{tmp_path} []\n"
+
+
+def test_a_controller_that_ended_is_replaced_with_its_engines(monkeypatch, capsys):
+    ended, begun = SimpleNamespace(controller_ended=lambda: True), []
+    cluster = Cluster(2)
+    cluster._processes, cluster._finalizer, cluster._known = ended, lambda: begun.append("end"), {0, 1}
+    monkeypatch.setattr(Cluster, "_begin", lambda self: begun.append("begin"))
+    cluster.start()
+    assert begun == ["end", "begin"]
+    assert cluster._known == set()
+    assert not cluster.stopped
+    assert "they are started anew, and variables in them are gone" in capsys.readouterr().out
