@@ -32,7 +32,7 @@ c.JupyterHub.load_roles = [{{"name": "test", "services": ["test"], "scopes": sco
 c.JupyterHub.db_url = "sqlite:///" + {home!r} + "/hub.sqlite"
 c.JupyterHub.cookie_secret_file = {home!r} + "/cookie"
 if os.geteuid() == 0:
-    c.Spawner.args = ["--allow-root"]
+    c.Spawner.args = [*c.Spawner.args, "--allow-root"]
 """
 ENGINES = """
 import contextlib, json, os, resource, torch
