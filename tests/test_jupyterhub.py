@@ -237,31 +237,3 @@ def kernel_of(hub: str, user: str, number: str) -> dict:
 
 def has_account(name: str) -> bool:
     return subprocess.run(["id", name], capture_output=True, check=False).returncode == 0
-
-
-@pytest.mark.long
-@pytest.mark.browser
-@pytest.mark.timeout(500)
-def test_a_student_signs_in_by_a_browser_and_runs_a_lab(hub, tmp_path, need, chromium):
-    need("chromium", chromium is not None, "apt-get install chromium")
-    from playwright.sync_api import sync_playwright
-
-    (tmp_path / "eve").mkdir()
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page()
-        page.goto(f"{hub}/hub/login")
-        page.fill("#username_input", "eve")
-        page.fill("#password_input", "any")
-        page.click("#login_submit")
-        page.get_by_role("link", name="02 gradient_descent").or_(
-            page.get_by_text("02 gradient descent")
-        ).first.wait_for(timeout=180_000)
-        page.goto(f"{hub}/user/eve/lab/tree/02_gradient_descent.ipynb")
-        page.locator(".jp-Notebook .jp-CodeCell").first.click()
-        page.keyboard.press("Shift+Enter")
-        page.locator(".jp-CodeCell .jp-InputPrompt", has_text="[1]:").wait_for(timeout=180_000)
-        assert not page.locator("[data-mime-type='application/vnd.jupyter.error']").count()
-        page.goto(f"{hub}/user/ada/lab")
-        assert "ada" not in page.title(), "another student's labs are not hers"
-        browser.close()
