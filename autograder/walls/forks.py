@@ -16,6 +16,7 @@ import importlib
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -78,6 +79,8 @@ def preload() -> Guard:
     worker.forbid((), ())
     sandbox.readable()
     importlib.import_module("hpcdl.training.process_group")
+    if sys.version_info >= (3, 12):  # then it adds an audit hook where it is imported, which a worker refuses
+        importlib.import_module("filelock")
     shims.install(worker.guard)
     compiled.install()
     freeze()
