@@ -1,7 +1,7 @@
 """Commands for after the first grading: `regrade`, `late` days, earlier `attempts`, and students' `requests`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -131,11 +131,21 @@ def requests(
     Fill in `grant` (points to add, or 0) and `answer` in RESULTS/requests.csv, and give that file: its answers become
     rows of adjustments.csv, which all exports follow.
     """
-    from .grading import layouts
+    from .grading import layouts, replay
+    from .inside.notebook import UngradableError
     from .outputs import requests
+    from .walls.zygote import Zygote
 
     try:
-        answered = requests.answer(sheet, layouts.submissions(submissions), load.results(folder), folder)
+        with Zygote() as zygote:
+
+            def again(report: Path, notebook: Path, exercise: str) -> Any:
+                try:
+                    return replay.replay(report, notebook, exercise, zygote)
+                except UngradableError as error:
+                    raise ValueError(str(error)) from None
+
+            answered = requests.answer(sheet, layouts.submissions(submissions), load.results(folder), folder, again)
     except load.ResultError as error:
         end(str(error))
     for sentence in answered.differ:

@@ -6,16 +6,14 @@ each exercise on the report's inputs. It writes `requests.md`, with all that a p
 `grant` (points to add, 0 for none) and `answer`. Given again, its filled-in rows become rows of `adjustments.csv`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from autograder import exercises, feedback
-from autograder.grading import grades, replay, store
+from autograder.grading import grades, store
 from autograder.grading.submission import Submission
-from autograder.inside.notebook import UngradableError
 from autograder.results import ExerciseResult, LabResult
-from autograder.walls.zygote import Zygote
 
 from .adjustments import ADJUSTMENTS, Row, cells, read, write
 from .load import ResultError, for_student
@@ -23,6 +21,7 @@ from .sheet import Sheet, number
 
 SHEET, EVIDENCE = "requests.csv", "requests.md"
 COLUMNS = ("student", "lab", "exercise", "reason", "report", "now", "grant", "answer")
+Again = Callable[[Path, Path, str], tuple[ExerciseResult, ExerciseResult]]  # (report, notebook, exercise)
 REASON = "request: "  # rows with this prefix are ours, and are rewritten
 
 
@@ -47,15 +46,15 @@ class Answered(NamedTuple):
     differ: list[str]
 
 
-def answer(sheet: Path, todo: Sequence[Submission], found: Sequence[LabResult], folder: Path) -> Answered:
+def answer(sheet: Path, todo: Sequence[Submission], found: Sequence[LabResult], folder: Path, again: Again) -> Answered:
     """Write the evidence and the sheet into `folder`, and rows of `adjustments.csv` for what is granted.
 
-    Raises ResultError for a row that names no result, exercise or notebook, or a grant that is not a number.
+    `again` repeats an exercise, and returns its result in the report and the one of now. It raises ValueError if it
+    cannot. Raises ResultError for a row that names no result, exercise or notebook, or a grant that is not a number.
     """
     requests = [Request(*row) for row in cells(sheet, COLUMNS)]
     results = {(result.student, result.lab): result for result in found}
-    with Zygote() as zygote:
-        parts = [_part(request, todo, results, folder, zygote, sheet) for request in requests]
+    parts = [_part(request, todo, results, folder, again, sheet) for request in requests]
     rows = [_row(request, sheet) for request, _ in parts if request.grant]
     store.write_text(folder / EVIDENCE, "# Requests\n\n" + "\n".join(text for _, text in parts))
     requests = [request for request, _ in parts]
@@ -76,7 +75,7 @@ def _part(
     todo: Sequence[Submission],
     results: dict[tuple[str, str], LabResult],
     folder: Path,
-    zygote: Zygote,
+    again: Again,
     sheet: Path,
 ) -> tuple[Request, str]:
     """Return the request with its points, and its part of the evidence."""
@@ -92,8 +91,8 @@ def _part(
     assert notebook is not None
     try:
         report = grades.result_file(result, folder)
-        before, now = replay.replay(report, notebook, request.exercise, zygote)
-    except (replay.ReplayError, UngradableError) as error:
+        before, now = again(report, notebook, request.exercise)
+    except ValueError as error:
         raise ResultError(f"{sheet}: {request.student}: {error}") from None
     request = request._replace(report=f"{before.points:g}", now=f"{now.points:g}")
     return request, _evidence(request, notebook, now, result)

@@ -90,7 +90,7 @@ def test_policy_that_is_none_is_refused(hand_in):
 def graded(tmp_path, write_notebook, solution, zygote, tiny, monkeypatch):
     monkeypatch.setattr("hpcdl.machine.cores", lambda: 1)  # the tiny lab is known in this process only
     monkeypatch.setattr("autograder.grading.batch.Zygote", lambda **_: contextlib.nullcontext(zygote))
-    monkeypatch.setattr("autograder.outputs.requests.Zygote", lambda **_: contextlib.nullcontext(zygote))
+    monkeypatch.setattr("autograder.walls.zygote.Zygote", lambda **_: contextlib.nullcontext(zygote))
     write_notebook("ada/lab.ipynb", f"import torch\n{SUM}", solution["count"], hpcdl={"lab": "tiny"})
     submissions, out = tmp_path / "submissions", tmp_path / "results"
     run("grade", submissions, "--out", out, "--allow-weak", "--no-mpi")
