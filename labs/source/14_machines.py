@@ -37,6 +37,7 @@ from hpcdl.nn.lenet import lenet5
 from hpcdl.nn.networks import resnet50
 from hpcdl.training.traced import device_trace, horovod_timeline, profiled, random_ready
 from hpcdl.widgets import guess, guessed, reveal, style, when_solved
+from hpcdl.widgets.pictures import under_the_roof
 
 torch.set_num_threads(1)
 style.use()
@@ -436,6 +437,12 @@ with when_solved():
 #   et al.), used 6.5 % of its peak with a network like LeNet-5. DianNao (Chen et al. 2014) took the opposite approach: few multipliers, with buffers next to
 #   them so that memory keeps up. It is the same roof, seen from the other end.
 # </details>
+
+# %% [markdown]
+# Now move the **batch** yourself, and change the **chip**. Which layers climb with the batch, and which one never does? Which of them fill a V100 but not an H100?
+
+# %%
+under_the_roof.explorable()
 
 # %% [markdown]
 # ## 22 hours, not 6.7

@@ -30,7 +30,9 @@ _NAMES = (
     "attention_weights",  # attention
     *("cut_the_matrix", "fill_the_bubble", "your_design"),  # model parallel
     *("who_waits", "how_late", "gossip"),  # consistency
+    "lost_updates",  # hogwild
     "does_it_fit",  # sharding
+    "under_the_roof",  # machines
     *("speed_up", "loss_scale"),  # scaling
     "six_tools",  # frameworks
     "own_stack",
