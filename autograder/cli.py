@@ -15,7 +15,7 @@ from hpcdl import machine
 from hpcdl.commands import Commands, end, printable, say, version_of
 
 from . import corrections, exercises
-from .options import AsLab, Mpi, SecretFile, lab_named
+from .options import AsLab, Mpi, Policy, SecretFile, lab_named
 from .shards import cli as shards
 
 app = typer.Typer(
@@ -53,13 +53,14 @@ def grade(
     allow_weak: Annotated[bool, typer.Option(help="Grade also where the code cannot be walled in.")] = False,
     mpi: Mpi = True,
     shard: Annotated[str, typer.Option(help="Grade this part alone, as 3/64, for `autograder merge`.")] = "",
+    count: Annotated[Policy, typer.Option(help="Which of a student's attempts counts.")] = Policy.last,
 ) -> None:
     """Grade every submission in a folder; results of an earlier run are kept.
 
     Exit code 0: all have a row; 1: there was nothing to grade; 3: another grader is at work on the same folder;
     4: this system offers weak isolation only, or its walls have a hole: they are tried before the first submission.
     """
-    from autograder.grading import batch, grades, layouts, seeds, store
+    from autograder.grading import attempts, batch, grades, layouts, seeds, store
     from autograder.sessions.canaries import WallError
     from autograder.walls import sandbox
 
@@ -82,7 +83,7 @@ def grade(
             for submission, result in every:
                 done.append((submission, result))
                 bar.update(task, advance=1, description=shown(result.student[:30]))
-            results = grades.newest_of_each(done)
+            results = attempts.counting(done, out, count.value)
             grades.write(results, out)
     except store.BusyError as error:
         end(str(error), 3)
@@ -284,8 +285,11 @@ def summary(results: Any) -> Table:
 
 app.command()(corrections.regrade)
 app.command()(corrections.late)
+app.command()(corrections.attempts)
+app.command()(corrections.requests)
 app.command()(lecture.report)
 app.command()(lecture.guesses)
+app.command()(lecture.designs)
 app.command()(marking.written)
 app.command()(marking.marks)
 app.command()(shards.merge)

@@ -1,7 +1,7 @@
-"""Commands for after the first grading: `regrade` some students or one exercise, `late` for late days."""
+"""Commands for after the first grading: `regrade`, `late` days, earlier `attempts`, and students' `requests`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -98,6 +98,60 @@ def late(
     for student in unknown:
         say(f"{folder / late.EXTENSIONS}: {student} has no result here; see whether the name is spelt right.")
     say(f"Wrote {counted(len(rows), 'row')} into {folder / 'adjustments.csv'}: read them, and change what you must.")
+
+
+def attempts(
+    folder: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="The results.")],
+    student: Annotated[str, typer.Option(help="Only this student.")] = "",
+    lab: Annotated[str, typer.Option(help="Only this lab.")] = "",
+) -> None:
+    """Show every attempt that was graded, and mark with * the one that counts by `grade --count`."""
+    from .grading import attempts
+
+    policy, found = attempts.policy_of(folder), attempts.attempts(folder, student, lab)
+    of: dict[tuple[str, str], list[attempts.Attempt]] = {}
+    for each in found:
+        of.setdefault((each.result.student, each.result.lab), []).append(each)
+    for tries in of.values():
+        counts = attempts.chosen(tries, policy)
+        for each in tries:
+            result = each.result
+            mark = "*" if each is counts else " "
+            say(f"{mark} {result.student:16}{result.lab:20}{each.when}  {result.score:g} / {result.max_score:g}")
+    say(f"{counted(len(found), 'attempt')}; the {policy} of each student and lab counts.")
+
+
+def requests(
+    sheet: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="student, lab, exercise, reason.")],
+    submissions: Submissions,
+    folder: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="The results.")],
+) -> None:
+    """Answer requests to look at a grade again: write the evidence, RESULTS/requests.md, and RESULTS/requests.csv.
+
+    Fill in `grant` (points to add, or 0) and `answer` in RESULTS/requests.csv, and give that file: its answers become
+    rows of adjustments.csv, which all exports follow.
+    """
+    from .grading import layouts, replay
+    from .inside.notebook import UngradableError
+    from .outputs import requests
+    from .walls.zygote import Zygote
+
+    try:
+        with Zygote() as zygote:
+
+            def again(report: Path, notebook: Path, exercise: str) -> Any:
+                try:
+                    return replay.replay(report, notebook, exercise, zygote)
+                except UngradableError as error:
+                    raise ValueError(str(error)) from None
+
+            answered = requests.answer(sheet, layouts.submissions(submissions), load.results(folder), folder, again)
+    except load.ResultError as error:
+        end(str(error))
+    for sentence in answered.differ:
+        say(sentence)
+    written = f"{folder / requests.EVIDENCE} and {folder / requests.SHEET}"
+    say(f"Wrote {written}: {counted(answered.open, 'open request')}, {len(answered.rows)} answered.")
 
 
 def counted(number: int, thing: str) -> str:

@@ -1,5 +1,6 @@
 """Options shared by several commands of `autograder`."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +21,14 @@ Mpi = Annotated[
     bool, typer.Option(help="Repeat what ran on several ranks on those of a real MPI, where there is one: no points.")
 ]
 AsLab = Annotated[str | None, typer.Option(help="Grade every notebook as this lab (default: see for each).")]
+
+
+class Policy(StrEnum):
+    """Which of a student's attempts counts; `grading.attempts` has the rules."""
+
+    last = "last"
+    first = "first"
+    best = "best"
 
 
 def lab_named(slug: str | None) -> Any:

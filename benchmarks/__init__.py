@@ -13,6 +13,7 @@ from types import ModuleType
 
 BENCHMARKS = {  # name -> module, imported when it is asked for
     "all_to_all": "benchmarks.all_to_all",
+    "card": "benchmarks.card",
     "collectives": "benchmarks.collectives",
     "consistency": "benchmarks.consistency",
     "convolution": "benchmarks.convolution",

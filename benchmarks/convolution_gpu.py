@@ -3,7 +3,8 @@
     python -m benchmarks convolution_gpu                  # minutes, most of them for trying tiles
     python -m benchmarks convolution_gpu --quick          # two layers, one type: to see that it works, not to be quoted
 
-Competitors take turns that rotate, timed by events on the device, each after the L2 cache was overwritten; images and
+Competitors take turns that rotate, timed by events on the device, each after the L2 cache was overwritten and while the
+device is still busy, so that the host's launch is in no time; images and
 filters are in the layout that each likes, and Winograd's filters are transformed before. The peer is the better of
 cuDNN's two formats, with cuDNN free to try its own algorithms (torch.backends.cudnn.benchmark).
 """
@@ -33,6 +34,7 @@ PEERS = ("cuDNN", "cuDNN channels_last")
 WAYS = ("forward", "gradient of x", "gradient of w")
 NOT_MEASURED = "not measured: no GPU"
 DEVICE = "cuda"
+BUSY = 1_000_000  # cycles, half a millisecond: longer than a slow host needs for the launches of one call
 
 Calls = dict[str, Callable[[], torch.Tensor]]
 Times = dict[str, dict[str, float]]  # competitor -> min, median (seconds), error
@@ -126,6 +128,7 @@ def accuracy(problem: Problem, kind: str, way: str) -> dict[str, float]:
 
 def _seconds(call) -> float:
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    torch.cuda._sleep(BUSY)
     begin.record()
     call()
     end.record()

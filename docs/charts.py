@@ -87,8 +87,8 @@ def _lower_is_better(row: dict, asked: Any, limit: float, value: float) -> bool:
 
 
 def _number(value: Any) -> float | None:
-    """Return a number, or the first in a text; or None."""
-    found = NUMBER.search(value) if isinstance(value, str) else None
+    """Return a number, or the first in a text; None for another text, and for an interval."""
+    found = NUMBER.search(value) if isinstance(value, str) and " to " not in value else None  # no interval
     return float(found[0]) if found else None if isinstance(value, str) else float(value)
 
 

@@ -53,6 +53,7 @@ def _write_pages(app) -> None:
     """Write what is made from the labs and the library, before Sphinx reads the pages."""
     api_pages.write(HERE / "api")
     teaching_pages.write(HERE / "teaching" / "labs")
+    marks["teaching/index"] = {"<!-- plans -->": teaching_pages.plans()}
     marks["index"] = site_pages.write(HERE)
     drawn = charts.write(Path(app.outdir) / charts.FOLDER)
     marks["benchmarks"] = {mark: site_pages.raw(html) if html else "" for mark, html in drawn.items()}

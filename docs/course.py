@@ -1,6 +1,7 @@
 """What the site says of each lab, read from the labs themselves: their sources, exercises, READMEs and lecture map."""
 
 import ast
+import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,8 @@ HEADINGS = re.compile(r"# Lab (\d+) · (.+)\n(?:## (.+)\n)?")
 GOALS = re.compile(r"\*\*[^*\n]*(?:be able to|you can)\*\*\n+((?:- .*\n(?:  .*\n)*)+)")
 FACTS = re.compile(r"\*\*\d+ points, .*?\*\*\s*(.+?)(?:\n\n|\Z)", re.DOTALL)
 OTHER_CHAPTER = re.compile(r'"[^"]*"')
+LAB = re.compile(r"\b\d\d\b")
+WHERE = "lab, section"  # a column of the table of lectures
 
 
 @dataclass
@@ -78,9 +81,9 @@ def _course(lab: Lab, rows: dict[str, dict], lectures: list[tuple[str, set[int]]
 
 
 def first_cell(path: Path) -> str:
-    """The Markdown of the lab's first cell."""
-    cell = path.read_text(encoding="utf-8").split("\n# %%", 1)[0]
-    return "\n".join(line.removeprefix("#").removeprefix(" ") for line in cell.splitlines()[1:]) + "\n"
+    """The Markdown of the first cell in the notebook that is built from the source `path`, numbers of labs included."""
+    cells = json.loads((ROOT / "labs" / f"{path.stem}.ipynb").read_text(encoding="utf-8"))["cells"]
+    return "".join(cells[0]["source"]) + "\n"
 
 
 def _about(text: str, head: re.Match | None) -> str:
@@ -104,10 +107,12 @@ def pictures_in(path: Path) -> list[str]:
     return list(dict.fromkeys(names[node.value.id] for node in used))
 
 
-def table_rows(path: Path, heading: str) -> list[dict[str, str]]:
-    """The rows of the first table below a heading, by column."""
+def table_rows(path: Path, heading: str, number: int = 1) -> list[dict[str, str]]:
+    """The rows of the first table below a heading, or of another one of its tables, by column."""
     text = path.read_text(encoding="utf-8").partition(f"## {heading}\n")[2].partition("\n## ")[0]
-    lines = [[cell.strip() for cell in line.strip("| ").split("|")] for line in text.splitlines() if line[:1] == "|"]
+    tables = re.findall(r"(?:^\|.*\n?)+", text, re.MULTILINE)
+    table = tables[number - 1].splitlines() if len(tables) >= number else []
+    lines = [[cell.strip() for cell in line.strip("| ").split("|")] for line in table]
     return [dict(zip(lines[0], line, strict=False)) for line in lines[2:]]
 
 
@@ -122,9 +127,12 @@ def map_rows() -> dict[str, dict[str, str]]:
 
 def lecture_rows() -> list[tuple[str, set[int]]]:
     """Subjects of the lectures with the numbers of the labs in which they are practised."""
-    rows = table_rows(ROOT / "docs" / "teaching" / "index.md", "From lectures to labs")
+    rows = table_rows(ROOT / "docs" / "teaching" / "index.md", "From lectures to labs", 2)
     return [
-        (row["subject"], {int(n) for n in re.findall(r"\b\d\d\b", OTHER_CHAPTER.sub("", row["lab, section"]))})
+        (
+            f"{row['subject']} (lecture {row['lecture']})",
+            {int(n) for n in LAB.findall(OTHER_CHAPTER.sub("", row[WHERE]))},
+        )
         for row in rows
-        if {"subject", "lab, section"} <= set(row)
+        if {"lecture", "subject", WHERE} <= set(row)
     ]

@@ -36,6 +36,7 @@ if (Path(hpcdl.__file__).resolve().parents[1] / "labs" / "source").is_dir():
 
 CORES = 2  # of each student: engines and torch's threads follow from it
 GIGABYTES = 4  # of each of a student's processes
+PROCESSES = 1000  # and threads of a student, all together: four engines, their controller and a kernel have 200
 ADMINS = {"teacher"}
 IDLE_SECONDS = 3600  # after which a student's server and kernels without work end: each holds up to a gigabyte
 
@@ -46,10 +47,11 @@ c.Spawner.default_url = "/lab/tree/map.ipynb"
 c.Spawner.notebook_dir = "~/labs"
 OURS = str(Path(hpcdl.__file__).parent / "jupyter")  # the labs' settings and their kernel
 c.Spawner.environment = {"JUPYTER_CONFIG_PATH": OURS, "JUPYTER_PATH": OURS}
-c.Spawner.start_timeout = 60
+c.Spawner.start_timeout = c.Spawner.http_timeout = 180  # seconds: a whole class signs in within a minute
 c.Spawner.args = [
     f"--MappingKernelManager.cull_idle_timeout={IDLE_SECONDS}",  # a kernel at work, as in a training, is not idle
-    "--MappingKernelManager.cull_interval=300",
+    "--MappingKernelManager.cull_connected=True",  # also where its page is left open
+    f"--MappingKernelManager.cull_interval={IDLE_SECONDS // 12}",
     f"--ServerApp.shutdown_no_activity_timeout={IDLE_SECONDS}",
 ]
 
@@ -70,7 +72,8 @@ def _own_cores(spawner) -> None:
     usable = sorted(os.sched_getaffinity(0))
     first = CORES * (spawner.user.id - 1)
     mine = ",".join(str(usable[(first + i) % len(usable)]) for i in range(min(CORES, len(usable))))
-    spawner.cmd = ["taskset", "-c", mine, "prlimit", f"--data={GIGABYTES << 30}", "jupyterhub-singleuser"]
+    limits = [f"--data={GIGABYTES << 30}", f"--nproc={PROCESSES}"]
+    spawner.cmd = ["taskset", "-c", mine, "prlimit", *limits, "jupyterhub-singleuser"]
 
 
 def _prepare(spawner) -> None:

@@ -1,18 +1,28 @@
-"""Write a page for teachers about each lab, from its exercises, its wrong answers and `teaching/lessons.toml`."""
+"""Write a page for teachers about each lab, from its exercises, its wrong answers and `teaching/lessons.toml`.
 
+`teaching/plans.toml` has plans for a whole course; their minutes come from the labs.
+"""
+
+import ast
 import json
 import re
 import tomllib
 from pathlib import Path
 
+from course import Course, courses
+
 from autograder import exercises
-from autograder.authoring import Exercise, Lab
+from autograder.authoring import Exercise, Lab, WrongAnswer
 from autograder.grading import selfcheck
 
 ROOT = Path(__file__).resolve().parent.parent
 LESSONS = ROOT / "docs" / "teaching" / "lessons.toml"
+PLANS = ROOT / "docs" / "teaching" / "plans.toml"
 GOALS = re.compile(r"\*\*You will be able to\*\*\n+((?:- .*\n(?:  .*\n)*)+)")
-MISTAKES = 4  # of each exercise
+MISTAKES = 3  # of each exercise
+LINE_UP = "unmask_"  # exercises in which students find other people's mistakes
+MARKS = re.compile(r"([*_\[<$|])(?=[^`]*(?:`[^`]*`[^`]*)*$)")  # outside of `code`
+DEMO = "Each block is a cell: run them in order in an empty notebook next to the labs. You need no solutions."
 
 
 def write(folder: Path) -> None:
@@ -30,15 +40,17 @@ def page(lab: Lab, lesson: dict) -> str:
     """Return the page of one lab, as Markdown."""
     parts = [
         f"# Lab {lab.number:02d} · {lab.title}",
+        f"[What students see](../../labs/{lab.slug}.md) · slides for your lecture: `hpcdl slides {lab.number:02d}`",
         "## Goals\n\nAfter this lab students can\n\n" + goals(lab) if goals(lab) else "",
         "## Exercises\n\n" + table(lab),
         "## A session of 50 minutes\n\n" + _rows("| minutes | what happens |", lesson.get("session", ())),
-        _list("A demonstration of ten minutes", lesson.get("demo", ()), "1."),
+        _demo(lab, lesson.get("demo", ())),
         _list("Questions to ask", lesson.get("ask", ())),
-        "## Usual mistakes\n\nThe checks know these mistakes and name them to the student.\n\n" + mistakes(lab),
+        "## Usual mistakes\n\nThe checks know these mistakes. In italics stands what they tell the student.\n\n"
+        + mistakes(lab),
         _list("Questions to discuss", lesson.get("discuss", ())),
-        *map(_exam, lesson.get("exam", ())),
-        f"## With less time\n\nLeave out: {lesson['skip']}" if "skip" in lesson else "",
+        *(_exam(number, exam) for number, exam in enumerate(lesson.get("exam", ()), 1)),
+        f"## With less time\n\n{lesson['skip']}" if "skip" in lesson else "",
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
 
@@ -58,13 +70,73 @@ def table(lab: Lab) -> str:
 
 
 def mistakes(lab: Lab) -> str:
-    """Return the first wrong answers of each exercise, by name: what students get wrong, as the bank has it."""
-    bank = selfcheck.bank(lab.slug)
+    """Return what students get wrong in each exercise, as the bank has it, with the sentence that the check tells them.
+
+    Mistakes without such a sentence are shown only if an exercise has no others.
+    """
+    bank, told = selfcheck.bank(lab.slug), sentences(lab)
 
     def of(exercise: Exercise) -> list[str]:
-        return list(dict.fromkeys(wrong.mistake for wrong in bank if wrong.exercise == exercise.id))[:MISTAKES]
+        wrong = [each for each in bank if each.exercise == exercise.id]
+        named = {_message(each, told): each for each in reversed(wrong)}  # the first of those with one sentence
+        shown = [each for each in wrong if each in named.values() and _message(each, told)] or wrong
+        return list(dict.fromkeys(_mistake(each, told) for each in shown))[:MISTAKES]
 
-    return "\n".join(f"- `{e.name}`: {'; '.join(of(e))}" for e in lab.exercises.values() if of(e))
+    exercises = [each for each in lab.exercises.values() if not each.name.startswith(LINE_UP) and of(each)]
+    return "\n".join(f"- `{each.name}`\n" + "\n".join(of(each)) for each in exercises)
+
+
+def sentences(lab: Lab) -> list[str]:
+    """Return the sentences that the lab's checks may say, the shortest first."""
+    paths = (ROOT / "autograder" / "exercises" / lab.slug).glob("*.py")
+    nodes = (node for path in paths for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    return sorted(
+        (text for text in texts if text[:1].isupper() and text.endswith(".")), key=lambda text: (len(text), text)
+    )
+
+
+def _message(wrong: WrongAnswer, told: list[str]) -> str | None:
+    return next((text for text in told if wrong.says in text), None)
+
+
+def _mistake(wrong: WrongAnswer, told: list[str]) -> str:
+    said = _message(wrong, told)
+    return f"  - {escaped(wrong.mistake)}" + (f": *{escaped(said)}*" if said else "")
+
+
+def escaped(text: str) -> str:
+    """Return plain text as Markdown: code in backticks stays code, other marks mean themselves."""
+    return MARKS.sub(r"\\\1", " ".join(text.split()))
+
+
+def plans() -> str:
+    """Return a table of all plans: for each week its labs, and their minutes."""
+    found = [each["weeks"] for each in tomllib.loads(PLANS.read_text(encoding="utf-8"))["plan"]]
+    by_slug = {course.slug: course for course in courses()}
+    head = "| week | " + " | ".join(f"{len(weeks)} weeks | minutes" for weeks in found) + " |"
+    rows = []
+    for week in range(max(map(len, found))):
+        cells = [_week(weeks[week], by_slug) if week < len(weeks) else ("", "") for weeks in found]
+        rows.append((week + 1, *(cell for pair in cells for cell in pair)))
+    sums = (sum(minutes(week, by_slug) for week in weeks) for weeks in found)
+    return _rows(head, [*rows, ("all", *(cell for each in sums for cell in ("", f"{each} ({each / 60:.0f} hours)")))])
+
+
+def _week(week: list, by_slug: dict[str, Course]) -> tuple[str, int]:
+    """Return the links to a week's labs, and their minutes; of a choice, the longer lab's."""
+    links = [" or ".join(f"[{by_slug[s].number}](labs/{s}.md)" for s in choices(each)) for each in week]
+    return ", ".join(links), minutes(week, by_slug)
+
+
+def minutes(week: list, by_slug: dict[str, Course]) -> int:
+    """Return the minutes of a week's labs; of a choice, the longer lab's."""
+    return sum(max(by_slug[slug].minutes for slug in choices(each)) for each in week)
+
+
+def choices(entry: str | list[str]) -> list[str]:
+    """Return the labs of an entry of a week: one, or those to choose from."""
+    return [entry] if isinstance(entry, str) else entry
 
 
 def _rows(head: str, rows) -> str:
@@ -72,10 +144,44 @@ def _rows(head: str, rows) -> str:
     return "\n".join([head, line, *("| " + " | ".join(map(str, row)) + " |" for row in rows)]) if rows else ""
 
 
-def _list(title: str, items, mark: str = "-") -> str:
-    return f"## {title}\n\n" + "\n".join(f"{mark} {item}" for item in items) if items else ""
+def _list(title: str, items) -> str:
+    return f"## {title}\n\n" + "\n".join(f"- {item}" for item in items) if items else ""
 
 
-def _exam(exam: dict) -> str:
+def _demo(lab: Lab, steps) -> str:
+    """Return the demonstration: what to say, and the cell to run."""
+    cells = "\n\n".join(f"{said}\n\n```python\n{code}\n```" for said, code in (demo_step(lab, step) for step in steps))
+    return f"## A demonstration of ten minutes\n\n{DEMO}\n\n{cells}" if steps else ""
+
+
+def demo_step(lab: Lab, step: dict) -> tuple[str, str]:
+    """Return what to say, as Markdown, and the cell to run: a picture, a usual mistake and its check, or `run`."""
+    if "picture" in step:
+        return step["say"], f"from hpcdl.widgets.pictures import {step['picture']}\n\n{step['picture']}.explorable()"
+    if "mistake" in step:
+        wrong = wrong_answer(lab, step)
+        said = f"A usual mistake, {escaped(wrong.mistake)}. Ask what is wrong before you run the check. "
+        told = f"It says: *{escaped(_message(wrong, sentences(lab)) or wrong.says)}*"
+        return said + told, f'{_imports(lab, wrong.source)}\n\n\n{wrong.source.strip()}\n\n\ncheck("{wrong.exercise}")'
+    return step["say"], step["run"].strip()
+
+
+def wrong_answer(lab: Lab, step: dict) -> WrongAnswer:
+    """Return the wrong answer of the bank that a step names."""
+    wanted = (f"{lab.slug}.{step['exercise']}", step["mistake"])
+    return next(each for each in selfcheck.bank(lab.slug) if (each.exercise, each.mistake) == wanted)
+
+
+def _imports(lab: Lab, source: str) -> str:
+    """Return the lines of the lab's first cell that import what a wrong answer and its check use."""
+    path = next((ROOT / "labs").glob(f"*_{lab.slug}.ipynb"))
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    code = "".join(next(cell["source"] for cell in cells if cell["cell_type"] == "code"))
+    used = set(re.findall(r"\w+", source)) | {"check"}
+    found = [node for node in ast.parse(code).body if isinstance(node, ast.Import | ast.ImportFrom)]
+    return "\n".join(ast.unparse(node) for node in found if {alias.asname or alias.name for alias in node.names} & used)
+
+
+def _exam(number: int, exam: dict) -> str:
     rubric = "\n".join(f"- {line}" for line in exam["rubric"])
-    return f"## An exam question\n\n{exam['question']}\n\nRubric:\n\n{rubric}"
+    return f"## Exam question {number}\n\n{exam['question']}\n\nRubric:\n\n{rubric}"

@@ -44,9 +44,10 @@ def run(page: str) -> list[str]:
 
 
 def steady(text: str) -> str:
-    """Without progress bars, trailing blanks and seconds, which differ from run to run."""
+    """Without progress bars, trailing blanks, seconds and times of files, which differ from run to run."""
     lines = [line.rstrip() for line in text.splitlines() if "━" not in line or "/" not in line]
-    return re.sub(r"\b\d+\.\d+ s\b", "… s", "\n".join(lines)) + "\n"
+    said = re.sub(r"\b\d+\.\d+ s\b", "… s", "\n".join(lines)) + "\n"
+    return re.sub(r"\b\d{4}-\d\d-\d\d \d\d:\d\d\b", "YYYY-MM-DD HH:MM", said)
 
 
 def main(path: Path, check: bool) -> int:

@@ -166,6 +166,9 @@ def submit(
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Write the file even if something is open or fails.")
     ] = False,
+    design: Annotated[
+        bool, typer.Option("--design", help="Also hand in your own schedule, for the class's table.")
+    ] = False,
 ) -> None:
     """Check that a lab runs and is complete, and write the one file to hand in.
 
@@ -178,7 +181,9 @@ def submit(
     try:
         with Progress(transient=True) as bar:
             task = bar.add_task("running the notebook")
-            found = submit.examine(notebook, run, lambda done, total: bar.update(task, completed=done, total=total))
+            found = submit.examine(
+                notebook, run, lambda done, total: bar.update(task, completed=done, total=total), design
+            )
     except submit.SubmissionError as error:
         end(str(error))
     for line in submit.say(found):

@@ -14,6 +14,7 @@ from pathlib import Path
 import nbformat
 
 import hpcdl
+from hpcdl import designs
 from hpcdl.files import MOST_BYTES, MOST_FILES, MOST_TOGETHER, needed_near, written_whole
 from hpcdl.moved import whereto
 from hpcdl.report import decision_file
@@ -39,6 +40,7 @@ class OwnSubmission:
     verdicts: dict[str, str] = field(default_factory=dict)  # by exercise, in words
     along: list[str] = field(default_factory=list)  # files that the notebook needs, included in the archive
     left: list[str] = field(default_factory=list)  # needed files that are too large
+    design: str = ""  # a schedule of the student's own next to the notebook, which is not in the archive
     error: str = ""  # of the first cell that failed
     made: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     environment: dict[str, str] = field(default_factory=lambda: environment())
@@ -56,17 +58,23 @@ def environment() -> dict[str, str]:
     return {"hpcdl": hpcdl.__version__, "python": platform.python_version(), "system": platform.platform(), **packages}
 
 
-def examine(path: Path, run: bool = True, step: Callable[[int, int], None] = lambda done, total: None) -> OwnSubmission:
+def examine(
+    path: Path, run: bool = True, step: Callable[[int, int], None] = lambda done, total: None, design: bool = False
+) -> OwnSubmission:
     """Read the notebook at `path` and, with `run`, execute it top to bottom in a kernel of its own.
 
-    Cells of open exercises are expected to fail and are skipped; `step(done, total)` is called for each cell.
-    Raises SubmissionError if the file is not a notebook of a lab.
+    With `design` the student's own schedule comes along, the file `hpcdl.designs.NAME` next to the notebook. Cells of
+    open exercises are expected to fail and are skipped; `step(done, total)` is called for each cell. Raises
+    SubmissionError if the file is not a notebook of a lab.
     """
     notebook, raw = read(path)
     found = OwnSubmission(
         notebook.metadata["hpcdl"]["lab"], path.name, hashlib.sha256(raw).hexdigest(), open_exercises(notebook)
     )
     found.along, found.left = files_along(path, raw)
+    if found.lab == designs.LAB and (path.parent / designs.NAME).is_file():
+        found.design = "" if design else designs.NAME
+        found.along += [designs.NAME] * design
     found.moved = whereto([name for cell in notebook.cells if (name := exercise_of(cell))])
     if run:
         notebook, found.error = executed(notebook, path.parent, step)
@@ -176,6 +184,8 @@ def say(submission: OwnSubmission) -> list[str]:
     lines += [f"{sentence} Hand them in with that lab's notebook." for sentence in submission.moved]
     if submission.along:
         lines.append(f"These files next to the notebook come along: {', '.join(submission.along)}.")
+    if submission.design:
+        lines.append(f"Your own schedule in {submission.design} stays here; for the class's table, add --design.")
     if submission.left:
         lines.append(
             f"These files do not: {', '.join(submission.left)}. At most {MOST_FILES} come along, of {MOST_BYTES >> 20} "

@@ -26,7 +26,7 @@ LEVELS = [
         "hpcdl.report",
         "hpcdl.__main__",
     },
-    {"hpcdl.training"},
+    {"hpcdl.training", "hpcdl.designs"},
     {"hpcdl.ddp", "hpcdl.parallel", "hpcdl.sharding", "hpcdl.consistency", "hpcdl.cost", "hpcdl.cluster"},
     {"hpcdl.conv", "hpcdl.collectives", "hpcdl.nn"},
     {"hpcdl.comm", "hpcdl.kernels", "hpcdl.memory", "hpcdl.numerics", "hpcdl.data"},

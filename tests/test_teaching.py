@@ -1,23 +1,26 @@
 """Every lab has a lesson for teachers, and a page that shows it."""
 
-import importlib.util
+import re
+import sys
 import tomllib
 from pathlib import Path
 
+import nbclient
+import nbformat
 import pytest
 
 from autograder import exercises
+from autograder.authors import build
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
+sys.path.insert(0, str(DOCS))
+import course  # noqa: E402
+import teaching_pages  # noqa: E402
+
+PLANS = [plan["weeks"] for plan in tomllib.loads(teaching_pages.PLANS.read_text(encoding="utf-8"))["plan"]]
+COURSES = {each.slug: each for each in course.courses()}
+LECTURES = course.table_rows(DOCS / "teaching" / "index.md", "From lectures to labs", 2)
 LESSONS = tomllib.loads((DOCS / "teaching" / "lessons.toml").read_text(encoding="utf-8"))
-
-
-@pytest.fixture(scope="module")
-def pages():
-    spec = importlib.util.spec_from_file_location("teaching_pages", DOCS / "teaching_pages.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.parametrize("slug", exercises.LABS)
@@ -26,6 +29,25 @@ def test_lesson_is_complete(slug):
     assert [len(lesson[part]) for part in ("session", "demo", "ask", "discuss", "exam")] == [5, 3, 3, 3, 2]
     assert sum(minutes for minutes, _ in lesson["session"]) == 50
     assert all(exam["question"] and exam["rubric"] for exam in lesson["exam"])
+    assert lesson["demo"][0].get("picture", "") in COURSES[slug].pictures or not COURSES[slug].pictures
+    assert all(step.keys() & {"picture", "mistake", "run"} for step in lesson["demo"])
+
+
+@pytest.mark.each_lab("hogwild")
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("slug", exercises.LABS)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the packages that run a notebook
+def test_demonstration_runs_and_says_what_the_page_says(slug, tmp_path):
+    """Its cells run in an empty notebook, and the check of the wrong answer names the mistake."""
+    lab, steps = exercises.load(slug), LESSONS[slug]["demo"]
+    cells = [nbformat.v4.new_code_cell(teaching_pages.demo_step(lab, step)[1]) for step in steps]
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    nbclient.NotebookClient(
+        notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
+    ).execute()
+    printed = ["".join(map(str, cell.outputs)) for cell in notebook.cells]
+    assert all(printed)
+    assert teaching_pages.wrong_answer(lab, steps[1]).says in printed[1]
 
 
 def test_no_lesson_is_of_a_lab_that_is_gone():
@@ -41,10 +63,64 @@ def test_names_in_lessons_are_exercises():
 
 
 @pytest.mark.parametrize("slug", ["gradient_descent", "own_stack"])
-def test_page_shows_exercises_and_mistakes(slug, pages):
+def test_page_shows_exercises_and_mistakes(slug):
     lab = exercises.load(slug)
-    text = pages.page(lab, LESSONS[slug])
+    text = teaching_pages.page(lab, LESSONS[slug])
     assert all(f"| `{e.name}` | {e.minutes} | {e.points:g} |" in text for e in lab.exercises.values())
     assert "## Usual mistakes" in text
     assert "After this lab students can" in text
-    assert pages.page(lab, {}).startswith("# Lab")
+    assert teaching_pages.page(lab, {}).startswith("# Lab")
+
+
+def test_mistakes_have_the_sentence_that_students_read():
+    text = teaching_pages.mistakes(exercises.load("gradient_descent"))
+    assert re.search(r"- forgets the 2: \*The factor 2 is missing: .*\*", text)
+
+
+# -- plans and lectures -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weeks", PLANS, ids=len)
+def test_plan_has_each_lab_after_those_that_it_needs(weeks):
+    done: set[str] = set()
+    for week in weeks:
+        for entry in week:
+            for slug in teaching_pages.choices(entry):
+                first = re.sub(r"\([^)]*\)", "", COURSES[slug].map["do first"])  # in brackets: what only helps
+                needed = set() if "help" in first else set(re.findall(r"\d\d", first))
+                assert needed <= done, f"{slug} needs {needed - done}"
+            done |= {COURSES[slug].number for slug in teaching_pages.choices(entry)}
+        assert teaching_pages.minutes(week, COURSES) <= 220
+
+
+def test_plans_are_of_7_10_and_14_weeks_and_the_longest_has_every_lab():
+    assert [len(weeks) for weeks in PLANS] == [7, 10, 14]
+    """A lab that has just begun has no picture yet, and no week."""
+    whole = {each.slug: each.minutes for each in COURSES.values() if each.pictures}
+    assert {slug for week in PLANS[-1] for slug in week} == set(whole)
+    assert f"{sum(whole.values())} (" in teaching_pages.plans()
+
+
+@pytest.mark.parametrize("row", LECTURES, ids=lambda row: f"{row['lecture']} {row['subject']}"[:40])
+def test_section_of_a_lecture_is_a_heading_of_its_lab(row):
+    found = re.findall(r'\b(\d\d)(?=[,;])|"([^"]+)"', row["lab, section"])
+    assert any(section for _, section in found)
+    number, slugs = "", {each.number: each.slug for each in COURSES.values()}
+    for lab, section in found:
+        number = lab or number
+        if section:
+            text = build.source_path(slugs[number]).read_text(encoding="utf-8")
+            assert f"# ## {section}\n" in text, f"{section} in lab {number}"
+
+
+def test_every_lab_page_is_whole():
+    """A page has one title, no mark of the source, and a picture in front of the exercises."""
+    import site_pages
+    from frames import Frames
+
+    for each in COURSES.values():
+        text = site_pages.lab_page(each, {n: Frames(n, "A.", "B.", "c", 9, 4, 2) for n in each.pictures})
+        assert "{{" not in text
+        assert len(re.findall(r"^# ", text, re.MULTILINE)) == 1
+        assert not each.pictures or text.index("<figure") < text.index("## Exercises")
+        assert each.subtitle or each.slug == "gradient_descent"

@@ -164,7 +164,7 @@ def call_left_out(node: Any):
     """Replace x.clone() by x."""
     if isinstance(node.func, ast.Attribute) and not node.args and not isinstance(node.func.value, ast.Constant):
         yield node.func.value
-    elif isinstance(node.func, ast.Name) and len(node.args) == 1:
+    elif isinstance(node.func, ast.Name) and len(node.args) == 1 and not isinstance(node.args[0], ast.Starred):
         yield node.args[0]
 
 

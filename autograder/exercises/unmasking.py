@@ -6,9 +6,9 @@ from autograder.checks import impostors
 MINUTES = 8
 
 
-def examines(line_up: impostors.LineUp) -> Exercise:
+def examines(line_up: impostors.LineUp, *, extra: bool = False) -> Exercise:
     """The exercise of ten points whose answer, `line_up.name()`, is a list of inputs."""
-    exercise = Exercise(line_up.name, points=10, minutes=MINUTES)
+    exercise = Exercise(line_up.name, points=10, minutes=MINUTES, extra=extra)
 
     @exercise.check(points=2)
     def spares_the_right(student, rng):

@@ -51,7 +51,7 @@ def grade_all(
             kept = store.load(key_of(taken, secret, only, machine(mpi)))
             if kept:
                 discard(taken)
-                yield submission, kept
+                yield taken, kept
             else:
                 rest.append(taken)
         lanes = min(lanes, len(rest))

@@ -67,6 +67,9 @@ OWN = (
     "grades.csv",
     "adjustments.csv",
     "groups.csv",
+    "extensions.csv",
+    "requests.csv",
+    "requests.md",
     "instructor.html",
     "feedback",
 )  # files that commands write among the students' folders

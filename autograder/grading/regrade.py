@@ -8,8 +8,8 @@ from typing import NamedTuple
 from autograder.authoring import Lab
 from autograder.results import LabResult
 
-from . import batch
-from .grades import newest_of_each, result_file
+from . import attempts, batch
+from .grades import result_file
 from .store import write_json
 from .submission import Submission
 
@@ -40,7 +40,7 @@ def regrade(
     """
     results, changed = {(result.student, result.lab): result for result in before}, list[Change]()
     done = list(batch.grade_all(todo, secret, only, lanes=lanes, mpi=mpi, allow_weak=allow_weak))
-    for now in newest_of_each(done):
+    for now in attempts.counting(done, out, attempts.policy_of(out)):
         then = _before(results, now)
         if then is None:
             continue

@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-from .facts import Call, Definition, Facts, call_of, facts_of_body, root_of
+from .facts import FILES, Call, Definition, Facts, call_of, facts_of_body, root_of
 from .known_calls import (
     ANYTHING,
     ARRAYS,
@@ -26,11 +26,13 @@ from .known_calls import (
     CHANGERS,
     CONTAINERS,
     OPENS,
+    OS_READS,
     PURE,
     QUIET,
     READABLE,
     READS,
     RUNS_TEXT,
+    SETS,
     SETTINGS,
     SLOW,
     SPACES,
@@ -38,8 +40,8 @@ from .known_calls import (
     WRITES,
 )
 
-# Not valid Python names: the folder's files; anything that may concern everything; code in the text of the statements.
-FILES, ALL, TEXT = "<files>", "*", "<text>"
+# Not valid Python names: anything that may concern everything; code in the text of the statements.
+ALL, TEXT = "*", "<text>"
 WORD = re.compile(r"[^\W\d]\w*")
 
 
@@ -68,6 +70,7 @@ class Notebook:
         for each in classes:  # base classes come before subclasses
             shared |= {each.name} if shared & {root_of(base) for base in each.bases} else set()
         self.plain = self.classes - shared  # creating an object of these changes nothing else
+        self.setters: set[str] = set()  # functions that only change settings of libraries
         self.taking: set[str] = set()  # functions that may change their arguments
         for _ in range(3):  # indirectly, through each other
             self.taking = {name for name, body in self.definitions.items() if self._direct(body) & body.own}
@@ -77,12 +80,17 @@ class Notebook:
                 self.effects[node.name] |= self.definitions[node.name].outside | _remembers(node)
                 if _binds_any(self.definitions[node.name]):
                     self.effects[node.name].add(ALL)
+        functions = self.definitions.keys() - self.classes
+        self.setters = {n for n in functions if self._sets(self.definitions[n]) and not self.definitions[n].returns}
         self.captures = any(ast.unparse(target) == "sys.stdout" for node in nodes for target in _targets(node))
         self._spread()
         self.behind: dict[str, set[str]] = {}  # name -> the objects that it may refer to
-        for new, old in (pair for each in facts for pair in each.aliases):
+        for made, (new, old) in ((each, pair) for each in facts for pair in each.aliases):
             returned = old.union(*(self.returned.get(name, ()) for name in old))
+            written = {FILES} if old & self.classes or FILES in old else set()  # no result of a function that wrote
             objects = set(filter(self._is_object, returned)).union(*(self.effects.get(name, ()) for name in old))
+            objects -= {FILES} - written
+            objects |= {ALL} if self._sets(made) else set()
             together = new if len(new) > 1 and old & (self.definitions.keys() | self.imports.keys()) else set()
             for name in new:
                 self.behind.setdefault(name, set()).update(objects, together - {name})
@@ -93,17 +101,32 @@ class Notebook:
         for name in facts.loads & self.effects.keys() - self.asked:
             found |= self.effects[name] - self.asked
         last = {call.last for call in facts.calls}
-        anything = ALL in found or _binds_any(facts) or last & READABLE
+        anything = _binds_any(facts) or last & READABLE or self._sets(facts)
         return (
             self._by_other_names(found) - (self.asked - facts.stores)
             | ({ALL} if anything else set())
             | ({"sys"} if self.captures and "print" in last else set())
-            | ({FILES} if last & WRITES or self._opens_to_write(facts) else set())
         )
 
-    def _opens_to_write(self, facts: Facts) -> bool:
-        modules = {self.imports.get(call.root, "").partition(".")[0] for call in facts.calls}
-        return bool(modules & set(WRITERS)) or any(call.is_opened_to_write for call in facts.calls)
+    def _writes(self, call: Call) -> bool:
+        """Whether a call may write a file."""
+        module = self.imports.get(call.root, "")
+        function = (f"{module}.{call.last}" if call.of else module).split(".")
+        of_os = function[0] == "os" and len(function) == 2 and function[1] not in OS_READS
+        return call.last in WRITES or call.is_opened_to_write or of_os or function[0] in WRITERS
+
+    def _sets(self, facts: Facts) -> bool:
+        """Whether a piece of code changes settings of libraries, and does nothing that could be slow."""
+        if facts.loops or facts.loads & self.asked:
+            return False
+        modules = {call.root: self.imports.get(call.root, "") for call in facts.calls}
+        others = (facts.loads - facts.own) & self.definitions.keys() - self.setters
+        if others or any(module.startswith(SLOW) for module in modules.values()):
+            return False
+        return any(
+            call.last in SETTINGS or call.root in self.setters or (modules[call.root] and SETS.fullmatch(call.last))
+            for call in facts.calls
+        )
 
     def mentions(self, facts: Facts) -> set[str]:
         """Return the result of `changes` and all mentioned objects, unless the statement draws or runs engines."""
@@ -142,8 +165,10 @@ class Notebook:
             if not self._is_harmless(call):
                 found |= call.args
                 own |= set(filter(self._is_own_module, call.args))  # `importlib.reload(tools)`
+        # `os.environ.update(...)` is a store
         inside = {c.root for c in facts.calls if self.imports.get(c.root) in ("os", "sys") and c.last in CONTAINERS}
-        return facts.stores | own | inside | set(filter(self._is_object, found))  # `os.environ.update(...)` is a store
+        files = {FILES} if any(map(self._writes, facts.calls)) else set()
+        return facts.stores | own | inside | files | set(filter(self._is_object, found))
 
     def _is_object(self, name: str) -> bool:
         """Whether calls can change the object behind a name: not a builtin, a module, a function, or one asked for."""
@@ -179,7 +204,7 @@ class Notebook:
             fresh = self.behind.get(todo.pop(), set()) - seen
             seen |= fresh
             todo |= fresh
-        return seen & self.bound
+        return seen & (self.bound | {ALL, FILES})
 
 
 @lru_cache(maxsize=1024)
@@ -211,9 +236,7 @@ def _remembers(node: Definition) -> set[str]:
 
 
 def is_setting(node: ast.AST) -> bool:
-    """Whether a statement may concern all others: `torch.set_default_dtype(...)`, or a store into a call's result."""
-    if isinstance(node, ast.Expr):
-        return isinstance(node.value, ast.Call) and call_of(node.value).last in SETTINGS
+    """Whether a statement stores into a call's result, which may concern all others."""
     targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
     places = [target.value for target in targets if isinstance(target, ast.Attribute | ast.Subscript)]
     return any(isinstance(part, ast.Call) for place in places for part in ast.walk(place))  # `getcontext().prec = 9`

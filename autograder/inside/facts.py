@@ -9,6 +9,8 @@ from .known_calls import CONTAINERS, READS
 from .magics import RUNS
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+FILES = "<files>"  # not a valid Python name: the folder's files
+MAPS = frozenset({"from_file", "memmap", "open_memmap"})  # of arrays in a file, which they may create
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,7 @@ class Call:
     out: bool
     of: str = ""  # the object of a method call: `f` in `f.last(...)`, not in `f().last(...)`
     handed: frozenset[str] = frozenset()  # objects with mutating methods among the arguments: `map(table.append, x)`
-    is_opened_to_write: bool = False  # `open(path, "a")`, `path.open(mode="w")`
+    is_opened_to_write: bool = False  # `open(path, "a")`, `np.memmap(path)`, `path.replace(new)`
 
     @property
     def is_method(self) -> bool:
@@ -39,6 +41,7 @@ class Facts:
     outside: set[str] = field(default_factory=set)  # declared `global`
     own: set[str] = field(default_factory=set)  # parameters and assigned names
     returns: set[str] = field(default_factory=set)  # root names of what a function returns or yields
+    loops: bool = False
 
     def __or__(self, other: "Facts") -> "Facts":
         """Return the facts of both pieces of code."""
@@ -50,6 +53,7 @@ class Facts:
             self.outside | other.outside,
             self.own | other.own,
             self.returns | other.returns,
+            self.loops or other.loops,
         )
 
 
@@ -60,6 +64,7 @@ def facts_of(node: ast.AST) -> Facts:
         _gather(part, facts)
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.decorator_list:
         facts.loads.add(node.name)  # the decorator may call it
+        facts.own.add(node.name)
     return facts
 
 
@@ -104,14 +109,15 @@ def _gather(node: ast.AST, facts: Facts) -> None:
     elif isinstance(node, ast.Return | ast.Yield | ast.YieldFrom) and node.value is not None:
         values = node.value.elts if isinstance(node.value, ast.Tuple | ast.List) else [node.value]
         facts.returns |= set(map(root_of, values)) - {""}
-    elif isinstance(node, ast.NamedExpr):
+    facts.loops |= isinstance(node, ast.For | ast.AsyncFor | ast.While)
+    if isinstance(node, ast.NamedExpr):
         facts.aliases.append((_names([node.target]), _names([node.value])))
     elif isinstance(node, ast.Match):
         caught = [part for case in node.cases for part in ast.walk(case.pattern)]
         named = {getattr(part, "name", None) or getattr(part, "rest", None) for part in caught} - {None}
         facts.aliases.append((frozenset(map(str, named)), _names([node.subject])))
     elif isinstance(node, ast.Assign):
-        facts.aliases.append((_names(node.targets), _names([node.value])))
+        facts.aliases.append((_names(node.targets), _names([node.value]) | _files_in(node.value)))
     elif isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
         facts.aliases.append((_names([node.target]), _names([node.iter])))
     elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
@@ -122,6 +128,12 @@ def _gather(node: ast.AST, facts: Facts) -> None:
         facts.aliases.append((_names([node.optional_vars]), _names([node.context_expr])))
 
 
+def _files_in(value: ast.expr) -> set[str]:
+    """Return FILES if an expression opens a file to write: whatever changes its object changes the file."""
+    calls = (call_of(part) for part in ast.walk(value) if isinstance(part, ast.Call))
+    return {FILES} if any(call.is_opened_to_write for call in calls) else set()
+
+
 def call_of(node: ast.Call) -> Call:
     """Return the `Call` of a call node."""
     values = [*node.args, *(keyword.value for keyword in node.keywords)]
@@ -129,12 +141,17 @@ def call_of(node: ast.Call) -> Call:
     out = any(keyword.arg == "out" for keyword in node.keywords)
     if last == "run_line_magic" and ast.unparse(node).startswith(RUNS):
         last = "run_cell"
-    handed = [v for v in values if isinstance(v, ast.Attribute) and (v.attr in CONTAINERS or v.attr.endswith("_"))]
+    handed: list[ast.expr] = [
+        v for v in values if isinstance(v, ast.Attribute) and (v.attr in CONTAINERS or v.attr.endswith("_"))
+    ]
+    handed += [keyword.value for keyword in node.keywords if keyword.arg == "file"]  # of `print`
     owner, root = getattr(node.func, "value", None), root_of(node.func)
     hidden = _names([owner]) if owner and not root and last not in READS else frozenset()  # `(a + b).backward()`
     of = owner.id if isinstance(owner, ast.Name) else ""
     modes = [value.value for value in values if isinstance(value, ast.Constant) and isinstance(value.value, str)]
     writes = last == "open" and any(set("wax+") & set(mode) and set(mode) <= set("rwaxbt+") for mode in modes)
+    writes |= last in MAPS and not {"r", "c"} & {*modes}
+    writes |= last == "replace" and len(node.args) == 1  # a path's, not a text's
     return Call(root, last, _names(values), out, of, hidden.union(map(root_of, handed)), writes)
 
 

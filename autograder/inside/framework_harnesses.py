@@ -18,6 +18,7 @@ from hpcdl.nn.awkward import MODELS, takes_time
 
 from .book import of_kind
 from .doors import opaque
+from .shard_harnesses import copied
 
 MOMENTUM = 0.9
 
@@ -128,22 +129,14 @@ class Files:
             return name in files
 
         def write(name: str, content: Any) -> None:
-            note("write", name, _copied(content))
+            note("write", name, copied(content))
 
         def read(name: str) -> Any:
             if name not in files:
                 raise FileNotFoundError(f"there is no file {name!r}")
-            return _copied(files[name])
+            return copied(files[name])
 
         self.exists, self.write, self.read = opaque(exists), opaque(write), opaque(read)
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.detach().clone()
-    if isinstance(value, dict):
-        return {key: _copied(item) for key, item in value.items()}
-    return [_copied(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def resuming(

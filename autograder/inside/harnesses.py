@@ -36,6 +36,7 @@ from .framework_harnesses import (
     resuming,
     with_gpus,
 )
+from .mending_harness import did, mending
 from .scaling_harnesses import loss_scaling
 from .shard_harnesses import gathered, loading, optimizing, recomputed, saving, spoiled
 from .tensor_harnesses import averaging, descending, in_memory, share_memory, taken, watching
@@ -247,6 +248,7 @@ HARNESSES = {
     "resuming": Harness(
         resuming, ("model", "optimizer", "loss_sum", "batches", "disk", "comm"), resumed, lambda args: {"write": 1.0}
     ),
+    "mending": Harness(mending, ("...", "comm"), did, lambda args: {"write": 1.0}),
     "in_group": Harness(in_group, ("env", "model", "x", "y", "epochs", "batch", "lr")),
     "ray_loop": Harness(ray_loop, ("config", "train")),
     "fully_sharded": Harness(fully_sharded, ("model", "mesh"), timed, lambda _: dict.fromkeys(("begin", "end"), 1.0)),

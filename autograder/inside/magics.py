@@ -25,7 +25,12 @@ PYLAB = (
     "from pylab import *; from numpy import *"
 )
 # Calls that every answer may need; their first arguments may name variables: `$x` or `{x}`.
-ALWAYS = tuple(f"get_ipython().{name}(" for name in ("setenv", "writefile", "chdir", "mkdir"))
+ALWAYS = (
+    *(f"get_ipython().{name}(" for name in ("setenv", "writefile", "chdir", "mkdir")),
+    "get_ipython().run_line_magic('autoreload', ",
+)
+# Calls that remove names: only an exercise that failed without them is checked with them.
+REMOVES = tuple(f"get_ipython().run_line_magic('{name}'" for name in ("reset", "reset_selective", "xdel"))
 RUNS = (  # calls that may bind any name
     *("get_ipython().run_cell", "get_ipython().push(", "get_ipython().ex("),
     *("get_ipython().run_line_magic('run', ", "get_ipython().run_line_magic('time', "),
@@ -66,7 +71,7 @@ def split(line: str) -> list[str]:
 def _captured(line: str) -> str:
     """Return a line that binds the NAME of `%%capture NAME` to an empty output."""
     names = [word for word in line.split() if word.isidentifier()]
-    return f"{names[0]} = get_ipython().captured()" if names else ""
+    return f"{names[0]} = get_ipython().captured({names[0]!r})" if names else ""
 
 
 def _line(found: re.Match) -> str:
@@ -80,6 +85,10 @@ def _line(found: re.Match) -> str:
         return PYLAB
     if name == "cd" and alone:
         return f"get_ipython().chdir({line!r})"
+    if name == "store" and alone and "-r" in (words := split(line)):
+        return (
+            "; ".join(f"{word} = get_ipython().stored({word!r})" for word in words if word.isidentifier()) or found[0]
+        )
     if name in ("env", "set_env") and re.match(r"\s*\w+[= ]", line):
         variable, value = re.split(r"\s*=\s*|\s+", line.strip(), maxsplit=1)
         return f"get_ipython().setenv({variable!r}, {value!r})"

@@ -50,6 +50,7 @@ LOCALS = "f_locals"
 # These read a caller's variables by name to write or compute with them, and return neither.
 NAMES_ONLY = ("sympy/utilities/lambdify.py", "numpy/lib/_index_tricks_impl.py", "numpy/matrixlib/defmatrix.py",
               "torch/jit/_trace.py")  # fmt: skip
+VARIABLES = "pandas/core/computation/scope.py"  # copies the variables of the caller of `df.query` and `df.eval`
 TRACEBACK, LOGGING, NUMBA = "traceback.py", "logging/__init__.py", "numba/core/bytecode.py"
 DISPATCH = "_python_dispatch.py"
 CLOUDPICKLE = "cloudpickle.py"  # it takes a function's code apart, and builds another one of it
@@ -189,6 +190,8 @@ def _keeps(frame: FrameType) -> bool:
 
 
 def _frame(event: str, args: tuple, frame: FrameType) -> str | None:
+    if _is_library(frame.f_code) and frame.f_code.co_filename.endswith(VARIABLES) and not _is_library(args[0].f_code):
+        return None
     return None if _asks(frame, event.partition(".")[2]) else event
 
 

@@ -130,6 +130,15 @@ def spoiled(function: Any, weight: torch.Tensor, x: torch.Tensor, comm: Communic
     return ""
 
 
+def copied(value: Any) -> Any:
+    """Return a state with all its tensors copied, however deep in dicts and lists."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone()
+    if isinstance(value, dict):
+        return {key: copied(item) for key, item in value.items()}
+    return [copied(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
 class Disk:
     """Files as dicts, beginning with `files`; operations on them are logged in a book.
 
@@ -142,7 +151,7 @@ class Disk:
         files = dict(files)
 
         def write(name: str, content: dict) -> None:
-            files[name] = {key: x.detach().clone() if isinstance(x, torch.Tensor) else x for key, x in content.items()}
+            files[name] = copied(content)
             note("write", name, files[name])
 
         def rename(old: str, new: str) -> None:
@@ -158,7 +167,7 @@ class Disk:
             if content is None:
                 raise OSError(f"{name!r} is half a file: who wrote it was killed")
             note("read", name)
-            return {key: x.clone() if isinstance(x, torch.Tensor) else x for key, x in content.items()}
+            return copied(content)
 
         self.write, self.rename, self.read = opaque(write), opaque(rename), opaque(read)
 

@@ -2,11 +2,12 @@
 
 import builtins
 import contextlib
+import importlib
 import json
 import os
+import re
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from .magics import plain_python, split
@@ -15,6 +16,11 @@ NO_OUTPUTS = "`Out` and `_` have what a cell has shown, and grading shows nothin
 NO_PROGRAMS = (
     "`!{}` runs a program of the machine, and grading runs none: write the value itself, or compute it in Python."
 )
+NO_CAPTURE = "`%%capture {}` keeps what a cell has shown, and grading shows nothing: give the value a name of its own."
+NO_STORE = (
+    "`%store -r {}` reads what another notebook has stored, and grading has only this notebook: compute the value here."
+)
+NO_VALUE = "`%{}` has no value in grading: write the value itself, or compute it in Python."
 
 
 class NoProgramsError(RuntimeError):
@@ -34,11 +40,35 @@ class Outputs(dict):
     __getitem__ = __iter__ = get = pop = keys = values = items = refuse
 
 
+class Absent:
+    """A value that grading does not have: it may have a name, and any use raises."""
+
+    def __init__(self, reason: str):
+        self.__dict__["reason"] = reason
+
+    def refuse(self, *args: Any) -> Any:
+        raise NoOutputsError(self.reason)
+
+    def show(self) -> None:
+        """Show nothing, as a capture's `show`."""
+
+    def __getattr__(self, name: str):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self.refuse()
+
+    __call__ = show
+    __getitem__ = __iter__ = __len__ = __bool__ = __str__ = __float__ = __int__ = __eq__ = __lt__ = __gt__ = refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __neg__ = refuse
+    __hash__ = object.__hash__
+
+
 class Shell:
     """IPython's shell as far as a cell of an answer can notice; unknown methods do nothing."""
 
     def __init__(self, namespace: dict):
         self.user_ns = namespace
+        self.times: dict[str, float] | None = None  # of own modules, while `%autoreload` is on
 
     def setenv(self, name: str, value: str) -> None:
         """Do what `%env NAME=value` does."""
@@ -46,8 +76,12 @@ class Shell:
 
     def writefile(self, path: str, text: str, append: bool = False) -> None:
         """Do what `%%writefile PATH` does."""
-        with open(Path(self.expanded(path)).expanduser(), "a" if append else "w", encoding="utf-8") as file:
+        target = Path(self.expanded(path)).expanduser()
+        before = target.stat().st_mtime + 1 if target.exists() else 0
+        with open(target, "a" if append else "w", encoding="utf-8") as file:
             file.write(text)
+        if target.stat().st_mtime < before:  # newer by its time, too, as in a notebook
+            os.utime(target, (before, before))
 
     def chdir(self, line: str) -> None:
         """Do what `%cd FOLDER` does, if the folder exists below the notebook's."""
@@ -84,12 +118,50 @@ class Shell:
         """Run `cell` as the body of `%%name line`."""
         self.run_cell(f"%%{name} {line}\n{cell}")
 
-    def run_line_magic(self, name: str, line: str, *args: Any) -> None:
-        """Do what `%run FILE` and `%time STATEMENT` do to the notebook's names; ignore other magics."""
+    def run_line_magic(self, name: str, line: str, *args: Any) -> Any:
+        """Do what a magic does to the notebook's names; others do nothing, and have no value."""
+        words = split(self.expanded(line))
+        names = [word for word in words if not word.startswith("-")]
         if name == "run":
-            self.run_file(split(self.expanded(line)))
-        elif name == "time":
-            self.run_cell(line)
+            return self.run_file(words)
+        if name == "time":
+            return self.run_cell(line)
+        if name == "pwd":
+            return os.getcwd()
+        if name == "autoreload":
+            self.times = None if names[:1] in (["0"], ["off"]) else {}
+            return self.reload_changed()
+        if name in ("reset", "reset_selective", "xdel"):
+            pattern = {"reset": "[^_]", "reset_selective": " ".join(names)}.get(name) or "|".join(map(re.escape, names))
+            for found in [each for each in self.user_ns if re.search(pattern, each) and not each.startswith("_")]:
+                if name != "xdel" or found in names:
+                    del self.user_ns[found]
+            return None
+        return Absent(NO_VALUE.format(name))
+
+    def reload_changed(self) -> None:
+        """Load own modules again whose files have changed, as `%autoreload` does before each cell."""
+        if self.times is None:
+            return
+        home = str(Path.home().resolve())
+        for name, module in list(sys.modules.items()):
+            file = getattr(module, "__file__", None)
+            if type(file) is not str or not os.path.realpath(file).startswith(home) or not os.path.exists(file):
+                continue
+            time = os.stat(file).st_mtime
+            if self.times.setdefault(name, time) != time:
+                self.times[name], before = time, dict(vars(module))
+                with contextlib.suppress(Exception):  # IPython keeps the old module, too
+                    importlib.reload(module)
+                for mine, value in list(self.user_ns.items()):  # what was imported from it
+                    if mine in before and before[mine] is value and mine in vars(module):
+                        self.user_ns[mine] = vars(module)[mine]
+
+    def stored(self, name: str) -> Any:
+        """Return the value for `%store -r NAME` if this notebook has one."""
+        if name not in self.user_ns:
+            raise NoOutputsError(NO_STORE.format(name))
+        return self.user_ns[name]
 
     def run_file(self, words: list[str]) -> None:
         """Run a script or notebook with its arguments; only `-i` shows it the notebook's names. It keeps its names."""
@@ -120,9 +192,9 @@ class Shell:
         """Add these names to the notebook."""
         self.user_ns.update(variables)
 
-    def captured(self) -> SimpleNamespace:
-        """Return an empty capture for `%%capture NAME`."""
-        return SimpleNamespace(stdout="", stderr="", outputs=[], show=_nothing)
+    def captured(self, name: str) -> Absent:
+        """Return a capture for `%%capture NAME`, without outputs."""
+        return Absent(NO_CAPTURE.format(name))
 
     def getoutput(self, command: str, *args: Any, **options: Any) -> None:
         """Refuse `names = !command`."""
@@ -134,18 +206,25 @@ class Shell:
         return _nothing
 
 
+installed: list[Shell] = []  # in a worker: one
+
+
 def install(namespace: dict) -> None:
     """Give cells in `namespace` IPython's names, and let them import files that they write."""
     shell = Shell(namespace)
+    installed.append(shell)
     builtins.get_ipython = lambda: shell  # type: ignore[attr-defined]
     builtins.display = _nothing  # type: ignore[attr-defined]
     namespace.update(In=[""], Out=Outputs())
+    sys.dont_write_bytecode = True  # a file that was written twice in a second would be taken for its first text
     if "" not in sys.path:
         sys.path.append("")
 
 
-def without_cache(code: str) -> None:
-    """Let Numba compile `code` despite `cache=True`: Numba finds no file for a cell, and would fail."""
+def before(code: str) -> None:
+    """Prepare for `code`: reload changed modules, and let Numba ignore `cache=True`, which finds no file for a cell."""
+    for shell in installed:
+        shell.reload_changed()
     if "cache=" in code and "numba" in sys.modules:
         from numba.core.caching import NullCache
 

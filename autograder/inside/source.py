@@ -168,6 +168,11 @@ def _closure(statements: list[Statement], wanted: set[str], asked: list[str], wi
     notebook = effects.Notebook([s.node for s in statements], [s.facts for s in statements], asked, bound)
     concerns = notebook.mentions if wider else notebook.changes
     touches = [s.binds if _is_left_out(s.node) else s.binds | concerns(s.facts) for s in statements]
+    if wider:
+        touches = [
+            {effects.ALL} if ast.unparse(s.node).startswith(magics.REMOVES) else touched
+            for s, touched in zip(statements, touches, strict=True)
+        ]
     of_name: dict[str, list[Statement]] = {}
     for statement, touched in zip(statements, touches, strict=True):
         for name in touched:

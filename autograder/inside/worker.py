@@ -212,7 +212,7 @@ class Worker(Peer):
 
     def execute(self, code: str, filename: str) -> None:
         """Run a piece of code as a cell: `from __future__` applies to all later cells, and `await` is allowed."""
-        shell.without_cache(code)
+        shell.before(code)
         flags = self.future | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         compiled = compile(code, filename, "exec", flags=flags, dont_inherit=True)
         self.future |= compiled.co_flags & FUTURE

@@ -66,3 +66,21 @@ def guesses(
     shown = {"groups": groups, "students": students, "least": least, "style": STYLE}
     write_text(out, html.rendered("class_guesses.html", **shown))
     say(f"Wrote {out}: {len(questions)} questions of {students} students.")
+
+
+def designs(
+    folder: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="Students' .design.json, below it.")],
+) -> None:
+    """Print the class's own pipeline schedules as a table, the smallest bubble first."""
+    from hpcdl import designs
+
+    found = []
+    for path in sorted(folder.rglob("*design.json")):
+        try:
+            found.append(designs.read(path))
+        except designs.DesignError as error:
+            say(f"Left out: {error}.")
+    if not found:
+        end(f"there are no designs in {folder}; students hand them in with `hpcdl submit --design`")
+    for line in designs.table(found):
+        say(line)

@@ -17,6 +17,7 @@ import linecache
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -79,6 +80,8 @@ def preload() -> Guard:
     worker.forbid((), ())
     sandbox.readable()
     importlib.import_module("hpcdl.training.process_group")
+    if sys.version_info >= (3, 12):  # then it adds an audit hook where it is imported, which a worker refuses
+        importlib.import_module("filelock")
     shims.install(worker.guard)
     compiled.install()
     freeze()

@@ -38,6 +38,8 @@ forks.serve(int(sys.argv[2]), sys.argv[3])
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "LANG": "C.UTF-8", "MPLBACKEND": "Agg"}
 # torch.compile would start a compiler, in a process of its own: it returns its function instead.
 ENVIRONMENT["TORCHDYNAMO_DISABLE"] = "1"
+# Grades are the same with and without a GPU; CUDA also opens a socket, and does not survive a fork.
+ENVIRONMENT["CUDA_VISIBLE_DEVICES"] = ENVIRONMENT["HIP_VISIBLE_DEVICES"] = ""
 
 
 class ZygoteError(RuntimeError):

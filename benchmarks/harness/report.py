@@ -15,7 +15,8 @@ HEAD = """# Benchmarks
 
 Every figure is a ratio to a peer that was measured in the same run, interleaved, unless a unit is given. Run them with
 `make bench`, or one with `hpcdl bench NAME`; all measurements are in `benchmarks/results`. This page
-is written by `python -m benchmarks.harness.report`. GPU: not measured, since no card was there.
+is written by `python -m benchmarks.harness.report`. Figures of a GPU name it, and were measured
+on another machine than the others.
 
 In a chart, a bar to the right of its mark reaches what was asked; ✗ and a striped bar do not. Curves are medians.
 """
@@ -56,7 +57,8 @@ def section(path: Path) -> str:
     machine = next(machines(found))
     rows = [_row(where, row) for where, row in promises(found)]
     about = (
-        f"{machine['processor']}, {machine['cores']} cores, Python {machine['python']}, torch {machine['torch']}; "
+        f"{', '.join(machine[name] for name in ('gpu', 'processor') if name in machine)}, {machine['cores']} cores, "
+        f"Python {machine['python']}, torch {machine['torch']}; "
         f"{machine['time'][:10]}, load {machine['load'][0]:g} at the start."
     )
     plots = [

@@ -1,7 +1,5 @@
 """What a GPU kernel for stochastic rounding looks like at first: a call of Philox for each element."""
 
-from typing import Any
-
 import torch
 
 from hpcdl.kernels.gpu.base import bits, tl, triton
@@ -10,7 +8,7 @@ BLOCK = 1024
 
 
 @triton.jit
-def one_call_kernel(x: Any, out: Any, n: Any, seed: Any, BLOCK: tl.constexpr):
+def one_call_kernel(x, out, n, seed, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     r = tl.randint(seed, i).to(tl.uint32, bitcast=True) & 0xFFFF
     v = tl.load(x + i, i < n)

@@ -1,6 +1,8 @@
 """The cluster as the notebook sees it: start, run, stream, stop."""
 
+import contextlib
 import platform
+import tempfile
 import threading
 import time
 import warnings
@@ -17,9 +19,10 @@ from hpcdl.cluster import cells, lifeline, profiles, watcher
 from hpcdl.cluster.diagnosis import ClusterError, Report, StoppedRunError
 from hpcdl.cluster.engine_sets import MpiexecEngines
 from hpcdl.cluster.launcher import MEND, find_launcher, launcher_at
-from hpcdl.cluster.processes import START_SECONDS, OversubscribedWarning, Processes, alive, until
+from hpcdl.cluster.processes import START_SECONDS, OversubscribedWarning, Processes, alive, runtime_folder, until
 from hpcdl.cluster.run import Record, Run
 from hpcdl.cluster.turns import Turns
+from hpcdl.cluster.waiting import Waiting
 from hpcdl.machine import cores
 
 __all__ = ["Cluster", "Record"]
@@ -54,7 +57,7 @@ class Cluster:
         self.n = n
         self.clean = True  # whether the last run left no messages behind
         self.failures = 0  # runs that left messages behind
-        self.restarting = False
+        self.restarting, self._launched = False, False
         self.engines: list[Engine] = []  # by rank
         self._mpiexec, self._profile = mpiexec, profile
         self._processes: Processes | None = None
@@ -98,26 +101,40 @@ class Cluster:
     def _start(self) -> "Cluster":
         if self.stopped:
             raise ClusterError("this cluster was stopped; start another: Cluster(n=4).start()")
-        if self._processes is None:
+        if self._processes is not None and self._processes.controller_ended():
+            print("Note: the engines' controller has ended: they are started anew, and variables in them are gone.")
+            self._end()
+            self._processes, self._client, self._known, self.restarting = None, None, set(), False
+        if self._processes is not None and not self.restarting:
+            return self
+        first = self._processes is None
+        if first:
             cells.take_over(self)
-            self._processes = self._prepare()
-            # Stop at the latest when the kernel exits; `lifeline` covers a killed kernel.
-            self._finalizer = weakref.finalize(self, self._processes.stop)
-            try:
-                self._begin()
-            except KeyboardInterrupt:
+        try:
+            self._begin() if first else self._meet_again()
+        except BaseException as error:
+            message = self._explain(error) if isinstance(error, Exception) else ""
+            if first:
                 self.stop()
+            if isinstance(error, KeyboardInterrupt):
                 raise StoppedRunError("You stopped the start of the engines. They can be started again.") from None
-            except BaseException:
-                self.stop()
-                raise
-        elif self.restarting:
-            self._meet_engines()
+            if message:
+                raise ClusterError(message) from error
+            raise
         return self
+
+    def _explain(self, error: Exception) -> str:
+        from hpcdl.cluster import surroundings  # needs what Windows lacks
+
+        folder = self.directory if self._processes else runtime_folder() or Path(tempfile.gettempdir())
+        return surroundings.explain(error, folder, self.n)
 
     def stop(self) -> None:
         """End the engines and the controller; the cluster cannot be used again."""
         self.stopped = True
+        self._end()
+
+    def _end(self) -> None:
         if self._client is not None:
             self._client.close(linger=0)
         if self._processes is not None:
@@ -137,13 +154,33 @@ class Cluster:
         return Processes(*profiles.from_profile(self._profile, self.n, mpiexec))
 
     def _begin(self) -> None:
-        processes = self._started_processes
+        self._processes = processes = self._prepare()
+        # Stop at the latest when the kernel exits; `lifeline` covers a killed kernel.
+        self._finalizer = weakref.finalize(self, processes.stop)
         processes.start_controller()
-        import ipyparallel  # slow, but meanwhile the controller starts
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # such as: this machine's name has no address
+            import ipyparallel  # slow, but meanwhile the controller starts
 
-        processes.start_engines()
-        self._client = ipyparallel.Client(processes.connection("client"), profile_dir=str(self.directory))
+            processes.start_engines()
+            self._client = ipyparallel.Client(processes.connection("client"), profile_dir=str(self.directory))
         self._meet_engines()
+
+    def _meet_again(self) -> None:
+        """Wait for engines that replace others; start them once more if they fail, as on a host that was down."""
+        if self._launched and not self._started_processes.engines.why_ended():
+            with contextlib.suppress(ClusterError):
+                return self._meet_engines()
+        self._replace_engines()
+        self._launched = False
+        self._meet_engines()
+
+    def _replace_engines(self) -> None:
+        """End all engines and start others; the next run waits for them."""
+        self.restarting, self._launched = True, False
+        self._started_processes.stop_engines()
+        self._started_processes.start_engines()
+        self._launched = True
 
     def _meet_engines(self) -> None:
         """Wait for the engines, identify each, and sort them by rank."""
@@ -174,16 +211,18 @@ class Cluster:
         self.restarting, self.clean = False, True
 
     def _wait_for_ids(self) -> list[int]:
-        """Wait for the newest engines and return ipyparallel's ids for them."""
+        """Wait for the newest engines and return ipyparallel's ids for them; say how many are up."""
         processes, ids, begin = self._started_processes, [], time.monotonic()
-        engines = processes.engines
+        engines, waiting = processes.engines, Waiting()
         for _ in until(engines.patience):
             present = self._client.ids
             # Minutes after an engine dies, the controller forgets it and reuses its number.
             self._known.intersection_update(present)
             ids = [i for i in present if i not in self._known]
             if len(ids) >= self.n:
+                waiting.end(f"{self.n} engines are up")
                 return ids
+            waiting.say(f"Starting {self.n} engines: {len(ids)} are up")
             if reason := engines.why_ended():
                 raise ClusterError(f"{reason}\n{processes.log('engines')}".rstrip())
             late = time.monotonic() > begin + FIRST_ERROR and not engines.elsewhere
@@ -251,10 +290,9 @@ class Cluster:
         self.clean = all(report.end == "returned" for report in reports)
         self.failures += not self.clean
         if any(report.end in ("died", "silent") for report in reports) and not self.stopped:
-            self._started_processes.stop_engines()
-            self._started_processes.start_engines()
-            self.restarting = True
+            with contextlib.suppress(OSError, ClusterError):  # the run's own error matters more; the next run says this
+                self._replace_engines()
 
     def black_box(self, rank: int) -> dict:
-        """Return the last report of `rank`'s watcher."""
-        return watcher.read(self.directory, self.engines[rank].name)
+        """Return the last report of `rank`'s watcher in the current run."""
+        return watcher.read(self.directory, self.engines[rank].name, self._runs)

@@ -13,8 +13,9 @@ from hpcdl.cluster.launcher import Launcher
 from hpcdl.cluster.processes import end, environment, start, until
 from hpcdl.machine import cores
 
+UNDER_SHELL = ("/bin/sh", str(Path(__file__).with_name("engine.sh")))
 ENGINE = (
-    *("/bin/sh", str(Path(__file__).with_name("engine.sh")), sys.executable),
+    *(*UNDER_SHELL, sys.executable),
     *("-m", "hpcdl.cluster.engine", "--mpi", "--IPEngine.enable_nanny=False"),
 )
 # Slurm's reasons why a job would wait forever, without "Resources": other jobs may only be using the nodes.
@@ -46,6 +47,7 @@ class MpiexecEngines:
         self.process = start(
             "engines",
             directory,
+            [*UNDER_SHELL, "--launcher"],
             [str(self.mpiexec.path), *self.mpiexec.options, *options, "-n", str(self.n)],
             [*ENGINE, f"--profile-dir={directory}"],
             job=self.elsewhere,

@@ -65,6 +65,10 @@ class Processes:
             ["--ip=*"] if self.engines.elsewhere else [],
         )
 
+    def controller_ended(self) -> bool:
+        """Whether the controller has ended by itself, or was killed."""
+        return self.controller is not None and self.controller.poll() is not None
+
     def start_engines(self) -> None:
         self.connection("engine")  # the engines read the file
         self.engines.start(self.directory)
@@ -118,8 +122,12 @@ def runtime_folder() -> Path | None:
 
 
 def environment(directory: Path) -> dict[str, str]:
-    """Return the variables that tell controller and engines about this kernel."""
-    return {DIRECTORY: str(directory), **lifeline.environment()}
+    """Return the variables that tell controller and engines about this kernel.
+
+    Where warnings are errors, those of packages would end them.
+    """
+    warnings = {"PYTHONWARNINGS": ""} if "error" in os.environ.get("PYTHONWARNINGS", "") else {}
+    return {DIRECTORY: str(directory), **lifeline.environment(), **warnings}
 
 
 def start(name: str, directory: Path, *command: list[str], job: bool = True, **more: str) -> subprocess.Popen:
@@ -134,8 +142,17 @@ def start(name: str, directory: Path, *command: list[str], job: bool = True, **m
             stdout=log,
             stderr=subprocess.STDOUT,
             env=(dict(os.environ) if job else without_job(os.environ)) | environment(directory) | more,
+            cwd=folder(directory),
             start_new_session=True,  # Ctrl-C goes only to the notebook, which tells the engines
         )
+
+
+def folder(otherwise: Path) -> str:
+    """Return this process's folder, or `otherwise` if it is deleted."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return str(otherwise)
 
 
 def until(seconds: float, pause: float = 0.01):

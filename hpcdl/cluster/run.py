@@ -1,7 +1,6 @@
 """One run: the user's function on every rank, followed until every rank has ended, normally or not."""
 
 import contextlib
-import os
 import sys
 import threading
 import time
@@ -15,6 +14,7 @@ from IPython.display import publish_display_data
 from hpcdl.cluster import engine, watcher
 from hpcdl.cluster.deadlock import Lookout
 from hpcdl.cluster.diagnosis import ClusterError, Report, StoppedRunError, diagnose
+from hpcdl.cluster.processes import folder
 
 if TYPE_CHECKING:
     from hpcdl.cluster.cluster import Cluster
@@ -25,6 +25,7 @@ GRACE_SECONDS = 1.5  # how long a rank may take to stop
 IMPORT_SECONDS = 10.0  # extra time during an import: an interrupted module could not be imported again
 INTERRUPTED = "You stopped this run: its ranks have stopped too. It can be run again."
 STOPPED = "the engines were stopped while they worked"
+GONE = "EngineError"  # ipyparallel's answer for an engine that has ended, perhaps on another machine
 OUTPUT_SECONDS = 10.0  # how long an engine's output may arrive after its answer
 
 
@@ -75,7 +76,7 @@ class Run:
         self.thread, self._ended = threading.current_thread(), False
         payload = cloudpickle.dumps((f, args))
         path = [entry for entry in sys.path if entry]
-        call = (engine.call, payload, number, timeout, cluster.clean, os.getcwd(), path)
+        call = (engine.call, payload, number, timeout, cluster.clean, folder(cluster.directory), path)
         self._answers = [_asked(member.view, *call) for member in cluster.engines]
         self._reports: list[Report | None] = [None] * len(self._answers)
         self._seen = [0] * len(self._answers)
@@ -175,10 +176,9 @@ class Run:
         if answer.ready():
             try:
                 return Report.answered(rank, answer.get(0))
-            except ipyparallel.error.EngineError:
-                pass  # the engine is gone; it may have been on another machine
             except ipyparallel.error.RemoteError as error:  # the engine, not the user's function, failed
-                return Report.answered(rank, {"end": "raised", "stack": [], "error": str(error)})
+                if error.ename != GONE:
+                    return Report.answered(rank, {"end": "raised", "stack": [], "error": str(error)})
             except Exception:
                 pass  # ipyparallel reports that the engine is gone
         elif self.cluster.engines[rank].alive():

@@ -63,7 +63,9 @@ class Watcher:
         self._run: int | None = None  # the current run, None between runs
         self._on = threading.Event()
         self._box = black_box(self.directory, name())
-        self._last: str | None = None
+        for stale in (self._box, crash_report(self.directory, name())):  # after a reboot a host gives the same numbers
+            stale.unlink(missing_ok=True)
+        self._last: dict | None = None
         self._writing, self._ended = threading.Lock(), False
 
     def install(self) -> None:
@@ -116,12 +118,12 @@ class Watcher:
                 time.sleep(4 * PERIOD)
 
     def _write(self, stack: list[SourceLine], importing: bool, end: str | None = None) -> None:
-        state = json.dumps({"stack": stack, "waiting": self.waiting(), "end": end, "importing": importing})
+        state = {"run": self._run, "stack": stack, "waiting": self.waiting(), "end": end, "importing": importing}
         with self._writing:
             if state == self._last or self._ended:  # never overwrite how it ended
                 return
             self._last, self._ended = state, end is not None
-            write_whole(self._box, state, durable=False)
+            write_whole(self._box, json.dumps(state), durable=False)
 
     def waiting(self) -> dict | None:
         """Return the communicator's current wait, as text and ranks; None if it does not wait."""
@@ -136,11 +138,13 @@ def _seen(frame: FrameType | None) -> tuple[list[SourceLine], bool]:
     return lines_of(frame), is_importing(frame)
 
 
-def read(directory: Path, name: str) -> dict:
-    """Return the black box of process `name`, with its crash report; empty if it left nothing."""
+def read(directory: Path, name: str, run: int) -> dict:
+    """Return the black box of process `name` in `run`, with its crash report; empty if it left nothing."""
     box = {}
     with contextlib.suppress(OSError, json.JSONDecodeError):
         box = json.loads(black_box(directory, name).read_text())
+    if box.get("run") != run:  # it says where the rank stood in an earlier run
+        box = {}
     with contextlib.suppress(OSError):
         box["crash"] = crash_report(directory, name).read_text()
     return box

@@ -21,9 +21,10 @@ from hpcdl.nn.networks import Layer
 
 # How often normalizations and activations move a layer's output, forward and backward, and the launches of these and
 # the layer itself. Fused: read it for its mean, and again to write the activation; backward the same, and the gradient
-# twice. Bias and activation without a normalization move as much. Eager: each operation separately.
+# twice. Bias and activation without a normalization move as much. Eager: each operation separately, and in 16 bits a
+# kernel converts each layer's weights, and another their gradient.
 MOVES = {"fused": (3, 5), "eager": (5, 8)}
-LAUNCHES = {"fused": (2, 3), "eager": (3, 4)}
+LAUNCHES = {"fused": (2, 3), "eager": (3, 4), "eager in 16 bits": (4, 5)}
 FFT_TILES = (16, 32)  # as in cuDNN's tiled FFT
 
 
@@ -35,10 +36,9 @@ def network_seconds(model: Sequence[Layer], kernels: Kernels, layout: Layout, sa
     backward = sum(_layer(part, kernels, samples, i, "weights", last) for part in layers)
     backward += sum(_layer(part, kernels, samples, i, "inputs", last) for part in layers[1:])
     once = samples * i * sum(part.outputs for part in layers) / kernels.bandwidth
-    passes = []
-    for seconds, moves, launches in zip(
-        (forward, backward), MOVES[layout.kernels], LAUNCHES[layout.kernels], strict=True
-    ):
+    passes, kind = [], layout.kernels
+    launched = LAUNCHES["eager in 16 bits" if kind == "eager" and i < 4 else kind]
+    for seconds, moves, launches in zip((forward, backward), MOVES[kind], launched, strict=True):
         count = launches * len(layers)
         passes.append(max(seconds + moves * once + count * kernels.gap, count * kernels.launch))
     return passes[0], passes[1] + passes[0] * (layout.recompute == "full")

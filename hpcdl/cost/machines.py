@@ -20,7 +20,9 @@ RDMA, TCP = INFINIBAND_56.alpha / STEPS, ETHERNET_10_ALPHA / STEPS
 # The share of the line rate that the fit over InfiniBand reaches: 82 %.
 FITTED_SHARE = STEPS / 8 / (INFINIBAND_56.beta * 56 * GIGABIT)
 MEMORY = 0.7
-LAUNCH = 10e-6  # host seconds per kernel: eager frameworks take 5 to 25 µs (jiahuanglin.xyz, lesson 18)
+# Host seconds per kernel: eager frameworks take 5 to 25 µs (jiahuanglin.xyz, lesson 18); a virtual machine with an H200
+# took 28 to 45 µs (`benchmarks card`).
+LAUNCH, LAUNCHES = 10e-6, (5e-6, 45e-6)
 GAP = 2e-6  # seconds to start and end a kernel, assumed
 
 
@@ -33,7 +35,7 @@ K80_VECTOR = 0.28  # its clock rarely reaches the boost that its peak assumes
 V100_MATRIX = 0.48
 H100_MATRIX = 0.46  # held to 500 W
 # With its full 700 W: power grows with the cube of the clock, because voltage grows with it. No public run confirms
-# this.
+# this; models of 0.1 to 2.7 B parameters on one H200 took 0.87 to 1.01 of what it predicts (`benchmarks card`).
 H100_700_W = round(H100_MATRIX * (700 / 500) ** (1 / 3), 3)
 
 
@@ -42,7 +44,7 @@ class Machine(NamedTuple):
 
     `share` of the peak is reached by matrix products: large ones usually reach `matrix` of it, or `vector` of fp32's
     peak, which has no tensor cores. `processors` compute one tile each; `seen` says whether bandwidth and links are the
-    ones a program reaches.
+    ones a program reaches. Its host needs `launch` seconds for each kernel.
     """
 
     name: str
@@ -56,6 +58,7 @@ class Machine(NamedTuple):
     matrix: float = 0.8
     vector: float = VECTOR
     seen: bool = False
+    launch: float = LAUNCH
 
     def device(self, precision: str = "fp32") -> Device:
         """Return its roofline; raise ValueError for a precision without a peak."""
@@ -77,7 +80,7 @@ class Machine(NamedTuple):
     def kernels(self, precision: str = "fp32") -> Kernels:
         """Return the rates of its kernels; raise ValueError for a precision without a peak."""
         device = self.device(precision)
-        return Kernels(device.peak, device.bandwidth, self.processors, LAUNCH, GAP, tensor=precision != "fp32")
+        return Kernels(device.peak, device.bandwidth, self.processors, self.launch, GAP, tensor=precision != "fp32")
 
 
 def _link(nbytes_per_second: float, alpha: float = RDMA) -> Link:
@@ -129,6 +132,10 @@ H100_DGX = Machine(
     "H100 SXM5, dense; NVLink 900 GB/s both ways; eight 400 Gb/s InfiniBand (NVIDIA's MLPerf system description)",
     processors=132, matrix=H100_700_W,
 )  # fmt: skip
+H200_DGX = H100_DGX._replace(
+    name="H200 (DGX)", bandwidth=4.8e12, memory=141e9,
+    source="as an H100 SXM5, with 141 GB of HBM3e at 4.8 TB/s (NVIDIA's data sheet of the H200)",
+)  # fmt: skip
 H800 = H100_DGX._replace(
     name="H800", network=Nodes(8, _link(400e9 / 2), _link(8 * 400 * GIGABIT), cards=8),
     source="as an H100, with NVLink at 400 GB/s both ways and eight 400 Gb/s InfiniBand (DeepSeek-AI 2024)",
@@ -162,6 +169,7 @@ MACHINES = {
         A100_SUPERPOD,
         H100_DGX,
         H100_GRAND_TETON,
+        H200_DGX,
         H800,
         TPU_V3,
         EPYC_7642,

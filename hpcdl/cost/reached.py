@@ -4,12 +4,13 @@
 checks it. The interval of a kind without a public figure is a guess, and is marked as one.
 """
 
-from dataclasses import dataclass
-from math import exp, hypot
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import exp, hypot, log
 from typing import Any, NamedTuple
 
 from hpcdl.cost.layout import Layout
-from hpcdl.cost.machines import Machine
+from hpcdl.cost.machines import LAUNCHES, Machine
 from hpcdl.cost.scaling import Iteration
 from hpcdl.cost.topology import ParameterServers
 from hpcdl.cost.work import Transformer
@@ -45,11 +46,16 @@ OTHER_DEVICE = 0.26  # a factor of 1.3 either way, if the rate of matrix product
 
 @dataclass(frozen=True)
 class Prediction:
-    """An iteration's seconds and their `parts`, and the interval in which 95 of 100 such runs are expected."""
+    """An iteration's seconds and their `parts`, and the interval in which 95 of 100 such runs are expected.
+
+    `again` predicts the seconds with a host that needs another time to launch a kernel: small models wait for it, and
+    hosts differ by the factor of `machines.LAUNCHES`.
+    """
 
     parts: Iteration
     kind: str
     width: float
+    again: Callable[[float], float] = field(repr=False, compare=False)
 
     @property
     def seconds(self) -> float:
@@ -59,12 +65,12 @@ class Prediction:
     @property
     def low(self) -> float:
         """Return the interval's lower end, in seconds."""
-        return self.seconds * exp(-self.width)
+        return self.seconds * exp(-hypot(self.width, log(self.again(LAUNCHES[0]) / self.seconds)))
 
     @property
     def high(self) -> float:
         """Return the interval's upper end, in seconds."""
-        return self.seconds * exp(self.width)
+        return self.seconds * exp(hypot(self.width, log(self.again(LAUNCHES[1]) / self.seconds)))
 
     def __getattr__(self, name: str) -> float:
         """Return a part by name: `forward`, `exposed`, `bubble`, ..., and `compute`."""
@@ -79,11 +85,13 @@ class Prediction:
         return f"{self.seconds:.3g} s ({self.low:.3g} to {self.high:.3g} s), {self.kind}: {known}; {kind.says}"
 
 
-def expect(parts: Iteration, model: Any, machine: Machine, layout: Layout, measured: Any) -> Prediction:
+def expect(
+    parts: Iteration, model: Any, machine: Machine, layout: Layout, measured: Any, again: Callable[[float], float]
+) -> Prediction:
     """Return the prediction with the interval of its kind, wider for a device whose constant is unknown."""
     kind = kind_of(model, machine.network, layout, measured)
     known = bool(measured) or any(machine.name.startswith(device) for device in DEVICES)
-    return Prediction(parts, kind, hypot(KINDS[kind].width, 0.0 if known else OTHER_DEVICE))
+    return Prediction(parts, kind, hypot(KINDS[kind].width, 0.0 if known else OTHER_DEVICE), again)
 
 
 def kind_of(model: Any, network: Any, layout: Layout, measured: Any) -> str:

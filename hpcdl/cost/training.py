@@ -8,7 +8,7 @@ Source of the transformer's model: Shoeybi et al. 2019, "Megatron-LM"; Narayanan
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from hpcdl.cost import scaling, work
@@ -49,6 +49,17 @@ def predict(
     _check(model, machine, layout, measured, spread=spread, half=half)
     if not input_rate > 0:
         raise ValueError(f"input_rate is {input_rate!r}; samples per second that can be read are more than 0")
+    options = model, layout, batch, measured, spread, input_rate, half
+    again = partial(_launching, machine, options)
+    return expect(_iteration(machine, *options), model, machine, layout, measured, again)
+
+
+def _launching(machine: Machine, options: tuple, launch: float) -> float:
+    """Return the seconds with a host that launches a kernel in `launch` seconds."""
+    return _iteration(machine._replace(launch=launch), *options).seconds
+
+
+def _iteration(machine, model, layout, batch, measured, spread, input_rate, half) -> Iteration:
     m, late = layout.microbatches(batch), slowest(layout.ranks, spread)
     samples = batch // layout.data // m
     machine = machine.usual(layout.precision)
@@ -68,8 +79,7 @@ def predict(
         stragglers=m * (late - 1) * (sum(stage.computed) + sum(stage.messages)) / layout.pipeline,
         optimizer=_update(model, layout, machine.bandwidth),
     )
-    parts = parts._replace(waiting=max(0.0, batch / input_rate - parts.seconds))
-    return expect(parts, model, machine, layout, measured)
+    return parts._replace(waiting=max(0.0, batch / input_rate - parts.seconds))
 
 
 def _check(model, machine, layout, measured, **numbers: float) -> None:

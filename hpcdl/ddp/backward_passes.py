@@ -3,10 +3,12 @@
 import functools
 import math
 import threading
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
 import torch
+from torch import nn
 
 from hpcdl.ddp.losses import Terms
 
@@ -36,6 +38,22 @@ def watch() -> None:
 
         backward.reads_losses = True  # type: ignore[attr-defined]
         torch.autograd.backward = backward
+        _notice_nested()
+
+
+def _notice_nested() -> None:
+    """Note gradients of parameters that become part of a loss: a rank's are of its own samples."""
+    original = torch.autograd.grad
+
+    @functools.wraps(original)
+    def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, *args, **kwargs):
+        if create_graph and getattr(_local, "watches", False):
+            given = (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs)
+            _local.nested = any(isinstance(x, nn.Parameter) for x in given) or getattr(_local, "nested", False)
+            inputs = given if not isinstance(inputs, torch.Tensor) else inputs
+        return original(outputs, inputs, grad_outputs, retain_graph, create_graph, *args, **kwargs)
+
+    torch.autograd.grad = grad
 
 
 def current() -> Terms | None:
@@ -46,7 +64,8 @@ def current() -> Terms | None:
 def _read(tensors: Any, gradients: Any) -> Terms:
     roots = (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
     given = (gradients,) if gradients is None or isinstance(gradients, torch.Tensor) else tuple(gradients)
-    return Terms(roots, given if len(given) == len(roots) else (None,) * len(roots))
+    nested, _local.nested = getattr(_local, "nested", False), False
+    return Terms(roots, given if len(given) == len(roots) else (None,) * len(roots), nested)
 
 
 class Losses:
@@ -58,6 +77,12 @@ class Losses:
     def clear(self) -> None:
         """Begin a step."""
         self._passes: list[Terms] = []
+        self._counts: list[float] = []
+
+    def begin(self, samples: float) -> None:
+        """Note a forward pass with `samples`."""
+        if samples:
+            self._counts.append(samples)
 
     def note(self) -> None:
         """Note the current backward pass."""
@@ -70,10 +95,20 @@ class Losses:
         """Return a number that must be the same on every rank with `samples`; None if a loss is not known."""
         if not self._passes or any(terms.coefficients is None or len(terms.users) > 1 for terms in self._passes):
             return None
-        passes = [[each * samples for each in terms.coefficients or ()] for terms in self._passes]
+        passes = [[each * samples for each in _runs(terms.coefficients or ())] for terms in self._passes]
         if all(_close(each, passes[0]) for each in passes):
             passes = passes[:1]  # then ranks may have different numbers of passes
         return sum(each * (1 + (i + 1) * GOLDEN % 1) for i, each in enumerate(chain.from_iterable(passes)))
+
+    @property
+    def no_mean(self) -> bool:
+        """Whether a loss is a sum, or compares samples with each other."""
+        return bool(self._counts) and any(terms.is_no_mean(self._counts) for terms in self._passes)
+
+
+def _runs(numbers: Sequence[float]) -> list[float]:
+    """Return one of each run of equal numbers: a sum over samples by a loop has a term for each."""
+    return [x for i, x in enumerate(numbers) if not i or not math.isclose(x, numbers[i - 1], rel_tol=1e-9)]
 
 
 def _close(some: list[float], others: list[float]) -> bool:

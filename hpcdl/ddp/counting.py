@@ -54,7 +54,8 @@ def guessed_lengths(samples: Callable | None, args: tuple, kwargs: dict) -> list
 
 
 COUNTS = 3  # how many votes `count_votes` has
-KNOWN, UNEVEN = 2.0**-20, 2.0**-40  # added to a rank's vote: its loss is known, its inputs have several lengths
+# Added to a rank's vote: its loss is known; its inputs have several lengths; the known loss is no mean.
+KNOWN, UNEVEN, NO_MEAN = 2.0**-13, 2.0**-26, 2.0**-39
 CLOSE = 1e-5  # relative; losses in float32 have 1e-7
 
 
@@ -67,7 +68,7 @@ def count_votes(lengths: Sequence[int], samples: float, losses: Losses) -> list[
     known = value is not None
     if value is None:
         value = digest([str(Fraction(n, lengths[0])) for n in lengths] if lengths[0] else lengths) if uneven else 0
-    return [1 + KNOWN * known + UNEVEN * uneven, value, value**2]
+    return [1 + KNOWN * known + UNEVEN * uneven + NO_MEAN * (known and losses.no_mean), value, value**2]
 
 
 def require_one_mean(sums: Sequence[float]) -> None:
@@ -78,11 +79,13 @@ def require_one_mean(sums: Sequence[float]) -> None:
     """
     count, value, squares = sums
     ranks = int(count)
-    known, uneven = divmod((count - ranks) / KNOWN, 1)
+    known, rest = divmod((count - ranks) / KNOWN, 1)
+    uneven, no_means = divmod(rest * KNOWN / UNEVEN, 1)
     if not known:
         right = agree([ranks, value, squares])
     elif known == ranks:
-        right = not ranks * squares - value**2 > CLOSE**2 * ranks * squares  # NaN is found elsewhere
+        apart = ranks * squares - value**2 > CLOSE**2 * ranks * squares  # NaN is found elsewhere
+        right = not apart and (not no_means or ranks == 1)
     else:
         right = not uneven
     if not right and uneven:

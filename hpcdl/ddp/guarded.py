@@ -6,28 +6,46 @@ class, so that `(grad ** 2).sum()` is found like `grad.norm()`.
 """
 
 import re
+import threading
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any, ClassVar
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 CHANGES = r"(?<!_)_$|^__i(?!nit|ter)|^__setitem__$|^__set__$"  # names of functions that write
 KEPT = (torch.Tensor.data.__get__, torch.Tensor.detach)  # type: ignore[attr-defined]  # the same numbers under another name
 ABOUT = (  # independent of the numbers
     r"^__get__$|^dim$|^size$|^numel$|^is_|^stride$|^element_size$|^untyped_storage$|^data_ptr$|^__len__$|^__repr__$"
-    r"|^__format__$|^as_subclass$"
+    r"|^__format__$|^as_subclass$|^__(reduce|deepcopy)"
 )
 REDUCES = (  # names of functions whose result depends on several elements
     r"norm|sum|mean|median|prod|mode|^(nan)?quantile$|^(arg|a|cum|_foreach_)?(max|min)(max)?$|^std|^var|^(v|tensor)?dot$"
     r"|^inner$|matmul|^(b|add)?m[mv]_?$|sort|topk|kthvalue|softmax|logcumsumexp|hist|unique|nonzero|^any$|^all$|non_finite"
-    r"|^cov$|^corrcoef$"
+    r"|^cov$|^corrcoef$|dist$|^cosine|_loss$|einsum|^numpy$|^tolist$|^__array__$"
 )
-PLACES = r"^__[gs]etitem__$|^(select|narrow|index_|take|gather|scatter)"  # an index means another element in a part
+PLACES = r"^__[gs]etitem__$|^(select|narrow|index_|take|gather|scatter|unbind|flip|roll)"  # by other elements in a part
+RESHAPES = (  # names of functions with the same elements
+    r"^(cat|concat|stack|[vhd]stack|view|view_as|reshape|flatten|ravel|(un)?squeeze|expand|repeat|float|double|half|bfloat16"
+    r"|to|cpu|cuda|type)$"
+)
 BENDS = (  # names of elementwise functions that are not linear
     r"clamp|clip|sign|^_?_?r?pow|square|sqrt|exp|log|tanh|sigmoid|relu|abs|round|floor|ceil|trunc|reciprocal|nan_to_num"
     r"|maximum|minimum|fmod|remainder|erf|threshold|shrink"
 )
+
+
+_local = threading.local()  # of the thread that steps an optimizer: `steps`
+
+
+def _step(steps: bool, *_: Any) -> None:
+    """Note that an optimizer's step begins or ends: copies of gradients that it keeps are not guarded."""
+    _local.steps = steps
+
+
+register_optimizer_step_pre_hook(partial(_step, True))
+register_optimizer_step_post_hook(partial(_step, False))
 
 
 class Guarded(torch.Tensor):
@@ -36,24 +54,26 @@ class Guarded(torch.Tensor):
     refuses: ClassVar[str] = ""
     pairs: ClassVar[str] = "^$"  # refused if two of its arguments are guarded
     forgets: ClassVar[str] = CHANGES  # functions with unguarded results
+    prevails: ClassVar[bool] = False  # decides where arguments of several classes meet
     sentence: ClassVar[str] = ""
 
     @classmethod
     def __torch_function__(cls, func: Callable, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func.__name__
-        if _matches(cls.refuses, name) and _guards(cls, args, kwargs, name):
+        for kind in types:
+            if kind is not cls and getattr(kind, "prevails", False):
+                return kind.__torch_function__(func, types, args, kwargs)
+        if matches(cls.refuses, name) and guards(cls, args, kwargs, name):
             raise RuntimeError(cls.why(name))
-        if _matches(cls.pairs, name) and _guards(cls, args, kwargs, name) > 1:
+        if matches(cls.pairs, name) and guards(cls, args, kwargs, name) > 1:
             raise RuntimeError(cls.why(name))
         with torch._C.DisableTorchFunctionSubclass():
             found = func(*args, **(kwargs or {}))
         if func in KEPT:
             return found.as_subclass(cls)
-        plain = type(found) is not torch.Tensor or name == "as_subclass" or _matches(cls.forgets, name)
-        if plain or not (args and isinstance(args[0], cls)):
+        if name == "as_subclass" or matches(cls.forgets, name) or (name == "clone" and getattr(_local, "steps", False)):
             return found
-        with torch._C.DisableTorchFunctionSubclass():
-            return found.as_subclass(cls) if found.shape == args[0].shape else found
+        return _like(found, cls, args, matches(RESHAPES, name))
 
     @classmethod
     def why(cls, name: str) -> str:
@@ -72,7 +92,7 @@ class UnderWay(Guarded):
 
     @classmethod
     def why(cls, name: str) -> str:
-        if _matches(rf"{CHANGES}|norm", name):  # clipping measures first
+        if matches(rf"{CHANGES}|norm", name):  # clipping measures first
             return cls.sentence
         return (
             "a gradient was read between backward and synchronize(), on its way to the other ranks; call synchronize() "
@@ -95,7 +115,7 @@ class Part(Guarded):
     """A gradient of ZeRO-3 after `synchronize()`: this rank's part of it."""
 
     refuses = rf"{REDUCES}|{PLACES}"
-    forgets = rf"{CHANGES}|clone|_like$|^new_"  # optimizers keep copies
+    forgets = rf"{CHANGES}|_like$|^new_"
     sentence = (
         "this is only the part of the gradient that this rank keeps, so its norm is not the gradient's; call "
         "model.clip(max_norm) of the FullyShardedDataParallel, which returns the norm over all ranks"
@@ -103,23 +123,17 @@ class Part(Guarded):
 
     @classmethod
     def why(cls, name: str) -> str:
-        if _matches("non_finite", name):
+        if matches("non_finite", name):
             return (
                 "this is only the part of the gradient that this rank keeps, so an overflow elsewhere would not be "
                 "found; use hpcdl.training.mixed_precision.LossScaler(comm), with which all ranks skip a step together"
             )
-        if _matches(PLACES, name):
+        if matches(PLACES, name):
             return (
                 "this is only the part of the gradient that this rank keeps, as a vector, so an index finds another "
                 "element than in the parameter; choose elements by a mask of the piece's own shape"
             )
         return cls.sentence
-
-
-class Piece(Part):
-    """A `Part` in a hook, which may copy it first."""
-
-    forgets = rf"{CHANGES}|_like$|^new_"
 
 
 class Share(Part):
@@ -166,21 +180,37 @@ def unguarded(grad: torch.Tensor) -> torch.Tensor:
     return grad.as_subclass(torch.Tensor) if isinstance(grad, OfThisRank | Part) else grad
 
 
+def _like(found: Any, cls: type[Guarded], args: tuple, reshaped: bool) -> Any:
+    """Return `found`, guarded if it was computed element by element from the first argument, or has its elements."""
+    first = args[0] if args else None
+    with torch._C.DisableTorchFunctionSubclass():
+        if isinstance(first, list | tuple):
+            if isinstance(found, list | tuple):
+                pairs = zip(found, first, strict=False)
+                return type(found)([_like(x, cls, (y,), False) if isinstance(x, torch.Tensor) else x for x, y in pairs])
+            guarded = reshaped and any(isinstance(x, cls) for x in first)
+        else:
+            guarded = isinstance(first, cls) and (reshaped or getattr(found, "shape", None) == first.shape)
+        return found.as_subclass(cls) if guarded and type(found) is torch.Tensor else found
+
+
 @cache
-def _matches(pattern: str, name: str) -> bool:
+def matches(pattern: str, name: str) -> bool:
+    """Return whether a function's name is one of `pattern`."""
     return bool(re.search(pattern, name))
 
 
-def _guards(cls: type, args: Any, kwargs: Any, name: str) -> int:
+def guards(cls: type, args: Any, kwargs: Any, name: str) -> int:
     """Return how many of the arguments are guarded; an index that is a mask, or takes all, is no index."""
     if name in ("__getitem__", "__setitem__"):
         index = args[1]
         if getattr(index, "dtype", None) is torch.bool or index is None or index is ... or index == slice(None):
             return 0
-    return sum(isinstance(x, cls) for x in _flat((*args, *(kwargs or {}).values())))
+    return sum(isinstance(x, cls) for x in flat((*args, *(kwargs or {}).values())))
 
 
-def _flat(args: tuple) -> Iterator[Any]:
+def flat(args: tuple) -> Iterator[Any]:
+    """Yield the arguments, and the items of those that are lists."""
     for x in args:
         if isinstance(x, list | tuple):
             yield from x

@@ -89,6 +89,7 @@ class Reducer:
                 "several under `with ddp.no_sync():`"
             )
         before = self.step.samples, self.step.lengths
+        self.step.losses.begin(samples)
         self.step.samples, self.step.lengths = (self.step.samples or 0) + samples, self.step.lengths + lengths
         if self.arrivals:
             self.arrivals.begin(_clock(self.comm)())

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import torch
 from torch import nn
-from torch.autograd.function import once_differentiable
 
 from hpcdl.collectives import all_to_all
 from hpcdl.comm import Communicator
@@ -141,6 +140,5 @@ class _Exchange(torch.autograd.Function):
         return all_to_all(x.contiguous(), comm, counts, out_counts)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, dy):
-        return all_to_all(dy.contiguous(), ctx.comm, ctx.out_counts, ctx.counts), None, None, None
+        return _Exchange.apply(dy, ctx.comm, ctx.out_counts, ctx.counts), None, None, None

@@ -100,7 +100,7 @@ def _boxes_of(shards: Mapping[str, Shard]) -> Boxes:
     """Yield every box of every shard, with its elements as a view of the piece."""
     found: Boxes = []
     for name, shard in shards.items():
-        at, piece = 0, shard.piece.detach()
+        at, piece = 0, shard.piece.detach().as_subclass(torch.Tensor)
         for box in boxes(shard.start, shard.start + piece.numel(), shard.shape):
             found.append((name, box, piece[at : at + prod(box[1])].view(box[1])))
             at += prod(box[1])
@@ -130,7 +130,7 @@ def _claim(path: Path, found: Boxes) -> list[tuple[str, Numbers]]:
 
 def _item(name: str, box: Box, shard: Shard) -> WriteItem:
     begin, sizes = map(torch.Size, box)
-    properties = TensorProperties.create_from_tensor(shard.piece.detach())
+    properties = TensorProperties.create_from_tensor(shard.piece.detach().as_subclass(torch.Tensor))
     data = TensorWriteData(ChunkStorageMetadata(begin, sizes), properties, torch.Size(shard.shape))
     return WriteItem(MetadataIndex(name, begin), WriteItemType.SHARD, tensor_data=data)
 

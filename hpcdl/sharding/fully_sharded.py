@@ -22,6 +22,7 @@ from hpcdl.sharding.flat import Shard
 from hpcdl.sharding.gathering import Gathering, require_same_order
 from hpcdl.sharding.intact import Intact
 from hpcdl.sharding.passes import Passes
+from hpcdl.sharding.steps import stepped_with
 from hpcdl.sharding.whole import load_whole, persistent_buffers, whole_state
 
 
@@ -133,12 +134,13 @@ class FullyShardedDataParallel(nn.Module):
         self._gathering.end()
         changes = [change for unit in trained for change in unit.changes]
         ballots = with_changes([used for unit in trained for used in unit.used], map(bool, changes))
-        alike = count_votes(passes.lengths, passes.samples, passes.losses) + self._gathering.order_votes()
+        options = stepped_with(shard for unit in self.units for shard in unit.shards)
+        alike = count_votes(passes.lengths, passes.samples, passes.losses) + self._gathering.order_votes(options)
         ballot = Ballot(passes.samples, ballots, self.comm, alike)
         total, used = ballot.count(self._gathering.background)
         require_same_changes(ballot, [partial(str, change) for change in changes], self.comm)
         require_one_mean(ballot.alike[:COUNTS])
-        require_same_order(ballot.alike[COUNTS:])
+        require_same_order(ballot.alike[COUNTS:], options, self.comm)
         if used and not any(used):
             raise RuntimeError(
                 "no parameter has got a gradient on any rank; call backward() on the loss: neither "

@@ -1,9 +1,14 @@
 """Gather layers before their use, prefetch the next one meanwhile, and free layers afterwards."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
+import torch
+
+from hpcdl.collectives import naive_all_reduce
 from hpcdl.comm import Background, Communicator
 from hpcdl.ddp.alike import agree, digest, votes
+from hpcdl.sharding.groups import require_same_options
 from hpcdl.sharding.unit import Unit
 
 Layer = Sequence[Unit]  # the units that one layer needs whole
@@ -60,10 +65,10 @@ class Gathering:
             if unit.users:  # otherwise `end` has freed it
                 unit.leave()
 
-    def order_votes(self) -> list[float]:
+    def order_votes(self, options: list[Any]) -> list[float]:
         """Return a rank's part of the sum that `require_same_order` reads: its order since the last call."""
         order, self._order = self._order, []
-        return votes(digest(order))
+        return votes(digest([order, options]))
 
     def later(self, reduction: Callable[[Communicator], None]) -> None:
         """Start `reduction` while the next layer runs, so that it does not delay that layer's weights."""
@@ -94,9 +99,15 @@ class Gathering:
             unit.free()
 
 
-def require_same_order(sums: Sequence[float]) -> None:
-    """Raise RuntimeError on every rank if ranks used layers in different orders, which mixes up their weights."""
+def require_same_order(sums: Sequence[float], options: list[Any], comm: Communicator) -> None:
+    """Raise RuntimeError on every rank if ranks used layers in different orders, which mixes up their weights.
+
+    Raises ValueError if optimizers stepped the ranks' pieces with other `options`.
+    """
     if not agree(sums):
+        apart = torch.tensor(votes(digest(options)), dtype=torch.float64, device=comm.devices[0])
+        naive_all_reduce(apart, comm)
+        require_same_options(apart.tolist())
         raise RuntimeError(
             "ranks have called layers of a FullyShardedDataParallel in other orders, so that weights were mixed up; "
             "call the same layers on every rank, one without samples with an empty batch, or use "

@@ -52,8 +52,12 @@ def numbered(options: Iterable[dict[str, Any]], groups: Iterable[Sequence[torch.
 
 def option_votes(groups: Iterable[dict[str, Any]]) -> list[float]:
     """Return a rank's part of the sum that `require_same_options` reads."""
-    plain = [{key: _number(value) for key, value in group.items() if key != "params"} for group in groups]
-    return votes(digest(plain))
+    return votes(digest(options_of(groups)))
+
+
+def options_of(groups: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the options of `groups` without the parameters, tensors as numbers."""
+    return [{key: _number(value) for key, value in group.items() if key != "params"} for group in groups]
 
 
 def _number(value: Any) -> Any:

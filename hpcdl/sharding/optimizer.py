@@ -114,6 +114,7 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
         else:
             self._counts = [samples]
         self._samples = sum(self._counts) / len(self._counts)
+        self._losses.begin(samples)
         self._versions = {param: param._version for param in self._shard}
 
     def reduce(self) -> None:

@@ -73,6 +73,7 @@ class Passes:
         if any(True in unit.announced for unit in self.units):
             raise RuntimeError(NOT_SYNCHRONIZED)
         self.samples, self.lengths = self.samples + samples, self.lengths + lengths
+        self.losses.begin(samples)
         watch()
 
     @contextmanager

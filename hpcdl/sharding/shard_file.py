@@ -99,4 +99,4 @@ def _checksums(raw: Any) -> list[int]:
 
 def _bytes_of(x: torch.Tensor) -> Any:  # numpy's arrays are buffers, but their types do not say so
     """Return the memory of a flat tensor, as bytes."""
-    return x.detach().contiguous().cpu().view(torch.uint8).numpy()
+    return x.detach().as_subclass(torch.Tensor).contiguous().cpu().view(torch.uint8).numpy()

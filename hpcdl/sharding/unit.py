@@ -8,11 +8,12 @@ from torch import nn
 from hpcdl.comm import Communicator
 from hpcdl.ddp.bucketed import dense
 from hpcdl.ddp.buffers import broadcast_state
-from hpcdl.ddp.guarded import NotYet, Part, Piece
+from hpcdl.ddp.guarded import NotYet, Part
 from hpcdl.ddp.postponed import SEVERAL, changed, hooked, is_additive, postpone
 from hpcdl.sharding import steps
 from hpcdl.sharding.changes import shape_and_hash
 from hpcdl.sharding.flat import Layout, Shard
+from hpcdl.sharding.pieces import PieceOfWeight
 from hpcdl.sharding.watched import refuse_copy
 
 
@@ -50,7 +51,8 @@ class Unit:
         self.vector = whole.to(dtype) if dtype else whole
         for param, view in zip(self.params, self.layout.views(self.vector), strict=True):
             param.data = view
-        self.shards = [nn.Parameter(shard.piece, trained) for shard in self.layout.pieces(self.own)]
+        pieces = [shard.piece.as_subclass(PieceOfWeight) for shard in self.layout.pieces(self.own)]
+        self.shards = [nn.Parameter(piece, trained) for piece in pieces]
         for shard, param in zip(self.shards, self.params, strict=True):
             steps.know(shard, param)
         self.users = 0  # layers that use it now
@@ -237,12 +239,12 @@ def _accumulate(shard: nn.Parameter, kept: Shard, several: bool) -> None:
     """Add a gradient, the sum of `several` passes, to that of `shard`; call the hooks that autograd would."""
     before = _users_hooks(shard._backward_hooks)
     after = _users_hooks(shard._post_accumulate_grad_hooks)
-    grad: torch.Tensor = kept.piece.as_subclass(Piece)
+    grad: torch.Tensor = kept.piece.as_subclass(Part)
     if several and (after or not all(is_additive(hook, kept.piece) for hook in before)):
         raise RuntimeError(SEVERAL.format(kept.shape))
     for hook in before:
         new = hook(grad)
-        grad = grad if new is None else new.as_subclass(Piece)
+        grad = grad if new is None else new.as_subclass(Part)
     grad = grad.as_subclass(torch.Tensor)
     shard.grad = (grad if shard.grad is None else shard.grad + grad).as_subclass(Part)
     for hook in after:

@@ -26,6 +26,14 @@ def choose(rank: int, ranks: int, gpus: int) -> tuple[str, str, str]:
     return "gloo", f"cuda:{rank % gpus}", f"{shared}; more ranks than GPUs gain nothing but practice"
 
 
+def connected(backend: str, device: str) -> Communicator:
+    """Return the communicator of this process's default group, for messages on `device`."""
+    from hpcdl.comm import TorchComm  # only where it is needed: it imports torch.distributed
+    from hpcdl.comm.staged import StagedComm
+
+    return StagedComm() if backend == "gloo" and device != "cpu" else TorchComm()
+
+
 @contextmanager
 def on_devices(comm: Communicator, gpus: int | None = None) -> Iterator[tuple]:
     """Return `(comm, device, remark)` for an MPI rank, such as an engine: itself and "cpu" if no machine has a GPU.
@@ -43,21 +51,19 @@ def on_devices(comm: Communicator, gpus: int | None = None) -> Iterator[tuple]:
     neighbours = [rank for rank, (host, _) in enumerate(everywhere) if host == here[0]]
     backend, device, remark = choose(neighbours.index(comm.rank), len(neighbours), gpus)
     shared = [said for backend_, said in mpi.allgather((backend, remark)) if backend_ == "gloo"]
-    with _group(mpi, "gloo" if shared else "nccl") as group:
+    with _group(mpi, "gloo" if shared else "nccl", device) as group:
         yield group, device, next(filter(None, shared), "")
 
 
 @contextmanager
-def _group(mpi: Any, backend: str) -> Iterator:
+def _group(mpi: Any, backend: str, device: str) -> Iterator:
     """Connect the ranks of the mpi4py communicator `mpi` by torch.distributed."""
-    from hpcdl.comm import TorchComm  # only with a GPU: it imports torch.distributed
-
     port = _free_port() if mpi.rank == 0 else None
     host, port = mpi.bcast((socket.gethostname(), port))
     store = torch.distributed.TCPStore(host, port, mpi.size, mpi.rank == 0, timeout=timedelta(seconds=60))
     torch.distributed.init_process_group(backend, store=store, rank=mpi.rank, world_size=mpi.size)
     try:
-        yield TorchComm()
+        yield connected(backend, device)
     finally:
         torch.distributed.destroy_process_group()
 

@@ -52,7 +52,10 @@ def quantize(x: torch.Tensor, fmt: Float = FP8_E4M3, native: bool | None = None)
 
 
 def multiply(a: Scaled, b: Scaled, native: bool | None = None) -> torch.Tensor:
-    """Compute `a @ b.T` in float32; `native` uses 8-bit units, the default if a GPU has them and the sides fit."""
+    """Compute `a @ b.T` in float32; `native` uses 8-bit units, the default if a GPU has them and the sides fit.
+
+    Such units sum with about 14 bits on an H100 or H200 (DeepSeek-AI 2024, "DeepSeek-V3", section 3.3.2), not with 24.
+    """
     if native is None:
         native = has_units(a.values)
     if native and all(side % MULTIPLE == 0 for side in (*a.values.shape, *b.values.shape)):

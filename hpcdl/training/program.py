@@ -79,15 +79,14 @@ def ranks() -> "Iterator[tuple[Communicator, str]]":
 def _torchrun():
     import torch
 
-    from hpcdl.comm import TorchComm
-    from hpcdl.training.devices import choose
+    from hpcdl.training.devices import choose, connected
 
     rank, here = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
     backend, device, remark = choose(rank, here, torch.cuda.device_count())
     if device != "cpu":
         torch.cuda.set_device(device)
     torch.distributed.init_process_group(backend, **meeting())
-    comm = TorchComm()
+    comm = connected(backend, device)
     if remark and comm.rank == 0:
         print(remark, flush=True)
     try:

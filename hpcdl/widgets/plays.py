@@ -54,6 +54,8 @@ PLAYS: dict[str, list[Callable]] = {
     "fill_the_bubble": [sweep("m", 1, 16, schedule="one_f_one_b"), each("schedule", m=8)],
     "who_waits": [each("s")],
     "how_late": [sweep("lr", 0.05, 1.0, count=12, delay=2), sweep("delay", 2, 14, count=12, lr=0.3)],
+    "lost_updates": [sweep("p", 1, 6, n=6), each("n", p=4)],
+    "under_the_roof": [each("batch"), each("chip", batch=32)],
     "does_it_fit": [each("stage", 0, 1, 2, 3), each("p", stage=3)],
     "speed_up": [each("p")],
     "six_tools": [each("tool")],

@@ -10,10 +10,11 @@
 # - turn it into mini-batch SGD, and explain what a small batch gains and what it loses;
 # - write momentum and Adam so that they agree with PyTorch's to the last digits;
 # - split one gradient over *p* processors and get exactly the same step;
+# - predict how much sooner more workers reach an error, and compare the prediction with an experiment;
 # - measure how time per epoch and progress per epoch depend on the batch size.
 #
-# **100 points, 9 exercises, about 85 minutes.** You need Python functions, matrix products and partial derivatives (lab
-# 01), but no GPU and no download. Run each cell with Shift+Enter. The cell below an exercise checks it, as often as you
+# **100 points, 10 exercises, about 95 minutes: 13 reading + 76 exercises + 6 runs.** You need Python functions, matrix
+# products and partial derivatives (lab 01), but no GPU and no download. Run each cell with Shift+Enter. The cell below an exercise checks it, as often as you
 # like.
 
 # %%
@@ -28,7 +29,7 @@ from torch import Tensor
 from autograder import check
 from hpcdl.data import digits
 from hpcdl.widgets import guess, guessed, reveal, style, when_solved
-from hpcdl.widgets.pictures import descent_path, learning_rates, shards
+from hpcdl.widgets.pictures import descent_path, learning_rates, more_workers, shards
 
 torch.set_num_threads(1)  # these problems are small: a second thread costs more than it brings
 style.use()
@@ -57,7 +58,7 @@ descent_path.explorable()
 # 2. Along the valley the steps add up, so the path arrives sooner. It also overshoots the minimum and comes back.
 # 3. With few samples a step points downhill only on average. The path gets near the minimum quickly and then jitters
 #    around it. The smaller the batch, the stronger the jitter. A smaller learning rate late in training reduces it
-#    (exercise 8).
+#    (exercise 9).
 # </details>
 
 # %% [markdown]
@@ -662,6 +663,127 @@ with when_solved():
 # processes, and lab 08 compares ways to send them.
 
 # %% [markdown]
+# ## How much do more workers help?
+#
+# The lecture on distributed training gives two rates, for $N$ workers that compute on different samples:
+# - **synchronous**: in each iteration all workers compute a gradient at the same weights, and their mean makes one step.
+#   After $I$ iterations the error is $O\big(1/\sqrt{N I}\big)$. An iteration takes as long as the slowest worker's gradient.
+# - **asynchronous**: each gradient makes a step of its own, as soon as it is ready, and no worker waits. After $I$ steps,
+#   called updates, the error is $O\big(1/\sqrt{I}\big)$.
+#
+# Does this mean that asynchronous training gains nothing from more workers? Below, $N$ workers look for the mean of
+# random numbers with SGD. A gradient takes 1 s, except for the slowest worker's. Full lines are measured in 150 seeded
+# runs, and dashed lines are the rates.
+# 1. Move the **workers** from 1 to 32. How do the two errors move on the left, and how on the right?
+# 2. With 16 workers, make the **slowest worker** four times as slow. Which rule gains on the right?
+# 3. Where does the asynchronous error differ from its rate, and why does the rate not show it?
+
+# %%
+more_workers.explorable()
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# 1. On the left only the synchronous line falls: its iterations have more gradients in them. By time both rules gain,
+#    because $N$ workers make $N$ times as many updates in a second. Both rates say the same: $1/\sqrt{\text{gradients}}$.
+# 2. The asynchronous rule. All synchronous workers wait for the slowest one. Without waiting, the slow worker only adds
+#    fewer gradients.
+# 3. At the start. The first gradients are computed at old weights, and the error even grows. An $O(\dots)$ holds for
+#    many updates, and leaves out constants. Lab {{number consistency}} asks how late a gradient may be.
+# </details>
+
+# %% [markdown]
+# {{exercise rates}}
+#
+# Write what the two rates predict: how many iterations and gradients a given error needs, and how many seconds these
+# take on workers of different speeds.
+#
+# <details><summary>Hint 1: from an error to a number</summary>
+#
+# $c/\sqrt{x} \le$ error is the same as $x \ge (c/\text{error})^2$. Here $x$ is $N I$ or $I$. Round $I$ up, with
+# `math.ceil`.
+# </details>
+# <details><summary>Hint 2: who makes how many updates in a second?</summary>
+#
+# Worker $k$ makes $1/\text{seconds}_k$. These numbers add up, and all workers together make the number of updates in
+# that many seconds.
+# </details>
+
+
+# %%
+def rates(error: float, c: float, seconds: list[float], rule: str) -> tuple[int, int, float]:
+    """How much work and time the rate of `rule` predicts for a given error.
+
+    seconds: seconds[k] is the time of one gradient on worker k; N = len(seconds).
+    rule "synchronous": after I iterations the error is c / sqrt(N I); each iteration has one
+    gradient of each worker, and takes as long as the slowest.
+    rule "asynchronous": after I updates of one gradient each the error is c / sqrt(I). Worker
+    k makes 1 / seconds[k] updates a second, also fractions of one.
+    Returns (iterations, gradients, time): the least I (an int) whose error is at most
+    `error`, the gradients of all workers together (an int), and the seconds that they take.
+
+    >>> rates(0.5, 2.0, [1.0, 3.0], "synchronous")
+    (8, 16, 24.0)
+    >>> rates(0.5, 2.0, [1.0, 3.0], "asynchronous")
+    (16, 16, 12.0)
+    """
+    # BEGIN SOLUTION
+    gradients = (c / error) ** 2
+    if rule == "synchronous":
+        iterations = math.ceil(gradients / len(seconds))
+        return iterations, len(seconds) * iterations, iterations * max(seconds)
+    updates = math.ceil(gradients)
+    return updates, updates, updates / sum(1 / each for each in seconds)
+    # END SOLUTION
+
+
+# %%
+check("gradient_descent.rates")
+
+# %%
+guess(
+    "gradient_descent.workers",
+    "16 workers instead of 1, all equally fast, synchronous: how many times sooner is an error of 0.05 reached?",
+    unit="times",
+)
+
+
+# %%
+def measured(workers: int, iterations: int, runs: int = 2000) -> float:
+    """The root mean square error of synchronous SGD with rate 1/i towards a mean of 0, over seeded runs."""
+    generator, w = torch.Generator().manual_seed(0), torch.ones(runs)
+    for i in range(1, iterations + 1):
+        gradients = w[:, None] - torch.randn(runs, workers, generator=generator)  # of (w - x)² / 2, one per worker
+        w = w - gradients.mean(dim=1) / i
+    return float(w.square().mean().sqrt())
+
+
+with when_solved():
+    guessed("gradient_descent.workers")
+    print("workers   iterations   gradients   seconds   measured error   if one worker is 4 times as slow")
+    for workers in (1, 2, 4, 8, 16, 32):
+        iterations, gradients, took = rates(0.05, 1.0, [1.0] * workers, "synchronous")
+        uneven = [1.0] * (workers - 1) + [4.0]
+        slow, free = (rates(0.05, 1.0, uneven, rule)[2] for rule in ("synchronous", "asynchronous"))
+        line = f"{workers:7}{iterations:13}{gradients:12}{took:10.0f}{measured(workers, iterations):17.4f}"
+        print(f"{line}{slow:12.0f} s or, asynchronous, {free:.0f} s")
+    alone, together = (rates(0.05, 1.0, [1.0] * workers, "synchronous")[2] for workers in (1, 16))
+    reveal("gradient_descent.workers", alone / together)
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# The speed-up is **linear**: 16 workers are 16 times as fast, not 4 times. The root belongs to the error: with 16
+# workers and the *same* number of iterations the error is only 4 times as small. The gradients do not become fewer, so
+# the electricity bill stays. One slow worker takes away three quarters of the synchronous speed, but of the
+# asynchronous speed only one worker's share.
+#
+# Two things end the linear gain. Workers must exchange gradients (labs 07 and 08), and when the noise of a batch is
+# small already, more samples in it no longer help: then the *number* of steps decides, as in your experiment with batch
+# sizes.
+# </details>
+
+# %% [markdown]
 # ## A learning rate that changes
 #
 # Large batches need large learning rates: for $k$ times the batch take $k$ times the rate. This is the **linear scaling
@@ -795,7 +917,7 @@ with when_solved():
 #
 # A good test makes a wrong program give a wrong answer. So far the checks have tested you. Now you write the tests.
 #
-# Eight programs, **A** to **H**, claim to be `lr_schedule` of exercise 8. Four of them are right, each written in its
+# Eight programs, **A** to **H**, claim to be `lr_schedule` of exercise 9. Four of them are right, each written in its
 # own way. The other four are impostors, which give the right answer for most steps of most schedules. You do not see
 # their code. You choose the inputs.
 
@@ -817,7 +939,7 @@ with when_solved():
 #
 # <details><summary>Hint 1: where to begin</summary>
 #
-# With the mistakes that you made in exercise 8, or nearly made. At which steps would you not have noticed them?
+# With the mistakes that you made in exercise 9, or nearly made. At which steps would you not have noticed them?
 # </details>
 # <details><summary>Hint 2: where formulas change</summary>
 #

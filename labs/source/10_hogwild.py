@@ -34,6 +34,7 @@ from torch import Tensor
 from autograder import check
 from hpcdl.comm import simulate
 from hpcdl.widgets import guess, guessed, reveal, style, when_solved
+from hpcdl.widgets.pictures import lost_updates
 
 torch.set_num_threads(1)
 style.use()
@@ -60,6 +61,12 @@ style.use()
 #
 # A gradient is *late* if another update stores between its read and its store. Worse, if another update stores between the *load* and the *store* of one
 # component, that other update is **lost**.
+#
+# Below, each thread makes updates of two components. A bar is one update: blue if it meets no other, orange if its gradient is late, vermillion if a part of it is
+# lost. Move the number of **components**: from how many on is a lost update rare? Then add **threads**.
+
+# %%
+lost_updates.explorable()
 
 # %% [markdown]
 # {{exercise hogwild}}

@@ -10,10 +10,11 @@
 # **You will be able to**
 # - cut layers over ranks so that two layers need one all-reduce each way, and say for which layers this pays;
 # - write the schedules of GPipe, 1F1B, interleaved 1F1B and Zero Bubble, and predict their bubbles to four decimals;
+# - design a schedule for a given memory, and compare it with the known ones;
 # - run any of them over real messages, without a deadlock, with the gradients of one machine;
 # - train a transformer in a pipeline of two engines, and explain its timeline.
 #
-# **100 points, 5 exercises, about 120 minutes: 20 reading + 92 exercises + 8 runs.** You need lab 07's `comm` and matrix products; lab 08's ring and lab {{number attention}}'s transformer block help. MPI came with the
+# **100 points, 6 exercises, about 120 minutes: 20 reading + 92 exercises + 8 runs; an extra exercise takes 20 more.** You need lab 07's `comm` and matrix products; lab 08's ring and lab {{number attention}}'s transformer block help. MPI came with the
 # installation. No GPU.
 #
 # | here | means |
@@ -24,6 +25,7 @@
 
 # %%
 import math
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import torch
@@ -32,10 +34,11 @@ from torch import Tensor, nn
 from torch.nn.functional import conv2d, cross_entropy
 
 from autograder import check
+from hpcdl import designs
 from hpcdl.comm import simulate
 from hpcdl.nn.networks import alexnet
 from hpcdl.widgets import guess, guessed, reveal, style, when_solved
-from hpcdl.widgets.pictures import cut_the_matrix, fill_the_bubble
+from hpcdl.widgets.pictures import cut_the_matrix, fill_the_bubble, your_design
 
 torch.set_num_threads(1)
 style.use()
@@ -632,6 +635,101 @@ fill_the_bubble.explorable({"one_f_one_b": one_f_one_b, "zb_h1": zb_h1})
 # DeepSeek-V3's report prints the bubble of this schedule as $(p-1)(F + B - 2W)$. Is this another schedule? No: their $B$ is the *whole* backward pass, which is
 # $B + W$ here. Whenever you read a table of schedules, check which B it means.
 # </details>
+
+# %% [markdown]
+# ## Your own schedule
+#
+# A schedule is a trade between time and memory: ZB-H1 keeps 1F1B's memory, ZB-H2 of the same paper holds $2p - 1$ microbatches and has a smaller bubble. Now
+# you get the memory, a **cap** on the microbatches that a stage may hold, and design the schedule. A microbatch is held from its F until its W.
+
+# %%
+guess(
+    "model_parallel.cap",
+    "4 stages, 8 microbatches, F = B = W, one chunk on each stage: from which cap on is there a schedule without a bubble?",
+    unit="microbatches",
+)
+
+# %% [markdown]
+# {{exercise design}}
+#
+# Write a function that returns a schedule for any sizes, any seconds of F, B and W, and any cap. There is no single right answer: the check plays your schedule
+# and compares its bubble with the known ones.
+#
+# <details><summary>Hint 1: two numbers for each stage</summary>
+#
+# ZB-H1 has two numbers for stage $i$: it begins with $p - i$ forward passes, and lets $i$ W wait. Their sum is $p$, the most that the stage holds. With another
+# cap, choose another first number, and the rest of the cap is how many W may wait.
+# </details>
+# <details><summary>Hint 2: with more memory</summary>
+#
+# A stage that has more forward passes before its first B bridges the time in which it would wait for that B. $2(p - i) - 1$ is enough for F = B, and no more
+# than the cap is allowed.
+# </details>
+# <details><summary>Hint 3: which is best?</summary>
+#
+# You have a simulation, your `bubble`. Make a few schedules, such as one for each of several slopes of the first number, and return the one with the smallest
+# bubble.
+# </details>
+
+
+# %%
+def design(p: int, m: int, f: float, b: float, w: float, cap: int) -> list[list[tuple[str, int, int]]]:
+    """Return a schedule of your own: for each of p stages its ops ("F", "B" or "W",
+    microbatch, chunk 0).
+
+    Each stage does F, B and W of each of m microbatches once, in an order that all stages
+    can follow together. F, B and W take f, b and w seconds, messages are free. No stage
+    holds more than `cap` microbatches (1 or more) from their F to their W.
+    For m >= p > 1 its bubble is smaller than that of 1F1B if cap is p, and than that of 1F1B
+    whose stages begin with at most cap forward passes if cap is 2 to p - 1. With cap = 2p - 1,
+    m >= 2p - 1 and w no longer than f and b, its bubble is smaller than that of ZB-H1.
+
+    >>> design(1, 2, 1.0, 1.0, 1.0, cap=1)
+    [[('F', 0, 0), ('B', 0, 0), ('W', 0, 0), ('F', 1, 0), ('B', 1, 0), ('W', 1, 0)]]
+    """
+    # BEGIN SOLUTION
+    forwards, backwards = [("F", k, 0) for k in range(m)], [("B", k, 0) for k in range(m)]
+    slope = min(max((cap - 1) / max(p - 1, 1), 1.0), 2.0)  # 1: ZB-H1's warm-ups, 2: those of ZB-H2
+    orders = []
+    for i in range(p):
+        warmup, order, waiting = min(cap, 1 + int(slope * (p - 1 - i))), [], []
+        for op in in_turn(forwards, backwards, warmup):
+            order.append(op)
+            if op[0] == "B":
+                waiting.append(("W", op[1], 0))
+                if len(waiting) > cap - warmup:
+                    order.append(waiting.pop(0))
+        orders.append(order + waiting)
+    return orders
+    # END SOLUTION
+
+
+# %%
+check("model_parallel.design")
+
+# %% [markdown]
+# Here is *your* schedule, and where it is among the others: 1F1B, ZB-H1, ZB-V (which cuts the layers into a V), and the library's search within your cap. Raise
+# the cap from 4 to 7. What does each further microbatch in memory gain? Then make W shorter.
+
+# %%
+with when_solved():
+    guessed("model_parallel.cap")
+    bubbles = {cap: bubble(design(4, 8, 1.0, 1.0, 1.0, cap), 1.0, 1.0, 1.0) for cap in range(1, 9)}
+    print("your bubble by cap: ", ", ".join(f"{cap}: {idle:.1%}" for cap, idle in bubbles.items()))
+    if gone := [cap for cap, idle in bubbles.items() if idle < 1e-9]:
+        reveal("model_parallel.cap", gone[0])
+    display(your_design.explorable(design))
+
+# %% [markdown]
+# **The class's table.** Three problems, one row for each design. The cell below keeps your schedules in the file `.design.json` next to this notebook. It stays
+# on your machine, unless you hand it in with `hpcdl submit --design` or give it to others: put their files into this folder, as `ada.design.json`, and they get
+# a row, too. Each schedule is played again, so the table believes no one's numbers.
+
+# %%
+MY_NAME = "yours"  # or any name that the others may see
+with when_solved():
+    kept = designs.keep(designs.made(design, MY_NAME), Path.cwd())
+    print("\n".join(designs.table([designs.read(kept), *map(designs.read, sorted(Path.cwd().glob("*.design.json")))])))
 
 # %% [markdown]
 # ## Run it

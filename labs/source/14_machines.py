@@ -1,6 +1,6 @@
 # %% [markdown]
 # # Lab {{number machines}} · What a machine can do, and what is left of it
-# ## Work counted, rooflines, utilization, and the hours of a training
+# ## Work counted, rooflines, utilization, the hours of a training, and its profile
 #
 # A V100 does 112 TFLOP/s with its tensor cores. A training of ResNet-50 takes 30,000 TFLOP for each of 90 epochs: 6.7 hours. The lecture's best practice
 # took 22. Where did the other 15 hours go? The machine was never idle, but it does not reach its data sheet's peak for every layer.
@@ -9,9 +9,10 @@
 # - count operations, weights and bytes of convolutions, transformers, activations, pooling and batch norm;
 # - compute what share of a machine's peak a training reaches, by both definitions in use;
 # - draw a machine's roof, place each layer under it, and compute from which batch on a layer fills the machine;
-# - compute how many hours of a training the data sheet explains, how many the memory, and how many neither.
+# - compute how many hours of a training the data sheet explains, how many the memory, and how many neither;
+# - find the longest stalls in a profile, with their causes, and the rank that the others wait for.
 #
-# **100 points, 4 exercises, about 95 minutes: 22 reading + 65 exercises + 8 runs.** You need lab 05's convolutions; lab {{number attention}} helps with transformers. No GPU.
+# **100 points, 5 exercises, about 118 minutes: 25 reading + 85 exercises + 8 runs.** You need lab 05's convolutions; lab {{number attention}} helps with transformers. No GPU.
 #
 # | here | means |
 # |---|---|
@@ -27,11 +28,16 @@ import warnings
 
 import matplotlib.pyplot as plt
 import torch
+from torch.profiler import record_function
+from torch.utils.data import DataLoader, Dataset
 
 from autograder import check
 from hpcdl.cost.machines import MACHINES
+from hpcdl.nn.lenet import lenet5
 from hpcdl.nn.networks import resnet50
+from hpcdl.training.traced import device_trace, horovod_timeline, profiled, random_ready
 from hpcdl.widgets import guess, guessed, reveal, style, when_solved
+from hpcdl.widgets.pictures import under_the_roof
 
 torch.set_num_threads(1)
 style.use()
@@ -433,6 +439,12 @@ with when_solved():
 # </details>
 
 # %% [markdown]
+# Now move the **batch** yourself, and change the **chip**. Which layers climb with the batch, and which one never does? Which of them fill a V100 but not an H100?
+
+# %%
+under_the_roof.explorable()
+
+# %% [markdown]
 # ## 22 hours, not 6.7
 #
 # The lecture's example: ResNet-50 takes 3.9 G MACs forward for an image, so 11.7 G MACs forward and backward. An epoch has 1.28 million images, a training 90
@@ -564,6 +576,224 @@ with when_solved():
 # - No roof explains the rest: tiles that do not fill a processor, kernels that start one after the other, additions of the shortcuts, the input, the optimizer.
 # - That is why frameworks fuse a batch norm and an activation with the convolution before them, so that fewer numbers go through memory. And that is why you
 #   need a profile, not a data sheet, to decide where to begin.
+# </details>
+
+# %% [markdown]
+# ## A profile, not a data sheet
+#
+# `torch.profiler` writes down when each operator and each kernel runs, in a format that Chrome (`chrome://tracing`) and Perfetto show as a timeline: a list of events.
+# An event with `"ph": "X"` has a begin `"ts"` and a length `"dur"`, in µs; `"cat"` is its kind, and `"tid"` its row, here a thread of the host or a stream of the GPU.
+#
+# | `"cat"` | `"name"` | |
+# |---|---|---|
+# | `kernel` | `ampere_sgemm_128x64_tn`, ... | the GPU computes |
+# | `kernel` | begins with `nccl` | the GPU only communicates |
+# | `gpu_memcpy` | `Memcpy HtoD` | numbers are copied to the GPU |
+# | `user_annotation` | begins with `enumerate(DataLoader)` | the host waits for the next batch |
+# | `cuda_runtime` | `cudaStreamSynchronize`, `cudaDeviceSynchronize` | the host waits for the GPU, for example in `loss.item()`, and starts no more kernels |
+#
+# A **stall** is a time in which the GPU does not compute, between its first kernel and its last one. Most events are harmless: an all-reduce or a slow batch behind a
+# running kernel costs nothing. So begin with the stalls, and ask for the cause of the longest ones only.
+#
+# A profile of one process does not show *whom* it waits for. Horovod's timeline does (`horovodrun --timeline-filename`): each tensor is a process of the trace, with
+# these events for each step, among others:
+#
+#     {"ph": "B", "name": "NEGOTIATE_ALLREDUCE", "pid": 5, "ts": 1000}   the first rank has the gradient of tensor 5
+#     {"ph": "X", "name": "2", "pid": 5, "ts": 1000, "dur": 0}           rank 2 has it
+#     {"ph": "X", "name": "0", "pid": 5, "ts": 1090, "dur": 0}           rank 0 has it
+#     {"ph": "E", "pid": 5, "ts": 1090}                                  all ranks have it
+#     {"ph": "B", "name": "ALLREDUCE", "pid": 5, "ts": 1092}             (until the next "E" of this tensor)
+
+# %% [markdown]
+# {{exercise profile}}
+#
+# `stalls` finds the three longest stalls of a GPU, and what covers most of each. `waits` adds up, from Horovod's timeline, how long each rank has waited for which other
+# rank.
+#
+# <details><summary>Hint 1: the gaps</summary>
+#
+# Sort the computing kernels by their begin, and remember the latest end so far. A kernel that begins later than that ends a stall.
+# </details>
+# <details><summary>Hint 2: the cause</summary>
+#
+# `min(end, event_end) - max(begin, event_begin)` is the part of an event inside a stall, if it is positive. Add the parts of each cause.
+# </details>
+# <details><summary>Hint 3: ranks</summary>
+#
+# Collect the requests of each tensor, `event["pid"]`, until its NEGOTIATE_ALLREDUCE ends with an `"E"`. The last request is the rank that the others have waited for.
+# </details>
+
+
+# %%
+def stalls(events: list[dict]) -> list[tuple[str, float, float]]:
+    """Return (cause, begin, length) of the three longest stalls, the longest first; fewer
+    if the trace has fewer.
+
+    events: in any order; some have no "dur" and no "cat". Kernels overlap on several
+    streams. The cause is what covers most of the stall's time: "input", "communication" or
+    "host" (a synchronization); "other" if none of these covers any of it. Events of one
+    cause do not overlap each other.
+
+    >>> work = {"ph": "X", "cat": "kernel", "name": "sgemm", "tid": 7, "dur": 10}
+    >>> batch = {"ph": "X", "cat": "user_annotation", "name": "enumerate(DataLoader)#1", "ts": 5, "dur": 9}
+    >>> stalls([{**work, "ts": 0}, {**work, "ts": 16}, batch])
+    [('input', 10, 6)]
+    """
+    # BEGIN SOLUTION
+    times = {"compute": [], "input": [], "communication": [], "host": []}
+    for event in events:
+        kind, name = event.get("cat"), event.get("name", "")
+        if kind == "kernel":
+            row = "communication" if name.startswith("nccl") else "compute"
+        elif name.startswith("enumerate(DataLoader)"):
+            row = "input"
+        elif name in ("cudaStreamSynchronize", "cudaDeviceSynchronize"):
+            row = "host"
+        else:
+            continue
+        times[row].append((event["ts"], event["ts"] + event["dur"]))
+    compute, found = sorted(times.pop("compute")), []
+    latest = compute[0][1]
+    for begin, end in compute:
+        if begin > latest:
+            shares = {
+                row: sum(max(0, min(begin, b) - max(latest, a)) for a, b in parts) for row, parts in times.items()
+            }
+            cause = max(shares, key=shares.get) if any(shares.values()) else "other"
+            found.append((cause, latest, begin - latest))
+        latest = max(latest, end)
+    return sorted(found, key=lambda stall: -stall[2])[:3]
+    # END SOLUTION
+
+
+def waits(events: list[dict]) -> dict[tuple[int, int], float]:
+    """Return by (rank, awaited rank) the µs that the rank has waited, over all tensors and
+    steps of Horovod's timeline.
+
+    A rank waits for the last rank of each request, from its own request to that rank's.
+    Pairs that never wait are left out. events: in the order of the file, the tensors mixed;
+    no two ranks request a tensor at the same time.
+
+    >>> tick = {"ph": "X", "pid": 0, "dur": 0}
+    >>> waits([{"ph": "B", "name": "NEGOTIATE_ALLREDUCE", "pid": 0, "ts": 5}, {**tick, "name": "1", "ts": 5},
+    ...        {**tick, "name": "0", "ts": 9}, {"ph": "E", "pid": 0, "ts": 9}])
+    {(1, 0): 4}
+    """
+    # BEGIN SOLUTION
+    requests, found = {}, {}
+    for event in events:
+        tensor = event["pid"]
+        if event["ph"] == "X":
+            requests.setdefault(tensor, []).append((event["ts"], int(event["name"])))
+        elif event["ph"] == "E" and tensor in requests:
+            ticks = requests.pop(tensor)
+            end, last = max(ticks)
+            for tick, rank in ticks:
+                if rank != last:
+                    found[rank, last] = found.get((rank, last), 0) + end - tick
+    return found
+    # END SOLUTION
+
+
+# %%
+check("machines.profile")
+
+# %% [markdown]
+# First a made-up trace, with a new seed if you like. Then your own training, on this machine: LeNet-5's input through a `DataLoader` with one slow picture. There is no
+# GPU, so the operators of the main thread take its place, and sleeping takes the place of a slow disk, of another rank, and of reading the loss. What share of the time
+# does this training compute?
+
+# %%
+guess("machines.computes", "In what share of its time does this training compute?", unit="%")
+
+# %%
+ROWS = {"computes": style.BLUE, "input": style.ORANGE, "communication": style.GREEN, "host": style.PURPLE}
+
+
+def row_of(event: dict) -> str | None:
+    """Return the row of an event in the picture, if it has one."""
+    if event.get("cat") == "kernel":
+        return "communication" if event["name"].startswith("nccl") else "computes"
+    if event["name"].startswith("enumerate(DataLoader)"):
+        return "input"
+    return "host" if event["name"] in ("cudaStreamSynchronize", "cudaDeviceSynchronize") else None
+
+
+def timeline(events: list[dict], title: str) -> None:
+    """Draw the events in rows, with the three longest stalls shaded and numbered."""
+    axes = plt.subplots(figsize=(9.6, 2.6), layout="constrained")[1]
+    for height, (row, color) in enumerate(ROWS.items()):
+        parts = [(event["ts"] / 1e3, event["dur"] / 1e3) for event in events if row_of(event) == row]
+        axes.broken_barh(parts, (-height - 0.35, 0.7), color=color)
+    for number, (_, begin, length) in enumerate(stalls(events), start=1):
+        axes.axvspan(begin / 1e3, (begin + length) / 1e3, color=style.GREY, alpha=0.25, lw=0, zorder=0)
+        axes.text((begin + length / 2) / 1e3, 0.6, str(number), ha="center", va="bottom")
+    axes.set(xlabel="ms", title=title, ylim=(-3.6, 1.1))
+    axes.set_yticks([-height for height in range(len(ROWS))], list(ROWS))
+    plt.show()
+
+
+class Pictures(Dataset):
+    """64 random pictures; picture 37 is on a slow disk."""
+
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, i):
+        if i == 37:
+            time.sleep(0.15)
+        return torch.full((1, 28, 28), i / 64), i % 10
+
+
+def training() -> None:
+    """Train LeNet-5 for eight steps."""
+    torch.manual_seed(0)
+    model, loader = lenet5(), DataLoader(Pictures(), batch_size=8)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for step, (x, y) in enumerate(loader):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        if step == 5:
+            with record_function("all-reduce"):
+                time.sleep(0.1)  # another rank is late
+        optimizer.step()
+        if step == 2:
+            with record_function("synchronize"):
+                time.sleep(0.2)  # print(loss.item())
+
+
+with when_solved():
+    guessed("machines.computes")
+    timeline(device_trace(torch.Generator().manual_seed(1)), "A made-up trace, its longest stalls numbered")
+    training()  # once without the profiler: the first step prepares kernels
+    measured = profiled(training)
+    timeline(measured, "LeNet-5 on this machine, its longest stalls numbered")
+    for cause, begin, length in stalls(measured):
+        print(f"{cause:14} {length / 1e3:6.1f} ms, from {begin / 1e3:.1f} ms on")
+    line = torch.zeros(int(max(event["ts"] + event["dur"] for event in measured)) + 1, dtype=torch.bool)
+    for event in measured:
+        if row_of(event) == "computes":
+            line[int(event["ts"]) : int(event["ts"] + event["dur"])] = True
+    reveal("machines.computes", 100 * line.float().mean().item(), measured=True)
+
+# %%
+with when_solved():
+    ranks = 4
+    timeline_of_ranks = horovod_timeline(random_ready(torch.Generator().manual_seed(3), ranks, tensors=5, steps=10))
+    waited = waits(timeline_of_ranks)
+    print("µs that a rank (row) waits for another (column), 10 steps of 5 tensors")
+    print(f"{'':8}" + "".join(f"rank {rank:<5}" for rank in range(ranks)))
+    for rank in range(ranks):
+        print(f"rank {rank}  " + "".join(f"{waited.get((rank, other), 0):>6}    " for other in range(ranks)))
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# - The three longest stalls are the three that were put there: a synchronization, a batch, an all-reduce. You know their causes without a look at the code. (On a busy
+#   machine another program may be the cause of a longer one.) The short ones between two operators are Python's own time.
+# - In the made-up trace, the longest events are no stalls at all: they run while the GPU computes.
+# - One rank is slow, so all others wait for it, and it seldom waits itself. In its own profile it has no stall: the slow rank looks busy, and the fast ones
+#   look bad.
 # </details>
 
 # %% [markdown]

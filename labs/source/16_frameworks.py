@@ -14,10 +14,12 @@
 # - cut a transformer with FSDP2 and with a DTensor plan, and count what each of them sends;
 # - explain Horovod's three calls, because you have written them;
 # - continue with one process fewer after a process has died, and lose no sample;
+# - find a mistake in a training script by what it does on several ranks;
+# - choose among DDP, FSDP2, tensor parallelism and a pipeline for a model, a machine and its memory;
 # - write DeepSpeed's configuration and Ray's loop with consistent numbers.
 #
-# **100 points, 6 exercises, about two hours.** You need lab 07; labs {{number model_parallel}} and {{number sharding}} help. You need no GPU, and neither
-# DeepSpeed nor Ray.
+# **100 points, 8 exercises, about 120 minutes: 20 reading + 95 exercises + 5 runs; two extra exercises take 50 more.** You need lab 07; labs {{number model_parallel}}
+# and {{number sharding}} help. You need no GPU, and neither DeepSpeed nor Ray.
 #
 # | here | means |
 # |---|---|
@@ -44,9 +46,14 @@ from hpcdl.cluster import Cluster
 from hpcdl.cluster.script import sbatch
 from hpcdl.collectives import ring_all_reduce
 from hpcdl.comm import simulate
+from hpcdl.cost.layout import Layout
+from hpcdl.cost.machines import MACHINES
+from hpcdl.cost.training import predict
+from hpcdl.cost.work import Transformer
 from hpcdl.nn.decoder import Decoder
 from hpcdl.training import optional, run_on
 from hpcdl.training import six_tools as trainings
+from hpcdl.training.observed import Observed, observe
 from hpcdl.widgets import guess, guessed, reveal, style, when_solved
 from hpcdl.widgets.pictures import six_tools
 
@@ -345,6 +352,20 @@ check("frameworks.plan")
 #     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
 #     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
 #
+# Scripts for TensorFlow use the same ideas under other names:
+#
+# | here, with torch | Horovod | TensorFlow (`tf.distribute`) |
+# |---|---|---|
+# | `torchrun` starts the processes | `horovodrun`, `mpiexec` | you start one process on each worker |
+# | `RANK`, `LOCAL_RANK`, `WORLD_SIZE` | `hvd.rank()`, `hvd.local_rank()`, `hvd.size()` | the task's index and the list of workers, in `TF_CONFIG` |
+# | `dist.init_process_group` | `hvd.init()` | `MultiWorkerMirroredStrategy()` |
+# | DDP's broadcast of the weights | `hvd.broadcast_parameters` | variables made in `strategy.scope()` are mirrored |
+# | `DistributedDataParallel` | `hvd.DistributedOptimizer` | `strategy.run`, and the optimizer's `apply_gradients` |
+# | bucket, `bucket_cap_mb` | fusion buffer, `HOROVOD_FUSION_THRESHOLD` | pack, `bytes_per_pack` |
+# | `dist.all_reduce` | `hvd.allreduce` | `strategy.reduce` |
+# | `DistributedSampler` | `dataset.shard(hvd.size(), hvd.rank())` | `strategy.experimental_distribute_dataset` |
+# | lab {{number consistency}}'s server | – | `ParameterServerStrategy` |
+#
 # The last release, 0.28.1, is from June 2023 and does not compile with today's torch, which needs C++17 (issues #3996 and #4014 of horovod/horovod; the
 # fix, #3998, was merged but never released). Its interface lives on, and takes only forty lines. Write them on our communicator.
 
@@ -544,6 +565,365 @@ def train_elastic(model, optimizer, loss_sum, batches, disk, comm) -> dict[int, 
 
 # %%
 check("frameworks.elastic")
+
+# %% [markdown]
+# ## Five scripts that train wrong
+#
+# On one process, these five scripts end without an error. Each has **one** mistake, and all five mistakes happen in real trainings. Three of them print no error on
+# several ranks, either: the training is only worse. One fails after a kill, and one when another rank gets a message that it does not expect.
+
+
+# %%
+def update(model: nn.Module, optimizer, comm) -> None:
+    """Sum all ranks' gradients, in a ring, and do the optimizer's step."""
+    for param in model.parameters():
+        ring_all_reduce(param.grad, comm)
+    optimizer.step()
+
+
+def broken_shuffled(model, optimizer, loss_sum, sampler, batch, epochs, comm):
+    for _ in range(epochs):
+        for mine in torch.tensor(list(sampler)).split(batch):
+            optimizer.zero_grad()
+            loss = loss_sum(mine) / (len(mine) * comm.size)
+            loss.backward()
+            update(model, optimizer, comm)
+
+
+def broken_accumulated(model, optimizer, loss_sum, batches, passes, comm):
+    for chosen in batches:
+        optimizer.zero_grad()
+        for part in chosen[comm.rank :: comm.size].chunk(passes):
+            loss = loss_sum(part) / (len(part) * comm.size)
+            loss.backward()
+        update(model, optimizer, comm)
+
+
+def broken_placed(env, model, optimizer, loss_sum, batches, comm):
+    rank, world = int(env["LOCAL_RANK"]), int(env["WORLD_SIZE"])
+    device = f"cuda:{rank}"  # (the model would move there)
+    for chosen in batches:
+        optimizer.zero_grad()
+        loss = loss_sum(chosen[rank::world]) / len(chosen)
+        loss.backward()
+        update(model, optimizer, comm)
+    return device
+
+
+def broken_saved(model, optimizer, loss_sum, batches, every, disk, comm):
+    start = 0
+    try:
+        state = disk.read("state")
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        start = state["step"]
+    except FileNotFoundError:
+        pass  # the first start
+    for step in range(start, len(batches)):
+        optimizer.zero_grad()
+        loss = loss_sum(batches[step][comm.rank :: comm.size]) / len(batches[step])
+        loss.backward()
+        update(model, optimizer, comm)
+        if (step + 1) % every == 0:
+            if comm.rank == 0:
+                state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+                disk.write("state", {**state, "step": step + 1})
+            comm.barrier()
+
+
+def broken_logged(model, optimizer, loss_sum, batches, every, log, comm):
+    for step, chosen in enumerate(batches):
+        optimizer.zero_grad()
+        loss = loss_sum(chosen[comm.rank :: comm.size]) / len(chosen)
+        loss.backward()
+        if step % every == 0 and comm.rank == 0:
+            total = loss.detach().reshape(1).clone()
+            ring_all_reduce(total, comm)
+            log(step, total.item())
+        update(model, optimizer, comm)
+
+
+# %% [markdown]
+# `observe(script)` runs a script on four simulated ranks, two on each of two machines, with 16 samples. It reports which samples each rank uses in each pass (`|`
+# separates passes), how far the weights end from those of one process, and what happens after a kill. So look for a mistake before you read the code again.
+#
+# `broken_placed` trains on two machines with two processes each. What share of each batch does no rank ever see?
+
+# %%
+guess("frameworks.unseen", "What share of each batch does no rank of broken_placed see?", unit="%")
+
+# %%
+guessed("frameworks.unseen")
+for script in (broken_shuffled, broken_accumulated, broken_placed, broken_saved, broken_logged):
+    print(observe(script), end="\n\n")
+step = Observed(broken_placed, p=4, per_node=2).asked(0)
+reveal("frameworks.unseen", 100 * (1 - len({i for mine in step for i in mine}) / sum(map(len, step))))
+
+# %% [markdown]
+# {{exercise broken}}
+#
+# Copy each script under its new name, and mend its mistake. One or two lines of each change; arguments, shares of the samples and calls of `update` are right. Run
+# `observe` on your own version: one process and four ranks must end with the same weights.
+#
+# <details><summary>Hint 1: the samples</summary>
+#
+# Compare the samples of rank 0 before and after eight passes of `broken_shuffled`, and the samples of ranks 0 and 2 of `broken_placed`.
+# </details>
+# <details><summary>Hint 2: the gradient</summary>
+#
+# Each rank adds the gradients of its passes, and `update` adds those of the ranks. By what must each sum of losses be divided, so that the total is the mean over the
+# whole step, even if its parts have different sizes?
+# </details>
+# <details><summary>Hint 3: the disk</summary>
+#
+# Writing takes time, and a kill leaves half of the file. Renaming takes no time: afterwards the name means the new file, and the old one is gone.
+# </details>
+# <details><summary>Hint 4: the deadlock</summary>
+#
+# Who calls `ring_all_reduce` in `broken_logged`, and who would have to? Who may call `log`?
+# </details>
+
+
+# %%
+def shuffled(model, optimizer, loss_sum, sampler, batch: int, epochs: int, comm) -> None:
+    """Train for some epochs, each in the order that DistributedSampler has for that epoch.
+
+    sampler: this rank's; it gives numbers of samples. batch: the samples of a rank in a
+    step. The first epoch has number 0.
+    """
+    # BEGIN SOLUTION
+    for epoch in range(epochs):
+        sampler.set_epoch(epoch)
+        for mine in torch.tensor(list(sampler)).split(batch):
+            optimizer.zero_grad()
+            loss = loss_sum(mine) / (len(mine) * comm.size)
+            loss.backward()
+            update(model, optimizer, comm)
+    # END SOLUTION
+
+
+def accumulated(model, optimizer, loss_sum, batches: list[Tensor], passes: int, comm) -> None:
+    """Do a step for each batch, with the gradient of the mean over all samples of the batch.
+
+    Each rank takes its share in at most `passes` passes. The parts of a batch may have
+    different sizes; each rank has at least one sample.
+    """
+    # BEGIN SOLUTION
+    for chosen in batches:
+        optimizer.zero_grad()
+        for part in chosen[comm.rank :: comm.size].chunk(passes):
+            loss = loss_sum(part) / len(chosen)
+            loss.backward()
+        update(model, optimizer, comm)
+    # END SOLUTION
+
+
+def placed(env: dict[str, str], model, optimizer, loss_sum, batches: list[Tensor], comm) -> str:
+    """Train on all processes of all machines, each sample of a batch on one of them; return
+    the name of this process's GPU, such as "cuda:1".
+
+    env: torchrun's variables. Each machine numbers its GPUs 0, 1, ...
+    """
+    # BEGIN SOLUTION
+    rank, world = int(env["RANK"]), int(env["WORLD_SIZE"])
+    device = f"cuda:{env['LOCAL_RANK']}"
+    for chosen in batches:
+        optimizer.zero_grad()
+        loss = loss_sum(chosen[rank::world]) / len(chosen)
+        loss.backward()
+        update(model, optimizer, comm)
+    return device
+    # END SOLUTION
+
+
+def saved(model, optimizer, loss_sum, batches: list[Tensor], every: int, disk, comm) -> None:
+    """Train to the last batch, from the disk's state if any; save after every `every`
+    steps: one rank writes one file.
+
+    All ranks may be killed at any moment, even in the middle of a write. Started again,
+    the script continues from the last state that was complete, and ends with the same
+    weights. `disk.rename(old, new)` takes no time, and replaces a file `new`.
+    """
+    # BEGIN SOLUTION
+    start = 0
+    try:
+        state = disk.read("state")
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        start = state["step"]
+    except FileNotFoundError:
+        pass  # the first start
+    for step in range(start, len(batches)):
+        optimizer.zero_grad()
+        loss = loss_sum(batches[step][comm.rank :: comm.size]) / len(batches[step])
+        loss.backward()
+        update(model, optimizer, comm)
+        if (step + 1) % every == 0:
+            if comm.rank == 0:
+                state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+                disk.write("new state", {**state, "step": step + 1})
+                disk.rename("new state", "state")
+            comm.barrier()
+    # END SOLUTION
+
+
+def logged(model, optimizer, loss_sum, batches: list[Tensor], every: int, log, comm) -> None:
+    """Train on all batches. At steps 0, `every`, 2 * `every`, ... rank 0, and no other,
+    calls `log(step, loss)`.
+
+    loss: the mean over the batch's samples, a float, before the update. Gradients travel
+    once in each step; losses only at the steps that are logged.
+    """
+    # BEGIN SOLUTION
+    for step, chosen in enumerate(batches):
+        optimizer.zero_grad()
+        loss = loss_sum(chosen[comm.rank :: comm.size]) / len(chosen)
+        loss.backward()
+        if step % every == 0:
+            total = loss.detach().reshape(1).clone()
+            ring_all_reduce(total, comm)
+            if comm.rank == 0:
+                log(step, total.item())
+        update(model, optimizer, comm)
+    # END SOLUTION
+
+
+# %%
+check("frameworks.broken")
+
+# %%
+with when_solved():
+    for script in (shuffled, accumulated, placed, saved, logged):
+        print(observe(script), end="\n\n")
+
+# %% [markdown]
+# ## Which when?
+#
+# DDP, FSDP2, tensor parallelism and a pipeline: which of them would you use? Two questions decide. Does it **fit**? And of the ways that fit, which is the
+# **fastest**? For a decoder of $P$ parameters, trained by Adam in 16 bits, with one sample at a time on each rank:
+#
+# | | weights (2 bytes), gradients (2), Adam's states (12) | activations of each layer | possible if p divides |
+# |---|---|---|---|
+# | `"DDP"` | $16 P$ | $A(1)$ | the batch |
+# | `"FSDP2"` | $16 P / p$ | $A(1)$ | the batch |
+# | `"tensor"` | $16 P / p$ | $A(p)$ | the heads |
+# | `"pipeline"` | $16 P / p$ | $A(1)$, of $1/p$ of the layers, times $p$ samples on the first stage | the layers |
+#
+# $A(t) = s h \left(10 + \frac{24}{t} + \frac{5 a s}{h t}\right)$ bytes is what a layer keeps of one sample, for sequences of $s$ tokens, hidden size $h$ and $a$ heads, if $t$
+# ranks share the layer (Korthikanti et al. 2022). The layer that FSDP2 has gathered is small, and does not count here.
+#
+# The seconds come from the library's cost model, which you know from lab {{number scaling}}: `seconds(model, machine, batch, data=8)` predicts a step on 8 ranks. The
+# model is the tuple `(layers, hidden, sequence, vocabulary, heads)`; the machine is a name such as `"H100 (DGX)"`.
+
+
+# %%
+def seconds(model: tuple, machine: str, batch: int, **cut: int) -> float:
+    """Return the predicted seconds of a step; cut is what `Layout` takes, such as data=8."""
+    layout = Layout(**cut, microbatch=1, precision="fp16", itemsize=2, update_bytes=28)
+    return predict(Transformer(*model), MACHINES[machine], layout, batch).seconds
+
+
+# %% [markdown]
+# {{exercise which_when}}
+#
+# Write the table as a function, and choose. `Transformer(*model).parameters` is $P$.
+#
+# <details><summary>Hint 1: holds</summary>
+#
+# Only DDP does not divide the 16 P, and only tensor parallelism has t = p. For the pipeline, p samples of a p-th of the layers are as much as one sample of all layers.
+# </details>
+# <details><summary>Hint 2: which</summary>
+#
+# Make a dict from each way to what `seconds` needs: `data=ranks`; `data=ranks, zero=3`; `tensor=ranks`; `pipeline=ranks`. Keep the ways that are possible and that fit, and
+# only then predict.
+# </details>
+
+
+# %%
+def holds(way: str, model: tuple[int, int, int, int, int], ranks: int) -> float:
+    """Return the bytes that a rank holds: weights, gradients, states, and the activations
+    of all its layers.
+
+    way: "DDP", "FSDP2", "tensor" or "pipeline". model: layers, hidden, sequence,
+    vocabulary, heads.
+
+    >>> round(holds("DDP", (24, 1024, 512, 50_000, 16), ranks=8) / 1e9, 2)
+    6.6
+    """
+    # BEGIN SOLUTION
+    layers, hidden, sequence, _, heads = model
+    weights = 16 * Transformer(*model).parameters / (1 if way == "DDP" else ranks)
+    t = ranks if way == "tensor" else 1
+    return weights + layers * sequence * hidden * (10 + 24 / t + 5 * heads * sequence / (hidden * t))
+    # END SOLUTION
+
+
+def which(
+    model: tuple[int, int, int, int, int],
+    machine: str,
+    ranks: int,
+    batch: int,
+    budget: float,
+) -> str | None:
+    """Return the way with the fewest `seconds` of a step among the ways that are possible
+    and hold at most `budget` bytes on each rank; None if no way does.
+
+    A way within the prediction's interval of the fastest is right, too.
+
+    >>> which((24, 1024, 512, 50_000, 16), "V100 (DGX-1)", ranks=32, batch=512, budget=8e9)
+    'DDP'
+    """
+    # BEGIN SOLUTION
+    cuts = {
+        "DDP": (batch, {"data": ranks}),
+        "FSDP2": (batch, {"data": ranks, "zero": 3}),
+        "tensor": (model[4], {"tensor": ranks}),
+        "pipeline": (model[0], {"pipeline": ranks}),
+    }
+    found = {}
+    for way, (divided, cut) in cuts.items():
+        if divided % ranks == 0 and holds(way, model, ranks) <= budget:
+            found[way] = seconds(model, machine, batch, **cut)
+    return min(found, key=found.get, default=None)
+    # END SOLUTION
+
+
+# %%
+check("frameworks.which_when")
+
+# %% [markdown]
+# A model with 7 billion parameters (32 layers of 4,096 features, sequences of 512 tokens), a step of 64 samples on the 8 H100 of one server, with 24 GB left on each: which
+# way is the fastest?
+
+# %%
+guess("frameworks.fastest", "7 billion parameters, 64 samples, 8 H100, 24 GB each: which way is the fastest?",
+      choices=("DDP", "FSDP2", "tensor", "pipeline"))  # fmt: skip
+
+# %%
+with when_solved():
+    guessed("frameworks.fastest")
+    seven = (32, 4096, 512, 50_000, 32)
+    reveal("frameworks.fastest", which(seven, "H100 (DGX)", 8, 64, 24e9))
+    budgets = (8e9, 16e9, 24e9, 80e9, 160e9)
+    print("7 B parameters, by the machine, the ranks, the batch, and the bytes that each rank may hold")
+    print(f"{'':14}{'ranks':>7}{'batch':>7}" + "".join(f"{budget / 1e9:>9.0f} GB" for budget in budgets))
+    for machine in ("V100 (DGX-1)", "H100 (DGX)"):
+        for ranks in (8, 32):
+            for batch in (8, 64, 512):
+                chosen = [which(seven, machine, ranks, batch, budget) or "–" for budget in budgets]
+                print(f"{machine:14}{ranks:7}{batch:7}" + "".join(f"{way:>12}" for way in chosen))
+    print(f"DDP needs {holds('DDP', seven, 8) / 1e9:.0f} GB on each rank")
+
+# %% [markdown]
+# <details><summary>What did you see?</summary>
+#
+# - With 16 GB on each of 8 ranks only tensor parallelism fits: it also divides most of the activations. It sums activations in each layer, so it is rarely the fastest.
+# - If a batch has only one sample for each rank, FSDP2 gathers the weights once in a step, and is hard to beat within a server. With 64 samples on 8 ranks it gathers
+#   them eight times. Then a pipeline is faster on H100s, which compute faster than they send; on V100s FSDP2 is still ahead.
+# - Over several servers, gathering all weights is slow. A pipeline sends only one activation for each sample, between two stages.
+# - DDP is the fastest as soon as it fits, if the batch is large. But here it needs more bytes than any of these GPUs has: this is why the other ways exist.
+#   Real trainings mix the ways, and recompute activations; lab {{number sharding}} has both.
+# </details>
 
 # %% [markdown]
 # ## DeepSpeed and Ray: their settings

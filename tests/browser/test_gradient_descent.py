@@ -12,7 +12,7 @@ def test_lab_02_runs_its_slider_moves_the_picture_and_its_checks_answer(open_lab
     lab.page.locator(".jp-Notebook .jp-Cell").first.scroll_into_view_if_needed()
     lab.screenshot("02_top")
 
-    for name in ("descent_path", "learning_rates", "shards"):
+    for name in ("descent_path", "learning_rates", "shards", "more_workers"):
         operate(lab, name)
 
     verdict = lab.cell('check("gradient_descent.mse_grad")').locator(".jp-OutputArea-output").first

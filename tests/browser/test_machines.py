@@ -11,7 +11,7 @@ def test_lab_runs_and_a_mac_counted_once_is_explained(open_lab):
     lab.cell("Four layers under three roofs").locator("img").first.scroll_into_view_if_needed()
     lab.screenshot("machines_roofs")
     verdict = lab.cell('check("machines.roofline")').locator(".jp-OutputArea-output").first
-    assert "30 / 30" in verdict.text_content()
+    assert "25 / 25" in verdict.text_content()
     mistake = (
         "def place(layers, batch, peak, bandwidth, itemsize):\n"
         "    rows = []\n"

@@ -30,6 +30,14 @@ def test_lab_runs_its_pictures_move_and_a_schedule_that_cannot_be_followed_is_ex
         lab.wait_until_changed(lambda picture=picture: picture.get_attribute("src"), before)
         lab.screenshot(f"model_parallel_picture_{number}")
 
+    design = lab.explorable("your_design.explorable(design)")
+    for slider in range(len(design.sliders)):
+        design.press(slider)
+    print(f"your_design: {design.milliseconds(keys=('ArrowRight', 'ArrowLeft')):.0f} ms, median of 20")
+    lab.screenshot("model_parallel_design")
+    lab.cell("MY_NAME =").scroll_into_view_if_needed()
+    lab.screenshot("model_parallel_table")
+
     lab.cell("def measure_and_predict").locator("img").first.scroll_into_view_if_needed()
     lab.screenshot("model_parallel_measured")
     verdict = lab.cell('check("model_parallel.run_stage")').locator(".jp-OutputArea-output").first

@@ -11,7 +11,7 @@ import nbformat
 import pytest
 from typer.testing import CliRunner
 
-from hpcdl import submit
+from hpcdl import designs, submit
 from hpcdl.cli import app
 
 WRITTEN = "def double(x):\n    return 2 * x"
@@ -137,3 +137,17 @@ def test_warnings_of_packages_end_nothing(tmp_path, monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert submit.executed(notebook, tmp_path, lambda done, of: None)[1] == ""
+
+
+@pytest.mark.parametrize("handed_in", [False, True])
+def test_an_own_schedule_comes_along_only_if_the_student_says_so(lab, handed_in):
+    path = lab(WRITTEN)
+    notebook = nbformat.read(path, as_version=4)
+    notebook.metadata["hpcdl"]["lab"] = designs.LAB
+    nbformat.write(notebook, path)
+    (path.parent / designs.NAME).write_text("{}")
+    ended = run(path, "--no-run", *["--design"] * handed_in)
+    assert ended.exit_code == 0, ended.output
+    with zipfile.ZipFile(path.with_suffix(".zip")) as archive:
+        assert (designs.NAME in archive.namelist()) is handed_in
+    assert ("add --design" in ended.output) is not handed_in

@@ -16,9 +16,13 @@ from zoo import (  # noqa: F401 - they register
     entries_more_loops,
     entries_results,
     entries_silent,
+    entries_strangers,
+    entries_strangers_loops,
+    entries_tensor,
     entries_training,
     entries_users,
     pipelines,
+    tensor,
     wrappers,
 )
 from zoo.registry import ENTRIES, WRAPPERS, Entry, Weights

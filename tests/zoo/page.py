@@ -18,7 +18,9 @@ on every rank, with the sentence of that number below the table; **–** means t
 **DDP** is `hpcdl.ddp.DistributedDataParallel`, **ZeRO-1** and **ZeRO-2** are `hpcdl.sharding.ShardedOptimizer` with
 `stage=1` and `stage=2`, **ZeRO-3** is `hpcdl.sharding.FullyShardedDataParallel`. In **pipeline** the model is the
 middle layer of three, cut by `hpcdl.parallel.pipeline` on as many stages as there are ranks, each batch in two
-microbatches.
+microbatches. In **tensor parallel** every layer that `of(dense)` of `hpcdl.parallel.tensor` can split is split: linear
+layers by columns and by rows, convolutions, embeddings, heads with their loss, attention and encoder layers, and
+mixtures of experts by `hpcdl.parallel.Experts`; the rest of the model is on every rank.
 
 The tests in `tests/zoo` run every cell and compare it with this page; `python tests/zoo/page.py` writes it anew.
 

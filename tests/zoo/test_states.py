@@ -59,7 +59,7 @@ def wrap(comm, model, name):
     return FullyShardedDataParallel(model, comm, **ENTRIES[name].options)
 
 
-@pytest.mark.thinned(16, 4)
+@pytest.mark.thinned(20, 6)
 @pytest.mark.parametrize("name", NAMES)
 def test_state_dict_is_the_modules_own(name):
     def rank(comm):
@@ -72,7 +72,7 @@ def test_state_dict_is_the_modules_own(name):
     simulate(rank, 2)
 
 
-@pytest.mark.thinned(16, 4)
+@pytest.mark.thinned(20, 6)
 @pytest.mark.parametrize("name", NAMES)
 def test_saved_and_loaded_is_the_state_dict(name, tmp_path):
     def rank(comm):
@@ -88,7 +88,7 @@ def test_saved_and_loaded_is_the_state_dict(name, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled, unavailable or uninitialized")
-@pytest.mark.thinned(16, 4)
+@pytest.mark.thinned(20, 6)
 @pytest.mark.parametrize("name", NAMES)
 def test_torch_reads_what_dcp_wrote(name, tmp_path):
     import torch.distributed.checkpoint as dcp
@@ -100,7 +100,7 @@ def test_torch_reads_what_dcp_wrote(name, tmp_path):
     equal(found, expected)
 
 
-@pytest.mark.thinned(16, 4)
+@pytest.mark.thinned(20, 6)
 @pytest.mark.parametrize("name", OF_DDP)
 def test_ddp_state_dict_is_the_modules_own(name):
     """The keys are torch's: "module." and the module's own names."""
@@ -116,7 +116,7 @@ def test_ddp_state_dict_is_the_modules_own(name):
     simulate(rank, 2)
 
 
-@pytest.mark.thinned(16, 4)
+@pytest.mark.thinned(20, 6)
 @pytest.mark.parametrize("name", OF_ZERO)
 @pytest.mark.parametrize("stage", [1, 2])
 def test_zero_state_dict_is_one_process_s(name, stage):

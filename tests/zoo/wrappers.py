@@ -39,7 +39,7 @@ class _Zero(Kit):
 
     stage = 1
     # A loop without ZeRO's own `step`, one whose samples a user of ZeRO counts in another way, and what wraps twice.
-    # torch traces the zoo's own hook that counts.
+    # torch traces, and pickle refuses, the zoo's own hook that counts.
     elsewhere = frozenset(
         {
             "no synchronize",
@@ -51,6 +51,7 @@ class _Zero(Kit):
             "first input without samples",
             "optimizer made before wrapping",
             "SyncBatchNorm",
+            "pickled",
         }
     )
 
@@ -102,21 +103,15 @@ def _length(*args, **kwargs):
 class FSDP(_Wrapped):
     """`FullyShardedDataParallel`."""
 
-    # torch says at the user's line that pieces are not in the graph, and gives a piece to the parametrization;
-    # ranks must call the same layers; Muon refuses vectors itself; and what a loop computes of weights is of pieces.
+    # Ranks must call the same layers, and only a rank itself could say what it did to its own pieces; Muon refuses
+    # vectors itself.
     elsewhere = frozenset(
         {
             "rank 0 alone loads a state",
             "rank 0 alone changes a bias",
-            "learning rate from one rank's loss",
             "layers by sample, some unused on a rank",
             "microbatches as many as rows",
-            "gradients by torch.autograd.grad",
-            "norm of the weights' gradient in the loss",
-            "weights normalized after steps",
             "Muon",
-            "parametrized after wrapping",
-            "parametrized before the optimizer is made",
         }
     )
 

@@ -12,6 +12,7 @@ from autograder.bank.backprop import (
     gradients,
     output_error,
     softmax_cross_entropy,
+    stop_at,
     train,
     unmask,
 )

@@ -1,3 +1,3 @@
 """Wrong answers to lab `frameworks`."""
 
-from autograder.bank.frameworks import config, ddp, elastic, fsdp, horovod, tensor
+from autograder.bank.frameworks import broken, config, ddp, elastic, fsdp, horovod, tensor, which_when

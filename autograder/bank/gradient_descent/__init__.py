@@ -11,6 +11,7 @@ from autograder.bank.gradient_descent import (
     minibatches,
     mse_grad,
     parallel_gradient,
+    rates,
     sgd,
     unmask,
 )

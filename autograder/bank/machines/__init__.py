@@ -1,3 +1,3 @@
 """Wrong answers to lab `machines`."""
 
-from autograder.bank.machines import hours, roofline, utilization, work
+from autograder.bank.machines import hours, profile, roofline, utilization, work

@@ -1,4 +1,4 @@
-"""Lab `backprop`: its nine exercises. The oracle of every gradient is torch's autograd in float64."""
+"""Lab `backprop`: its ten exercises. The oracle of every gradient is torch's autograd in float64."""
 
 from autograder.authoring import Lab
 from autograder.exercises.backprop import (
@@ -9,6 +9,7 @@ from autograder.exercises.backprop import (
     gradients,
     output_error,
     softmax_cross_entropy,
+    stop_at,
     train,
     unmask,
 )
@@ -25,6 +26,7 @@ lab = Lab(
         backward.exercise,
         softmax_cross_entropy.exercise,
         train.exercise,
+        stop_at.exercise,
         unmask.exercise,
     ),
 )

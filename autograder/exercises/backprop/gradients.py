@@ -11,7 +11,7 @@ from autograder.exercises.ready_made import DERIVATIVES
 
 exercise = Exercise(
     "gradients",
-    points=10,
+    points=5,
     minutes=8,
     offers=ACTIVATION,
     forbid=DERIVATIVES,
@@ -58,20 +58,20 @@ def check_weight_grads(student, rng, widths):
         )
 
 
-@exercise.check(points=5)
+@exercise.check(points=3)
 def outer_products(student, rng):
     "∂C/∂W = δ aᵀ has the shape of W, and the values of autograd."
     for widths in ((1, 1), (3, 2), (4, 2, 3, 1)):
         check_weight_grads(student, rng, widths)
 
 
-@exercise.check(points=2)
+@exercise.check(points=1)
 def square_layers(student, rng):
     "Rows belong to δ and columns to a, also where both are equally many."
     check_weight_grads(student, rng, (3, 3, 3))
 
 
-@exercise.check(points=3, needs="outer_products")
+@exercise.check(points=1, needs="outer_products")
 def bias_gradients(student, rng):
     "∂C/∂b = δ, layer by layer."
     for widths in ((3, 2), (4, 2, 3, 1)):

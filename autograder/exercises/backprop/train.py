@@ -12,7 +12,7 @@ from autograder.exercises.ready_made import DERIVATIVES, OPTIMIZERS
 
 exercise = Exercise(
     "train",
-    points=15,
+    points=10,
     minutes=12,
     uses=("softmax_cross_entropy", "feedforward", "backpropagate_error", "gradients"),
     forbid=(*DERIVATIVES, *OPTIMIZERS),
@@ -64,7 +64,7 @@ def check_parameters(got, expected, start, why: str, mistakes, **tolerance):
             checks.close(got[part][i], expected[part][i], name=f"{name}[{i}]", why=why, mistakes=named, **tolerance)
 
 
-@exercise.check(points=5)
+@exercise.check(points=3)
 def one_step(student, rng):
     "One epoch with one batch is one step of gradient descent on the cross-entropy."
     for widths in ((4, 3), (3, 5, 4), (2, 4, 3, 3)):
@@ -86,7 +86,7 @@ def one_step(student, rng):
         check_parameters(got, expected, (weights, biases), why, mistakes)
 
 
-@exercise.check(points=3, needs="one_step")
+@exercise.check(points=2, needs="one_step")
 def the_short_last_batch(student, rng):
     "Every sample counts once in an epoch, even in the last, shorter batch."
     weights, biases, X, labels = problem(rng, 1)
@@ -169,7 +169,7 @@ def leaves_the_start_alone(student, rng):
         checks.unchanged(value, old, name=name)
 
 
-@exercise.check(points=4, needs="one_step", seconds=30)
+@exercise.check(points=2, needs="one_step", seconds=30)
 def reads_digits(student, rng):
     "Trained on 1,438 handwritten digits, the network reads at least 95 % of 359 others."
     from hpcdl.data import digits

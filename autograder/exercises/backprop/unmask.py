@@ -126,4 +126,4 @@ line_up = LineUp(
     ask=ask,
     outside=outside,
 )
-exercise = examines(line_up)
+exercise = examines(line_up, extra=True)

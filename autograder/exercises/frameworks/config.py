@@ -15,7 +15,7 @@ from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, carried
 from autograder.exercises.frameworks.serial import MOMENTUM, RTOL, network, samples, weights_agree, weights_of
 
-exercise = Exercise("config", points=15, minutes=20, functions=("zero_config", "loop_per_worker"))
+exercise = Exercise("config", points=10, minutes=20, extra=True, functions=("zero_config", "loop_per_worker"))
 
 # Names and types after DeepSpeed's "Configuration JSON" (deepspeed.ai/docs/config-json), those that the lab mentions.
 SWITCH = {"enabled": bool}
@@ -72,7 +72,7 @@ def is_said(config: dict, *path: str):
 SETTINGS = ((512, 4, 16), (64, 8, 8), (24, 1, 2), (7, 7, 1))  # batch, micro, world
 
 
-@exercise.check(points=4)
+@exercise.check(points=3)
 def sizes_agree(student, rng):
     "zero_config: batch = micro-batch × accumulation × processes, with the names that DeepSpeed knows."
     for batch, micro, world in SETTINGS:
@@ -97,7 +97,7 @@ def sizes_agree(student, rng):
             checks.equal(is_said(config, name), value, name=f"{call}: {name}", mistakes=said)
 
 
-@exercise.check(points=2, needs="sizes_agree")
+@exercise.check(points=1, needs="sizes_agree")
 def stage_and_precision(student, rng):
     "zero_config: the stage of ZeRO; bfloat16, which needs no loss scale; a clipped gradient; Adam with its rate."
     for stage in range(4):
@@ -118,7 +118,7 @@ def stage_and_precision(student, rng):
         checks.close(is_said(config, "gradient_clipping"), 1.0, name="gradient_clipping")
 
 
-@exercise.check(points=2, needs="sizes_agree")
+@exercise.check(points=1, needs="sizes_agree")
 def what_does_not_divide(student, rng):
     "zero_config: a batch that micro × world does not divide raises ValueError, and names the numbers."
     for batch, micro, world in ((100, 8, 4), (8, 8, 2)):
@@ -164,7 +164,7 @@ class Loop:
         return losses, [param.detach() for param in model.parameters()]
 
 
-@exercise.check(points=4, seconds=SECONDS)
+@exercise.check(points=3, seconds=SECONDS)
 def ray_as_one_process(student, rng):
     "loop_per_worker: a prepared model, each worker its share of a batch, equal, unequal or none: the weights of one."
     for p in (2, 1, 3):
@@ -190,7 +190,7 @@ def loop_is_right(student, loop: Loop) -> None:
         weights_agree(models[0], loop.serial()[1], name, mistakes if loop.p > 1 else None)
 
 
-@exercise.check(points=3, seconds=SECONDS, needs="ray_as_one_process")
+@exercise.check(points=2, seconds=SECONDS, needs="ray_as_one_process")
 def all_ranks_report(student, rng):
     "loop_per_worker: after each step every rank reports the mean loss of the whole batch."
     for p in (2, 3):

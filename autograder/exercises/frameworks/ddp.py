@@ -25,8 +25,8 @@ from autograder.exercises.frameworks.serial import (
 
 exercise = Exercise(
     "torchrun",
-    points=20,
-    minutes=25,
+    points=15,
+    minutes=20,
     functions=("place", "train"),
     meanings={
         "is not a leaf": "Wrap the model once: DistributedDataParallel(model).",
@@ -46,7 +46,7 @@ def env_of(rank: int, p: int, each: int) -> dict[str, str]:
     return {"RANK": str(rank), "WORLD_SIZE": str(p), "LOCAL_RANK": str(rank % each), "LOCAL_WORLD_SIZE": str(each)}
 
 
-@exercise.check(points=4)
+@exercise.check(points=3)
 def where_am_i(student, rng):
     "place: the rank and the number of processes on all machines, and the GPU of this machine."
     for p, each in ((8, 4), (4, 4), (6, 2), (1, 1)):
@@ -168,7 +168,7 @@ class Training:
         return run
 
 
-@exercise.check(points=7, seconds=SECONDS, needs="where_am_i")
+@exercise.check(points=5, seconds=SECONDS, needs="where_am_i")
 def as_one_process(student, rng):
     "20 steps on 1, 2, 4 processes, on machines with 2 each: losses and weights of one process, from rank 0's."
     for p, epochs in ((2, 5), (1, 2), (4, 2)):
@@ -179,14 +179,14 @@ def as_one_process(student, rng):
     carried(student, rng, lambda: Training(2, 8, 4, 1, rng).agrees(student), "p = 2")
 
 
-@exercise.check(points=5, seconds=SECONDS, needs="as_one_process")
+@exercise.check(points=4, seconds=SECONDS, needs="as_one_process")
 def an_uneven_tail(student, rng):
     "Batches that p does not divide, and a last one with fewer samples than ranks."
     for p, n, batch in ((2, 11, 4), (3, 10, 4), (4, 9, 4)):
         Training(p, n, batch, 2, rng).agrees(student)
 
 
-@exercise.check(points=4, seconds=SECONDS, needs="as_one_process")
+@exercise.check(points=3, seconds=SECONDS, needs="as_one_process")
 def one_bucket(student, rng):
     "Gradients are sent once in each step, as DDP sends them, and otherwise only the loss."
     for p in (2, 3):

@@ -14,7 +14,7 @@ from autograder.exercises.ready_made import RANKS
 exercise = Exercise(
     "elastic",
     points=15,
-    minutes=25,
+    minutes=20,
     functions=("train_elastic",),
     forbid=RANKS,
     instead="Here ranks communicate by `comm`: sum gradients with ring_all_reduce.",

@@ -21,8 +21,8 @@ from hpcdl.nn.decoder import Decoder
 
 exercise = Exercise(
     "fsdp",
-    points=15,
-    minutes=20,
+    points=10,
+    minutes=14,
     functions=("shard", "whole", "restore"),
     meanings={
         "got mixed torch.Tensor and DTensor": "Plain tensors meet shares. In `shard`: a layer is in no group; shard "
@@ -70,7 +70,7 @@ class Training:
         return run
 
 
-@exercise.check(points=4, seconds=SECONDS)
+@exercise.check(points=3, seconds=SECONDS)
 def as_one_process(student, rng):
     "shard: losses and weights of one process, on 1 to 3 ranks; also where one matrix reads and writes tokens."
     for training in (Training(2, rng), Training(1, rng), Training(3, rng), Training(2, rng, tied=True)):
@@ -85,7 +85,7 @@ def as_one_process(student, rng):
     carried(student, rng, lambda: Training(2, rng, steps=1).agrees(student), "p = 2")
 
 
-@exercise.check(points=3, seconds=SECONDS, needs="as_one_process")
+@exercise.check(points=2, seconds=SECONDS, needs="as_one_process")
 def a_share_of_each(student, rng):
     "Each rank holds a p-th of every parameter."
     for p in (2, 4):
@@ -103,7 +103,7 @@ def a_share_of_each(student, rng):
     carried(student, rng, lambda: Training(2, rng, steps=1).agrees(student), "p = 2")
 
 
-@exercise.check(points=4, seconds=SECONDS, needs="as_one_process")
+@exercise.check(points=3, seconds=SECONDS, needs="as_one_process")
 def a_block_at_a_time(student, rng):
     "The blocks are gathered one after another, forward and backward, which saves memory."
     model = Decoder(12, 8, 2, BLOCKS)
@@ -159,7 +159,7 @@ def _all_is_gathered(training: Training, run, rank: int, gathered: list[int], le
     )
 
 
-@exercise.check(points=2, seconds=SECONDS)
+@exercise.check(points=1, seconds=SECONDS)
 def the_whole_state(student, rng):
     "whole: every parameter by its name, plain and whole, on rank 0 at least."
     for p, tied in ((2, False), (3, False)):
@@ -178,7 +178,7 @@ def the_whole_state(student, rng):
             checks.close(state[name], x, name=f"p = {p}: {name}", rtol=0.0, atol=0.0)
 
 
-@exercise.check(points=2, seconds=SECONDS)
+@exercise.check(points=1, seconds=SECONDS)
 def and_back(student, rng):
     "restore: a whole state becomes shares again, on another number of ranks."
     for p in (2, 3):

@@ -15,8 +15,9 @@ from hpcdl.nn.awkward import MODELS
 
 exercise = Exercise(
     "horovod",
-    points=20,
+    points=15,
     minutes=30,
+    extra=True,
     functions=("allreduce", "broadcast_parameters", "broadcast_optimizer_state", "DistributedOptimizer"),
     forbid=(*RANKS, "hpcdl.comm.base.Communicator.all_reduce"),
     instead="Add up with ring_all_reduce, whose messages are counted; broadcast with comm.broadcast.",
@@ -26,7 +27,7 @@ LR = 0.1
 Steps = list[list[tuple[torch.Tensor, torch.Tensor]]]  # by step and pass
 
 
-@exercise.check(points=3, seconds=SECONDS)
+@exercise.check(points=2, seconds=SECONDS)
 def allreduce_averages(student, rng):
     "allreduce: a new tensor with the mean, or the sum, of all ranks' x; x is as it was."
     for p in (2, 3, 1):
@@ -50,7 +51,7 @@ def allreduce_averages(student, rng):
                 checks.unchanged(run.arguments[rank][0], xs[rank], name="x")
 
 
-@exercise.check(points=3, seconds=SECONDS)
+@exercise.check(points=2, seconds=SECONDS)
 def all_begin_alike(student, rng):
     "broadcast_parameters, broadcast_optimizer_state: rank root_rank's weights and momenta on every rank, in place."
     for p, root in ((3, 0), (3, 2), (1, 0)):
@@ -147,7 +148,7 @@ class Training:
         return run
 
 
-@exercise.check(points=5, seconds=2 * SECONDS, needs="allreduce_averages")
+@exercise.check(points=4, seconds=2 * SECONDS, needs="allreduce_averages")
 def as_one_machine(student, rng):
     "DistributedOptimizer: after 20 steps every rank has the weights of one machine, for p = 1 to 4."
     for p in (2, 1, 3, 4):
@@ -158,7 +159,7 @@ def as_one_machine(student, rng):
     carried(student, rng, lambda: Training(2, rng).agrees(student), "p = 2")
 
 
-@exercise.check(points=3, seconds=SECONDS, needs="as_one_machine")
+@exercise.check(points=2, seconds=SECONDS, needs="as_one_machine")
 def several_passes_one_sum(student, rng):
     "backward_passes_per_step: gradients accumulate, and travel once in a step."
     for p, passes in ((2, 3), (3, 2), (4, 1)):
@@ -178,7 +179,7 @@ def several_passes_one_sum(student, rng):
             )
 
 
-@exercise.check(points=3, seconds=SECONDS, needs="as_one_machine")
+@exercise.check(points=2, seconds=SECONDS, needs="as_one_machine")
 def during_the_backward_pass(student, rng):
     "A gradient is under way as soon as it is there, while earlier layers still compute."
     training = Training(2, rng, steps=1, name="deep")

@@ -12,8 +12,8 @@ from autograder.exercises.frameworks.serial import NUMBER, decoder, decoder_weig
 
 exercise = Exercise(
     "plan",
-    points=15,
-    minutes=20,
+    points=10,
+    minutes=12,
     functions=("plan",),
     meanings={
         "size mismatch": "A layer has all numbers where the next one has its share: after ColwiseParallel comes "
@@ -66,7 +66,7 @@ class Pass:
         return run
 
 
-@exercise.check(points=4, seconds=SECONDS)
+@exercise.check(points=3, seconds=SECONDS)
 def the_same_numbers(student, rng):
     "Logits and gradients are those of one process, on 1 and 2 ranks."
     run = Pass(2, rng).agrees(student)
@@ -91,7 +91,7 @@ def uncut(shares: dict) -> list[str]:
     return [name for name, (mine, whole) in sizes.items() if 2 * mine != whole]
 
 
-@exercise.check(points=5, seconds=SECONDS, needs="the_same_numbers")
+@exercise.check(points=3, seconds=SECONDS, needs="the_same_numbers")
 def a_share_of_each_matrix(student, rng):
     "All six matrices of every block are cut: each rank has half of them."
     one = Pass(2, rng)
@@ -106,7 +106,7 @@ def a_share_of_each_matrix(student, rng):
         )
 
 
-@exercise.check(points=6, seconds=SECONDS, needs="the_same_numbers")
+@exercise.check(points=4, seconds=SECONDS, needs="the_same_numbers")
 def two_sums_in_a_block(student, rng):
     "A block sends two sums forward, attention's and the MLP's, and nothing else."
     one = Pass(2, rng)

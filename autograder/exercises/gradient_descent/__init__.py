@@ -1,4 +1,4 @@
-"""Lab 02: gradient descent, one step at a time, then in parallel. Its nine exercises.
+"""Lab 02: gradient descent, one step at a time, then in parallel. Its ten exercises.
 
 Oracles are independent of the solutions: closed forms, float64 autograd, torch.optim, eigenvalues, counted indices.
 """
@@ -12,6 +12,7 @@ from autograder.exercises.gradient_descent import (
     minibatches,
     mse_grad,
     parallel_gradient,
+    rates,
     sgd,
     unmask,
 )
@@ -27,6 +28,7 @@ lab = Lab(
         sgd.exercise,
         adam_step.exercise,
         parallel_gradient.exercise,
+        rates.exercise,
         lr_schedule.exercise,
         unmask.exercise,
     ),

@@ -12,7 +12,7 @@ from autograder.exercises.ready_made import OPTIMIZERS
 
 exercise = Exercise(
     "lr_schedule",
-    points=15,
+    points=10,
     minutes=7,
     forbid=OPTIMIZERS,
     instead="Write the step yourself; the optimizers of torch.optim are only for comparison.",
@@ -33,7 +33,7 @@ def tensor(values):
     return torch.tensor(values, dtype=F64)
 
 
-@exercise.check(points=4)
+@exercise.check(points=3)
 def warmup_is_linear(student, rng):
     "The learning rate rises from 0 in equal increments and reaches its peak at step = warmup."
     warmup = integer(rng, 4, 9)
@@ -55,7 +55,7 @@ def warmup_is_linear(student, rng):
     )
 
 
-@exercise.check(points=5)
+@exercise.check(points=3)
 def cosine_after_it(student, rng):
     "From step = warmup to step = total it falls along half a cosine wave from the peak to 0."
     warmup, length, peak = integer(rng, 2, 6), 4 * integer(rng, 3, 6), 0.1 * integer(rng, 1, 9)
@@ -90,7 +90,7 @@ def cosine_after_it(student, rng):
     )
 
 
-@exercise.check(points=3, needs=("warmup_is_linear", "cosine_after_it"))
+@exercise.check(points=2, needs=("warmup_is_linear", "cosine_after_it"))
 def ends_and_stays_at_zero(student, rng):
     "At step = total the learning rate is 0, and it stays there."
     warmup, total = integer(rng, 1, 5), integer(rng, 20, 40)
@@ -98,7 +98,7 @@ def ends_and_stays_at_zero(student, rng):
     checks.close(tensor(got), tensor([0.0] * 3), name="lr at step total, total + 1, 2 * total", atol=1e-12)
 
 
-@exercise.check(points=2)
+@exercise.check(points=1)
 def no_warmup(student, rng):
     "With warmup = 0 the first step has the peak."
     total = integer(rng, 5, 30)

@@ -9,7 +9,7 @@ from autograder.exercises.ready_made import LOADERS
 
 exercise = Exercise(
     "minibatches",
-    points=10,
+    points=5,
     minutes=8,
     forbid=LOADERS,
     instead="Make the batches yourself: cut a permutation of the indices.",
@@ -30,7 +30,7 @@ def epoch(student, n, batch_size, generator):
     return list(batches)
 
 
-@exercise.check(points=4)
+@exercise.check(points=2)
 def every_index_once(student, rng):
     "In one epoch every index comes exactly once."
     for n, batch_size in ((12, 4), (10, 3), (5, 1), (3, 8), (1, 1)):
@@ -57,7 +57,7 @@ def every_index_once(student, rng):
         checks.that(not missing, f"{call}: {hint}", got=sorted(seen), expected=list(range(n)))
 
 
-@exercise.check(points=2)
+@exercise.check(points=1)
 def sizes_of_batches(student, rng):
     "Every batch has batch_size indices, the last one the rest."
     for n, batch_size, sizes in (
@@ -84,7 +84,7 @@ def sizes_of_batches(student, rng):
         )
 
 
-@exercise.check(points=2, needs="every_index_once")
+@exercise.check(points=1, needs="every_index_once")
 def new_order_each_epoch(student, rng):
     "The order is random, and different in the next epoch."
     generator = torch.Generator().manual_seed(integer(rng, 0, 2**31))
@@ -107,7 +107,7 @@ def new_order_each_epoch(student, rng):
     )
 
 
-@exercise.check(points=2, needs="every_index_once")
+@exercise.check(points=1, needs="every_index_once")
 def the_generator_decides(student, rng):
     "The same generator gives the same batches, another seed gives others."
     seed = integer(rng, 0, 2**31)

@@ -8,7 +8,7 @@ from autograder import checks, show
 from autograder.authoring import Exercise
 
 exercise = Exercise(
-    "hours", points=25, minutes=18, functions=("activation", "pooling", "batch_norm", "hours"), uses=("roofline",)
+    "hours", points=20, minutes=18, functions=("activation", "pooling", "batch_norm", "hours"), uses=("roofline",)
 )
 
 KINDS = ("arithmetic", "roof", "measured")
@@ -29,7 +29,7 @@ def row_is(student, name: str, sizes: tuple, right: tuple, told: dict[str, tuple
         )
 
 
-@exercise.check(points=9)
+@exercise.check(points=7)
 def layers_without_products(student, rng):
     "activation, pooling, batch_norm: no products, but every number is read and written."
     for _ in range(3):
@@ -103,7 +103,7 @@ TOLD = {
 }
 
 
-@exercise.check(points=12, needs="layers_without_products")
+@exercise.check(points=10, needs="layers_without_products")
 def three_ways(student, rng):
     "hours: the peak's, the roofs' and the measured hours of a training."
     for batch, images, epochs, device, rate in (
@@ -129,7 +129,7 @@ def three_ways(student, rng):
             checks.close(got[kind], right[kind], name=f"{call}: {kind}", mistakes=told, rtol=1e-9)
 
 
-@exercise.check(points=4, needs="three_ways")
+@exercise.check(points=3, needs="three_ways")
 def the_lectures_hours(student, rng):
     "hours: ResNet-50 on a V100, 90 epochs: the lecture's 6.7 hours at the peak and 22 hours as measured."
     one = (25_500_000, 3_900_000_000, 1)  # all of ResNet-50 as one layer, behind a first one that is free

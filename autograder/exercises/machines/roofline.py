@@ -7,7 +7,7 @@ import torch
 from autograder import checks, show
 from autograder.authoring import Exercise
 
-exercise = Exercise("roofline", points=30, minutes=20, functions=("roof", "place", "smallest_batch"))
+exercise = Exercise("roofline", points=25, minutes=20, functions=("roof", "place", "smallest_batch"))
 
 INFINITY = float("inf")
 
@@ -16,7 +16,7 @@ def number(got, name: str) -> None:
     checks.that(type(got) in (int, float), f"{name} is {show.an(show.type_name(got))}, expected a number.")
 
 
-@exercise.check(points=8)
+@exercise.check(points=7)
 def the_roof(student, rng):
     "roof: the longer of arithmetic and memory, and which one it is."
     cases = [(4e9, 1e6, 4e9, 2e6), (1e6, 4e8, 1e9, 1e9), (8.0, 2.0, 4.0, 1.0)]
@@ -73,7 +73,7 @@ def drawn(rng: torch.Generator, count: int) -> list[Layer]:
     return rows
 
 
-@exercise.check(points=8, needs="the_roof")
+@exercise.check(points=7, needs="the_roof")
 def each_layer(student, rng):
     "place: operations per byte, operations per second, and what limits them, layer by layer."
     for batch, itemsize, peak, bandwidth in ((1, 4, 1e6, 1e5), (32, 2, 4e6, 1e6), (7, 4, 64.0, 16.0)):
@@ -134,7 +134,7 @@ def searched(layer: Layer, peak: float, bandwidth: float, itemsize: int, most: i
     return high
 
 
-@exercise.check(points=9, needs="each_layer")
+@exercise.check(points=7, needs="each_layer")
 def the_batch_that_fills_it(student, rng):
     "smallest_batch: the first batch that arithmetic limits."
     cases = [
@@ -163,7 +163,7 @@ def the_batch_that_fills_it(student, rng):
         checks.equal(got, right, name=call, mistakes={s: v for s, v in told.items() if v != right})
 
 
-@exercise.check(points=5, needs="each_layer")
+@exercise.check(points=4, needs="each_layer")
 def no_batch_helps(student, rng):
     "smallest_batch: math.inf if memory limits the layer at every batch, 1 if it never does."
     depthwise = (9 * 256, 9 * 256 * 196, 2 * 256 * 196)

@@ -7,7 +7,7 @@ from autograder.authoring import Exercise
 from autograder.exercises.machines.work import attention_layer, linear_layer
 
 exercise = Exercise(
-    "utilization", points=20, minutes=12, functions=("transformer_flops", "utilization", "train_seconds")
+    "utilization", points=15, minutes=12, functions=("transformer_flops", "utilization", "train_seconds")
 )
 
 # Korthikanti et al. 2022, table 5: layers, hidden size, sequence, vocabulary, batch; seconds, GPUs; printed utilization
@@ -64,7 +64,7 @@ def flops_are(student, sizes: tuple[int, int, int, int, int]) -> float:
     return expected
 
 
-@exercise.check(points=8)
+@exercise.check(points=6)
 def every_product(student, rng):
     "transformer_flops: forward and backward of all products, as torch counts them."
     for _ in range(3):
@@ -74,7 +74,7 @@ def every_product(student, rng):
         flops_are(student, sizes)
 
 
-@exercise.check(points=6)
+@exercise.check(points=4)
 def printed_utilization(student, rng):
     "utilization: the model's and the hardware's; 51.4 % with 175 B parameters, 56.3 % with 1 T."
     for name, (sizes, seconds, gpus, printed) in PRINTED.items():
@@ -105,7 +105,7 @@ def printed_utilization(student, rng):
         checks.that(rounded == printed, f"{name}: the model's share is {rounded} %, printed is {printed} %.")
 
 
-@exercise.check(points=6)
+@exercise.check(points=5)
 def seconds_to_the_end(student, rng):
     "train_seconds: six operations per parameter and token, eight if the forward pass is recomputed."
     cases = [(37e9, 14.8e12, 2048, 989.4e12, 0.35, False), (175e9, 300e9, 1024, 312e12, 0.45, True)]

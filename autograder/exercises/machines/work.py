@@ -11,7 +11,7 @@ from autograder.authoring import Exercise
 
 exercise = Exercise(
     "work",
-    points=25,
+    points=20,
     minutes=15,
     functions=("conv", "linear", "attention", "work"),
     forbid=("torch.utils.flop_counter",),
@@ -116,7 +116,7 @@ def conv_is(student, channels: int, filters: int, kernel: int, side: int, groups
     )
 
 
-@exercise.check(points=7)
+@exercise.check(points=5)
 def convolutions(student, rng):
     "conv: weights, MACs and numbers in and out of a convolution for one image, in one group and in several."
     conv_is(student, 64, 64, 3, 56, 1)  # of ResNet-50
@@ -126,7 +126,7 @@ def convolutions(student, rng):
     conv_is(student, 6, 6, 3, 7, 6)
 
 
-@exercise.check(points=7)
+@exercise.check(points=6)
 def products(student, rng):
     "linear and attention: matrix products with weights and without, for one sequence."
     for _ in range(3):
@@ -217,7 +217,7 @@ def work_is(student, layers: list[tuple[int, int, int]], batch: int, again: bool
             checks.close(value, expected, name=name, mistakes=wrong, rtol=1e-12, atol=0.0)
 
 
-@exercise.check(points=6)
+@exercise.check(points=5)
 def forward_and_backward(student, rng):
     "work: two operations per MAC forward, twice that backward except for the first layer, and the bytes."
     for batch in (3, 32):
@@ -227,7 +227,7 @@ def forward_and_backward(student, rng):
     work_is(student, [conv_layer(3, 8, 3, 9, 1), attention_layer(7, 5), linear_layer(7, 5, 4)], 2, False)
 
 
-@exercise.check(points=5, needs="forward_and_backward")
+@exercise.check(points=4, needs="forward_and_backward")
 def once_more(student, rng):
     "work: recomputation costs each layer one more forward pass, but no more bytes forward."
     for batch in (1, 4):

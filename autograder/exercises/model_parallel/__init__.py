@@ -1,4 +1,4 @@
-"""Lab `model_parallel`: its five exercises.
+"""Lab `model_parallel`: its six exercises.
 
 Oracles: the undivided layer and the serial run in float64, an event simulation and published bubbles, and the trace of
 the simulated machine, which says who sent what to whom.
@@ -6,6 +6,7 @@ the simulated machine, which says who sent what to whom.
 
 from autograder.authoring import Lab
 from autograder.exercises.model_parallel import (
+    design,
     one_weird_trick,
     run_stage,
     schedules,
@@ -21,6 +22,7 @@ lab = Lab(
         one_weird_trick.exercise,
         schedules.exercise,
         zero_bubble.exercise,
+        design.exercise,
         run_stage.exercise,
     ),
 )

@@ -6,7 +6,7 @@ from autograder import checks
 from autograder.authoring import Exercise
 from autograder.exercises.model_parallel.pipelines import can_be_followed, held, orders_of, play
 
-exercise = Exercise("schedules", points=20, minutes=15, functions=("gpipe", "one_f_one_b", "interleaved"))
+exercise = Exercise("schedules", points=15, minutes=15, functions=("gpipe", "one_f_one_b", "interleaved"))
 
 SIZES = ((2, 5), (3, 3), (4, 9), (4, 2), (1, 1), (1, 3))  # p, m: also fewer microbatches than stages
 LOOPED = ((2, 2, 1), (2, 4, 2), (3, 6, 2), (4, 4, 3), (4, 8, 2))  # p, m, v: p divides m
@@ -44,14 +44,14 @@ def takes(orders, call: str, expected: float, f: float, b: float, why: str, mist
 ONE_AT_A_TIME = "Only one stage works at a time: nothing overlaps. Let more forward passes come first."
 
 
-@exercise.check(points=2)
+@exercise.check(points=1)
 def gpipe_is_a_schedule(student, rng):
     "gpipe: each stage does every op once, in an order that all stages can follow together."
     for p, m in SIZES:
         followed(student, "gpipe", p, m)
 
 
-@exercise.check(points=3, needs="gpipe_is_a_schedule")
+@exercise.check(points=2, needs="gpipe_is_a_schedule")
 def gpipe_forward_first(student, rng):
     "gpipe: all forward passes, then all backward passes, each from microbatch 0 on, in (m + p - 1)(F + B) seconds."
     for p, m in SIZES:
@@ -80,7 +80,7 @@ def in_turn(orders, call: str) -> None:
             )
 
 
-@exercise.check(points=2)
+@exercise.check(points=1)
 def one_f_one_b_is_a_schedule(student, rng):
     "one_f_one_b: each stage does every op once, in an order that all stages can follow together."
     for p, m in SIZES:
@@ -97,7 +97,7 @@ def one_f_one_b_loses_no_time(student, rng):
         in_turn(orders, call)
 
 
-@exercise.check(points=4, needs="one_f_one_b_is_a_schedule")
+@exercise.check(points=3, needs="one_f_one_b_is_a_schedule")
 def one_f_one_b_holds_little(student, rng):
     "one_f_one_b: stage i never holds more than p - i microbatches."
     for p, m in SIZES:
@@ -113,7 +113,7 @@ def one_f_one_b_holds_little(student, rng):
                 )
 
 
-@exercise.check(points=3)
+@exercise.check(points=2)
 def interleaved_is_a_schedule(student, rng):
     "interleaved: each stage does every op of every chunk once, in an order that all stages can follow together."
     for p, m, v in LOOPED:

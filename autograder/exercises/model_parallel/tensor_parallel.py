@@ -9,7 +9,7 @@ from autograder.exercises.ready_made import BY_HAND, DERIVATIVES
 
 exercise = Exercise(
     "tensor_parallel",
-    points=25,
+    points=20,
     minutes=20,
     functions=("share", "ColumnLinear", "RowLinear"),
     forbid=DERIVATIVES,
@@ -55,7 +55,7 @@ def setting(dense: Dense, name: str, what: str, rank: int) -> str:
     return f"p = {dense.p}, {inputs} inputs, {outputs} outputs: {name}'s {what} on rank {rank}"
 
 
-@exercise.check(points=4, seconds=SECONDS)
+@exercise.check(points=3, seconds=SECONDS)
 def shares(student, rng):
     "share: each rank's part along a dimension, as even as possible, with nothing lost, for p = 1 to 5."
     for p, shape, dim in ((2, (4, 3), 0), (3, (2, 7), 1), (5, (3, 2), 0), (4, (6, 2, 3, 3), 0), (1, (3,), 0)):
@@ -77,7 +77,7 @@ def shares(student, rng):
             checks.close(got, part(w, dim, rank, p), name=name)
 
 
-@exercise.check(points=6, seconds=SECONDS)
+@exercise.check(points=5, seconds=SECONDS)
 def column(student, rng):
     "ColumnLinear: its part of the outputs, the whole gradient of x, its own weights' gradients, in every pass."
     for sizes in SIZES:
@@ -109,7 +109,7 @@ def column_is_right(student, dense: Dense) -> None:
         compare(run.results[rank], expected, mistakes, dense, "ColumnLinear", rank)
 
 
-@exercise.check(points=6, seconds=SECONDS)
+@exercise.check(points=5, seconds=SECONDS)
 def row(student, rng):
     "RowLinear: the whole output with the bias added once, its part of the gradient of x, its own weights' gradients."
     for sizes in SIZES:
@@ -170,7 +170,7 @@ TALKS = {  # when a layer may send
 }
 
 
-@exercise.check(points=5, needs=("column", "row"), seconds=SECONDS)
+@exercise.check(points=4, needs=("column", "row"), seconds=SECONDS)
 def one_all_reduce_each_way(student, rng):
     "One all-reduce forward, in the row layer, and one backward, in the column layer; no other message."
     for name, allowed in TALKS.items():
@@ -197,7 +197,7 @@ def one_all_reduce_each_way(student, rng):
                 )
 
 
-@exercise.check(points=4, needs=("column", "row"), seconds=SECONDS)
+@exercise.check(points=3, needs=("column", "row"), seconds=SECONDS)
 def no_more_than_a_share(student, rng):
     "A rank keeps only its share of the weights, in separate memory, and room for its gradients."
     for name in TALKS:

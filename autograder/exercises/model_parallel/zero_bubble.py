@@ -8,7 +8,7 @@ from autograder.exercises.model_parallel.pipelines import can_be_followed, held,
 from autograder.exercises.model_parallel.published import TABLE_5, one_f_one_b, zb_h1, zb_h2
 from autograder.sessions.errors import StudentError
 
-exercise = Exercise("zero_bubble", points=20, minutes=20, functions=("zb_h1", "bubble"), uses=("schedules",))
+exercise = Exercise("zero_bubble", points=15, minutes=20, functions=("zb_h1", "bubble"), uses=("schedules",))
 
 SIZES = ((2, 4), (3, 5), (4, 4), (5, 11), (1, 3))  # p, m >= p
 
@@ -34,7 +34,7 @@ def a_schedule(student, rng):
         followed(student, p, m)
 
 
-@exercise.check(points=3, needs="a_schedule")
+@exercise.check(points=2, needs="a_schedule")
 def no_more_memory(student, rng):
     "zb_h1: no stage holds more than p microbatches between their F and their W, 1F1B's most; the oldest W comes first."
     for p, m in SIZES:
@@ -56,7 +56,7 @@ def no_more_memory(student, rng):
             )
 
 
-@exercise.check(points=4, needs="a_schedule")
+@exercise.check(points=3, needs="a_schedule")
 def smaller_bubble(student, rng):
     "zb_h1: m(F + B + W) + (p - 1)(F + B - W) seconds where messages are free and W is no longer than F and B."
     for p, m in SIZES:
@@ -122,7 +122,7 @@ def by_hand(student, rng):
     bubble_is(student, orders, (1.0, 1.0, 0.0), 0.0, "bubble of F0 B0 on 2 stages, f = b = 1")
 
 
-@exercise.check(points=3, needs="by_hand")
+@exercise.check(points=2, needs="by_hand")
 def any_schedule(student, rng):
     "bubble: of 1F1B, ZB-H1 and ZB-H2, with messages, and with B and W as one op."
     for p, m in ((2, 3), (3, 6), (4, 5)):
@@ -132,7 +132,7 @@ def any_schedule(student, rng):
             bubble_is(student, schedule(p, m), seconds, message, call)
 
 
-@exercise.check(points=4, needs="any_schedule", seconds=15)
+@exercise.check(points=3, needs="any_schedule", seconds=15)
 def as_printed(student, rng):
     "Your bubbles equal those of table 5 of Zero Bubble, to four decimals, also with your zb_h1."
     for p, m, (*seconds, message), printed in TABLE_5:
@@ -150,7 +150,7 @@ def as_printed(student, rng):
             )
 
 
-@exercise.check(points=2, needs="by_hand")
+@exercise.check(points=1, needs="by_hand")
 def who_waits_for_ever(student, rng):
     "bubble: raises ValueError if the stages wait for each other forever, instead of running forever."
     orders = [[("F", 0, 0), ("B", 0, 0)], [("B", 0, 0), ("F", 0, 0)]]

@@ -1,6 +1,6 @@
 """Block sizes to try for each kernel, apart from the kernels: Triton's interpreter has no autotuner.
 
-On a card the first launch with a new problem times the kernel's tiles, which takes seconds, and keeps the fastest for
+On a card the first launch with a new problem times the kernel's tiles, which takes a second, and keeps the fastest for
 as long as the process lives. A tile that wants more shared memory than the card has is passed over.
 """
 
@@ -80,4 +80,9 @@ def _tuned(kernel, kind: str):
     tiles = BANDS if kind == "bands" else PRODUCTS[kind]
     configs = [triton.Config(tile.blocks, num_warps=tile.warps, num_stages=tile.stages) for tile in tiles]
     key = [name for name in kernel.arg_names if name in PROBLEM]
-    return triton.autotune(configs, key=key)(kernel)
+    return triton.autotune(configs, key=key, do_bench=_median)(kernel)
+
+
+def _median(call, quantiles) -> list[float]:
+    """Return the milliseconds of a launch; a few dozen launches of a layer decide between tiles."""
+    return triton.testing.do_bench(call, warmup=5, rep=25, quantiles=quantiles)

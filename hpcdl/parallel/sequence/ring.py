@@ -105,4 +105,5 @@ def _scores(q, keys, places: torch.Tensor, their_places: torch.Tensor, causal: b
     if not (len(places) and len(their_places)) or (causal and places[-1] < their_places[0]):
         return None
     scores = (q @ keys.mT).div_(math.sqrt(q.shape[-1]))
-    return scores.masked_fill_(places[:, None] < their_places, -math.inf) if causal else scores
+    later = (places[:, None] < their_places).to(scores.device)
+    return scores.masked_fill_(later, -math.inf) if causal else scores

@@ -42,7 +42,10 @@ class HeadAttention(nn.Module):
         require_plain(dense, nn.MultiheadAttention)
         hidden, heads, width = dense.embed_dim, dense.num_heads, dense.head_dim
         if dense.in_proj_weight is None or dense.bias_k is not None:
-            raise ValueError(f"{dense} has keys or values of their own size or bias; attention is split without them")
+            raise ValueError(
+                f"the attention has kdim={dense.kdim}, vdim={dense.vdim} and add_bias_kv={dense.bias_k is not None}; "
+                f"split attention needs {hidden}, {hidden} and False"
+            )
         if dense.add_zero_attn or dense.dropout:
             raise ValueError(
                 f"the attention has add_zero_attn={dense.add_zero_attn} and dropout={dense.dropout}; split attention "

@@ -17,8 +17,9 @@ all ranks have alike becomes shares, and back.
 Every rank calls them in the same order. What is gathered or scattered is cut along `dim` into `shares`.
 """
 
+from typing import Any
+
 import torch
-from torch.autograd.function import once_differentiable
 
 from hpcdl.collectives import fast_ring_all_reduce
 from hpcdl.comm import Communicator
@@ -27,12 +28,12 @@ from hpcdl.parallel.shares import share, shares
 
 def copy(x: torch.Tensor, comm: Communicator) -> torch.Tensor:
     """Return `x`, for ranks that each compute a part of what follows: its gradient is the sum over all ranks."""
-    return _Copy.apply(x, comm)
+    return _called(_Copy, x, comm)
 
 
 def reduce(x: torch.Tensor, comm: Communicator) -> torch.Tensor:
     """The sum of all ranks' `x`."""
-    return _Reduce.apply(x, comm)
+    return _called(_Reduce, x, comm)
 
 
 def gather(x: torch.Tensor, comm: Communicator, length: int, dim: int = -2) -> torch.Tensor:
@@ -40,17 +41,17 @@ def gather(x: torch.Tensor, comm: Communicator, length: int, dim: int = -2) -> t
 
     Raises ValueError where `x` is not this rank's share of `length`.
     """
-    return _Gather.apply(x, comm, dim, length)
+    return _called(_Gather, x, comm, dim, length)
 
 
 def reduce_scatter(x: torch.Tensor, comm: Communicator, dim: int = -2) -> torch.Tensor:
     """This rank's share of the sum of all ranks' `x`."""
-    return _ReduceScatter.apply(x, comm, dim)
+    return _called(_ReduceScatter, x, comm, dim)
 
 
 def split(x: torch.Tensor, comm: Communicator, dim: int = -2) -> torch.Tensor:
     """This rank's share of `x`, which all ranks have alike."""
-    return _Split.apply(x, comm, dim)
+    return _called(_Split, x, comm, dim)
 
 
 def join(x: torch.Tensor, comm: Communicator, length: int, dim: int = -2) -> torch.Tensor:
@@ -58,7 +59,20 @@ def join(x: torch.Tensor, comm: Communicator, length: int, dim: int = -2) -> tor
 
     Raises ValueError where `x` is not this rank's share of `length`.
     """
-    return _Join.apply(x, comm, dim, length)
+    return _called(_Join, x, comm, dim, length)
+
+
+def _called(function: type[torch.autograd.Function], x: torch.Tensor, *options: Any) -> torch.Tensor:
+    """Return `function.apply(x, *options)`; RuntimeError within torch.func, which would call it in another way."""
+    try:
+        return function.apply(x, *options)
+    except RuntimeError as error:
+        if "functorch" not in str(error):
+            raise
+        raise RuntimeError(
+            "vmap, grad and jvp of torch.func do not reach other ranks, and a split layer sends messages; call the "
+            "layer outside them, or keep it dense"
+        ) from error
 
 
 # -- forward and backward ---------------------------------------------------------------------------------------------
@@ -71,20 +85,19 @@ class _Copy(torch.autograd.Function):
         return x.view_as(x)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, dy):
-        return _sum(dy, ctx.comm), None
+        return _Reduce.apply(dy, ctx.comm), None
 
 
 class _Reduce(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, comm):
+        ctx.comm = comm
         return _sum(x, comm)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, dy):
-        return dy, None
+        return _Copy.apply(dy, ctx.comm), None
 
 
 class _Gather(torch.autograd.Function):
@@ -94,9 +107,8 @@ class _Gather(torch.autograd.Function):
         return _all_gather(x, comm, dim, length)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, dy):
-        return _scatter_sums(dy, ctx.comm, ctx.dim), None, None, None
+        return _ReduceScatter.apply(dy, ctx.comm, ctx.dim), None, None, None
 
 
 class _ReduceScatter(torch.autograd.Function):
@@ -106,9 +118,8 @@ class _ReduceScatter(torch.autograd.Function):
         return _scatter_sums(x, comm, dim)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, dy):
-        return _all_gather(dy, ctx.comm, ctx.dim, ctx.length), None, None
+        return _Gather.apply(dy, ctx.comm, ctx.dim, ctx.length), None, None
 
 
 class _Split(torch.autograd.Function):
@@ -118,9 +129,8 @@ class _Split(torch.autograd.Function):
         return share(x, comm, dim)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, dy):
-        return _all_gather(dy, ctx.comm, ctx.dim, ctx.length), None, None
+        return _Join.apply(dy, ctx.comm, ctx.dim, ctx.length), None, None
 
 
 class _Join(torch.autograd.Function):
@@ -130,9 +140,8 @@ class _Join(torch.autograd.Function):
         return _all_gather(x, comm, dim, length)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, dy):
-        return share(dy, ctx.comm, ctx.dim), None, None, None
+        return _Split.apply(dy, ctx.comm, ctx.dim), None, None, None
 
 
 # -- collectives on new tensors ---------------------------------------------------------------------------------------
@@ -159,7 +168,7 @@ def _all_gather(x: torch.Tensor, comm: Communicator, dim: int, length: int) -> t
     for step in range(p - 1):
         given, taken = pieces[(rank - step) % p], pieces[(rank - step - 1) % p]
         comm.sendrecv(given, (rank + 1) % p, taken, (rank - 1) % p)
-    return whole.movedim(0, dim)
+    return _owning(whole.movedim(0, dim))
 
 
 def _scatter_sums(x: torch.Tensor, comm: Communicator, dim: int) -> torch.Tensor:
@@ -170,4 +179,9 @@ def _scatter_sums(x: torch.Tensor, comm: Communicator, dim: int) -> torch.Tensor
     for step in range(1, p):
         given, target = pieces[(rank - step) % p], pieces[(rank - step - 1) % p]
         comm.sendrecv_add(given, (rank + 1) % p, target, (rank - 1) % p, incoming[: len(target)])
-    return pieces[rank].clone().movedim(0, dim)
+    return _owning(pieces[rank].clone().movedim(0, dim))
+
+
+def _owning(x: torch.Tensor) -> torch.Tensor:
+    """`x` as a tensor that is no view, so that a layer after it may work in place."""
+    return x.new_empty(0).set_(x.untyped_storage(), x.storage_offset(), x.shape, x.stride())

@@ -9,6 +9,7 @@ from torch.nn.parameter import UninitializedParameter
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from hpcdl.comm import Communicator
+from hpcdl.sharding.steps import know_cut
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 PARAMETER_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
@@ -95,4 +96,6 @@ def parameter(
             return here
     cut_out = nn.Parameter(cut(whole.detach()), requires_grad=whole.requires_grad)
     known.append(Made(module, comm, dim, cut_out))
+    if cut_out.numel() < whole.numel():
+        know_cut(cut_out)
     return cut_out

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hpcdl.comm import Communicator
 
 LENET, MESH = "LeNet-5, data-parallel (lab 07)", "A model on a mesh"
+LOG = ("--log", "--jsonl")  # torchrun takes --log for the beginning of several options of its own
 
 # Options of `program.train` that a mesh does not have, and their replacements.
 ONLY_LENET = {"epochs": "--steps", "data": "--model", "bucket_mb": "--sharding", "overlap": "--sharding"}
@@ -43,8 +44,8 @@ class Run(NamedTuple):
     machine: str | None = None
 
 
-def _option(panel: str | None, text: str, **options: Any) -> Any:
-    return typer.Option(help=text, rich_help_panel=panel, **options)
+def _option(panel: str | None, text: str, *names: str, **options: Any) -> Any:
+    return typer.Option(*names, help=text, rich_help_panel=panel, **options)
 
 
 def train(
@@ -84,7 +85,7 @@ def train(
         bool, _option(MESH, "Only count what ranks send and hold: each rank alone, and up to 8 simulated.")
     ] = False,
     log: Annotated[
-        Path | None, _option(MESH, "Write a line per step and rank into this folder.", file_okay=False)
+        Path | None, _option(MESH, "Write a line per step and rank into this folder.", *LOG, file_okay=False)
     ] = None,
     profile: Annotated[bool, _option(MESH, "Also write there what each rank does when, for hpcdl trace.")] = False,
     export: Annotated[str | None, _option(MESH, "At the end write the whole model into this file of torch's.")] = None,

@@ -64,7 +64,7 @@ class Whole:
         for i, (places, owned) in enumerate(zip(self._places, self.owned, strict=True)):
             value = values(i, kind) if owned and places.numel() else None
             if value is not None:
-                found[places.to(found.device)] = value.detach().to(found.device).flatten()
+                found[places.to(found.device)] = value.detach().as_subclass(torch.Tensor).to(found.device).flatten()
         return found
 
     def gather(self, values: Values, kind: str) -> list[torch.Tensor]:
@@ -104,7 +104,7 @@ class Whole:
         """Read each of this rank's shards from a checkpoint."""
         for shard, places in zip(self.shards, self._places, strict=True):
             if not places.numel():
-                yield shard.piece.detach().clone()
+                yield shard.piece.detach().as_subclass(torch.Tensor).clone()
                 continue
             number, low, high = self._number(places), int(places.min()), int(places.max())
             first = self._first[number]

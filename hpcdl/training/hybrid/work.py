@@ -16,7 +16,14 @@ from hpcdl.parallel.shares import shares
 from hpcdl.training.hybrid.configuration import Configuration, ConfigurationError
 from hpcdl.training.hybrid.models import Model, build
 
-GPUS = {"H100": "H100 (DGX)", "A100": "A100 (Superpod)", "V100": "V100 (DGX-1)", "P100": "P100", "K80": "K80"}
+GPUS = {
+    "H200": "H200 (DGX)",
+    "H100": "H100 (DGX)",
+    "A100": "A100 (Superpod)",
+    "V100": "V100 (DGX-1)",
+    "P100": "P100",
+    "K80": "K80",
+}
 
 
 class LayerWork(NamedTuple):

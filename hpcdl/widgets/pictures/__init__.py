@@ -20,7 +20,7 @@ _NAMES = (
     *("strides", "broadcasting", "masks", "row_sums"),  # tensors
     *("aliases", "bits", "grad_steps", "handing_out"),
     *("secant", "step_error", "surface"),  # calculus
-    *("descent_path", "learning_rates", "shards"),  # gradient descent
+    *("descent_path", "learning_rates", "shards", "more_workers"),  # gradient descent
     *("perceptron_plane", "perceptron_lift", "perceptron_mlp", "any_function"),  # perceptron
     *("backprop", "gradient_norms", "value_graph", "three_sets"),  # backprop
     *("sliding_window", "winograd_products", "convolution_race", "conv_gradient"),  # convolution
@@ -28,9 +28,11 @@ _NAMES = (
     *("ring_passing", "bucket_timeline"),  # ddp
     *("topology", "message_cost", "best_algorithm"),  # collectives
     "attention_weights",  # attention
-    *("cut_the_matrix", "fill_the_bubble"),  # model parallel
+    *("cut_the_matrix", "fill_the_bubble", "your_design"),  # model parallel
     *("who_waits", "how_late", "gossip"),  # consistency
+    "lost_updates",  # hogwild
     "does_it_fit",  # sharding
+    "under_the_roof",  # machines
     *("speed_up", "loss_scale"),  # scaling
     "six_tools",  # frameworks
     "own_stack",

@@ -21,6 +21,7 @@ def solve(xs, comm):
         if x > 2 and xs:
             total += xs[x:][0]
     comm.barrier()
+    total = 2 * given(*xs).real
     return total, xs.clone()
     # END SOLUTION
 '''

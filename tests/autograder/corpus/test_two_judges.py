@@ -64,6 +64,8 @@ def kernels():
 @pytest.mark.parametrize(("name", "said", "twice", "text"), CASES, ids=[name for name, *_ in CASES])
 def test_both_judges_agree(name, said, twice, text, zygote, kernels, tmp_path):
     """`! sentence`: grading cannot do it and says so. `~`: what changes an object is seen in a second look alone."""
+    if "import pandas" in text:
+        pytest.importorskip("pandas")
     cells = cells_of(text)
     document = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell.rstrip()) for cell in cells])
     data = nbformat.writes(document).encode()

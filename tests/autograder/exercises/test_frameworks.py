@@ -16,7 +16,7 @@ from hpcdl.comm import simulate
 pytestmark = pytest.mark.labs
 
 LAB = exercises.load("frameworks")
-EXAMPLES = ("place", "plan", "allreduce", "zero_config")
+EXAMPLES = ("place", "plan", "allreduce", "zero_config", "holds", "which")
 
 
 @pytest.fixture(scope="module")

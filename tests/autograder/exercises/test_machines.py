@@ -19,7 +19,7 @@ pytestmark = pytest.mark.labs
 LAB = exercises.load("machines")
 EXAMPLES = (
     *("conv", "linear", "attention", "work", "transformer_flops", "utilization", "train_seconds", "roof", "place"),
-    *("smallest_batch", "activation", "pooling", "batch_norm", "hours"),
+    *("stalls", "waits", "smallest_batch", "activation", "pooling", "batch_norm", "hours"),
 )
 
 

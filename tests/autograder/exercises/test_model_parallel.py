@@ -17,7 +17,7 @@ from hpcdl.parallel import schedules
 pytestmark = pytest.mark.labs
 
 LAB = exercises.load("model_parallel")
-EXAMPLES = ("share", "volume", "one_weird_trick", "gpipe", "one_f_one_b", "interleaved", "zb_h1", "bubble")
+EXAMPLES = ("share", "volume", "one_weird_trick", "gpipe", "one_f_one_b", "interleaved", "zb_h1", "bubble", "design")
 
 
 @pytest.fixture(scope="module")

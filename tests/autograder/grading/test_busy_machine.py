@@ -11,10 +11,7 @@ from autograder.authors import build
 from autograder.grading import batch
 from autograder.grading.submission import Submission
 
-LABS = (
-    "gradient_descent",
-    "backprop",
-)  # a check of each hands the answer a function, which is called hundreds of times
+TIGHT = ("gradient_descent", "backprop")  # a check of each hands the answer a function, called hundreds of times
 LOOPS = int(os.environ.get("HPCDL_LOOPS", "20"))
 SECONDS = 1200  # after which a loop ends by itself
 LOOP = f"import time\nend = time.monotonic() + {SECONDS}\nwhile time.monotonic() < end:\n    pass"
@@ -32,8 +29,7 @@ def crowd():
 
 
 @pytest.mark.usefixtures("crowd")
-@pytest.mark.parametrize("lanes", [1, 2])
-@pytest.mark.parametrize("slug", LABS)
+@pytest.mark.parametrize(("slug", "lanes"), [*((slug, 2) for slug in exercises.LABS), *((slug, 1) for slug in TIGHT)])
 def test_right_answers_keep_their_points(tmp_path, slug, lanes):
     text, todo = build.write(build.solved(slug)), []
     for student in ("ada", "ben"):

@@ -331,3 +331,65 @@ def unmask_softmax():
     apart = ([[0.0, 0.0], [-2000.0, -2000.0]], [0, 1])
     sure_and_wrong = ([[35.0, 0.0, 1.0]], [1])
     return [batch, overflow, apart, sure_and_wrong]
+
+
+# %% stop_at: all networks of a candidate in a list, the best by min
+def stop_at(candidates, train_once, validate, test, patience, most_epochs):
+    seen = []
+    for number, network in enumerate(candidates):
+        losses, waited = [], 0
+        while len(losses) < most_epochs and waited < patience:
+            network = train_once(network)
+            losses.append(validate(network))
+            waited = len(losses) - 1 - losses.index(min(losses))
+            seen.append((losses[-1], number, len(losses), network))
+    _, _, epoch, network = min(seen, key=lambda entry: entry[:3])
+    return network, epoch, test(network)
+
+
+# %% stop_at: a function for one candidate
+def stopped(network, train_once, validate, patience, most_epochs):
+    best, bad = None, 0
+    for epoch in range(1, most_epochs + 1):
+        network = train_once(network)
+        value = validate(network)
+        if best is None or value < best[0]:
+            best, bad = (value, epoch, network), 0
+        else:
+            bad += 1
+        if bad >= patience:
+            return best
+    return best
+
+
+def stop_at(candidates, train_once, validate, test, patience, most_epochs):
+    ends = [stopped(network, train_once, validate, patience, most_epochs) for network in candidates]
+    _, epoch, network = min(ends, key=lambda end: end[0])
+    return [network, epoch, test(network)]
+
+
+# %% stop_at: candidates trained in turns, a class for each
+class Run:
+    def __init__(self, network):
+        self.network, self.epoch, self.low, self.waited = network, 0, float("inf"), 0
+
+    def is_over(self, patience, most_epochs):
+        return self.epoch == most_epochs or self.waited == patience
+
+    def step(self, train_once, validate):
+        self.network = train_once(self.network)
+        self.epoch += 1
+        loss = validate(self.network)
+        if loss < self.low:
+            self.low, self.best, self.at, self.waited = loss, self.network, self.epoch, 0
+        else:
+            self.waited += 1
+
+
+def stop_at(candidates, train_once, validate, test, patience, most_epochs):
+    runs = [Run(network) for network in candidates]
+    while going := [run for run in runs if not run.is_over(patience, most_epochs)]:
+        for run in going:
+            run.step(train_once, validate)
+    winner = sorted(runs, key=lambda run: run.low)[0]
+    return winner.best, winner.at, test(winner.best)

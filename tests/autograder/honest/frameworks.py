@@ -392,3 +392,286 @@ def zero_config(batch, micro, world, stage, lr=1e-3):
     }
     how = {"zero_optimization": {"stage": stage}, "bf16": {"enabled": True}, "gradient_clipping": 1.0}
     return numbers | how | {"optimizer": {"type": "Adam", "params": {"lr": lr}}}
+
+
+# %% broken: backup files by turns, ranks from comm
+def shuffled(model, optimizer, loss_sum, sampler, batch, epochs, comm):
+    for epoch in range(epochs):
+        sampler.set_epoch(epoch)
+        mine = list(sampler)
+        for first in range(0, len(mine), batch):
+            numbers = torch.tensor(mine[first : first + batch])
+            optimizer.zero_grad()
+            (loss_sum(numbers) / len(numbers) / comm.size).backward()
+            update(model, optimizer, comm)
+
+
+def accumulated(model, optimizer, loss_sum, batches, passes, comm):
+    for chosen in batches:
+        optimizer.zero_grad()
+        for part in chosen[comm.rank :: comm.size].chunk(passes):
+            loss_sum(part).backward()
+        for param in model.parameters():
+            param.grad /= len(chosen)
+        update(model, optimizer, comm)
+
+
+def placed(env, model, optimizer, loss_sum, batches, comm):
+    for chosen in batches:
+        optimizer.zero_grad()
+        loss = loss_sum(chosen[comm.rank :: comm.size]) / len(chosen)
+        loss.backward()
+        update(model, optimizer, comm)
+    return "cuda:" + env["LOCAL_RANK"]
+
+
+def saved(model, optimizer, loss_sum, batches, every, disk, comm):
+    found = []
+    for name in ("even", "odd"):
+        try:
+            found.append(disk.read(name))
+        except OSError:
+            continue  # no file, or half of one
+    start = 0
+    if found:
+        state = max(found, key=lambda state: state["step"])
+        start = state["step"]
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+    for step in range(start, len(batches)):
+        optimizer.zero_grad()
+        loss = loss_sum(batches[step][comm.rank :: comm.size]) / len(batches[step])
+        loss.backward()
+        update(model, optimizer, comm)
+        if (step + 1) % every == 0:
+            if comm.rank == comm.size - 1:
+                name = "odd" if (step + 1) // every % 2 else "even"
+                disk.write(
+                    name,
+                    {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step + 1},
+                )
+            comm.barrier()
+
+
+def logged(model, optimizer, loss_sum, batches, every, log, comm):
+    for step, chosen in enumerate(batches):
+        optimizer.zero_grad()
+        loss = loss_sum(chosen[comm.rank :: comm.size]) / len(chosen)
+        loss.backward()
+        update(model, optimizer, comm)
+        if step % every:
+            continue
+        total = torch.tensor([loss.item()], dtype=torch.float64)
+        ring_all_reduce(total, comm)
+        if not comm.rank:
+            log(step, float(total))
+
+
+# %% broken: one helper for all steps, the sum of losses divided last
+def one_step(model, optimizer, loss, comm):
+    optimizer.zero_grad()
+    loss.backward()
+    update(model, optimizer, comm)
+
+
+def shuffled(model, optimizer, loss_sum, sampler, batch, epochs, comm):
+    epoch = 0
+    while epoch < epochs:
+        sampler.set_epoch(epoch)
+        numbers = [i for i in sampler]
+        while numbers:
+            mine, numbers = torch.tensor(numbers[:batch]), numbers[batch:]
+            one_step(model, optimizer, loss_sum(mine) / (comm.size * len(mine)), comm)
+        epoch += 1
+
+
+def accumulated(model, optimizer, loss_sum, batches, passes, comm):
+    for chosen in batches:
+        mine = chosen[comm.rank :: comm.size]
+        loss = sum(loss_sum(part) for part in mine.chunk(passes)) / len(chosen)
+        one_step(model, optimizer, loss, comm)
+
+
+def placed(env, model, optimizer, loss_sum, batches, comm):
+    rank, world, local = (int(env[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
+    for chosen in batches:
+        mine = chosen[torch.arange(len(chosen)) % world == rank]
+        one_step(model, optimizer, loss_sum(mine) / len(chosen), comm)
+    return f"cuda:{local}"
+
+
+def saved(model, optimizer, loss_sum, batches, every, disk, comm):
+    try:
+        state = disk.read("latest")
+    except FileNotFoundError:
+        state = {"step": 0}
+    if state["step"]:
+        model.load_state_dict(state["weights"])
+        optimizer.load_state_dict(state["momentum"])
+    for step, chosen in list(enumerate(batches, start=1))[state["step"] :]:
+        one_step(model, optimizer, loss_sum(chosen[comm.rank :: comm.size]) / len(chosen), comm)
+        if step % every == 0 and comm.rank == 0:
+            part = f"step {step}"
+            disk.write(part, dict(step=step, weights=model.state_dict(), momentum=optimizer.state_dict()))
+            disk.rename(part, "latest")
+        if step % every == 0:
+            comm.barrier()
+
+
+def logged(model, optimizer, loss_sum, batches, every, log, comm):
+    for step, chosen in enumerate(batches):
+        loss = loss_sum(chosen[comm.rank :: comm.size]) / len(chosen)
+        shown = loss.detach().clone().view(1)
+        one_step(model, optimizer, loss, comm)
+        if step in range(0, len(batches), every):
+            ring_all_reduce(shown, comm)
+            if comm.rank == 0:
+                log(step, shown.item())
+
+
+# %% broken: scripts of few words, each sum scaled by hand
+def shuffled(model, optimizer, loss_sum, sampler, batch, epochs, comm):
+    def of_epoch(e):
+        sampler.set_epoch(e)
+        return torch.tensor(list(sampler)).split(batch)
+
+    for mine in (part for e in range(epochs) for part in of_epoch(e)):
+        model.zero_grad()
+        loss_sum(mine).div(len(mine) * comm.size).backward()
+        update(model, optimizer, comm)
+
+
+def accumulated(model, optimizer, loss_sum, batches, passes, comm):
+    for chosen in batches:
+        model.zero_grad()
+        share = chosen[comm.rank :: comm.size]
+        for part in share.chunk(passes):
+            weight = len(part) / len(chosen)
+            (weight * (loss_sum(part) / len(part))).backward()
+        update(model, optimizer, comm)
+
+
+def placed(env, model, optimizer, loss_sum, batches, comm):
+    each = env.get("LOCAL_WORLD_SIZE")
+    rank = int(env["RANK"])
+    for chosen in batches:
+        model.zero_grad()
+        loss_sum(chosen[rank :: int(env["WORLD_SIZE"])]).div(len(chosen)).backward()
+        update(model, optimizer, comm)
+    return f"cuda:{rank % int(each)}" if each else f"cuda:{env['LOCAL_RANK']}"
+
+
+def saved(model, optimizer, loss_sum, batches, every, disk, comm):
+    names, start = ("model", "optimizer"), 0
+    try:
+        *states, start = (disk.read("good")[name] for name in (*names, "step"))
+        for thing, state in zip((model, optimizer), states):
+            thing.load_state_dict(state)
+    except FileNotFoundError:
+        start = 0
+    for step in range(start, len(batches)):
+        chosen = batches[step]
+        optimizer.zero_grad()
+        loss_sum(chosen[comm.rank :: comm.size]).div(len(chosen)).backward()
+        update(model, optimizer, comm)
+        if step % every == every - 1:
+            if comm.rank == 0:
+                disk.write("temporary", dict(model=model.state_dict(), optimizer=optimizer.state_dict(), step=step + 1))
+                disk.rename("temporary", "good")
+            comm.barrier()
+
+
+def logged(model, optimizer, loss_sum, batches, every, log, comm):
+    say = log if comm.rank == 0 else lambda step, loss: None
+    for step, chosen in enumerate(batches):
+        optimizer.zero_grad()
+        loss = loss_sum(chosen[comm.rank :: comm.size]) / len(chosen)
+        loss.backward()
+        if not step % every:
+            mean = loss.detach().clone()[None]
+            ring_all_reduce(mean, comm)
+            say(step, mean.item())
+        update(model, optimizer, comm)
+
+
+# %% which_when: a branch for each way
+def holds(way, model, ranks):
+    layers, hidden, sequence, vocabulary, heads = model
+    all_weights = 16 * Transformer(layers, hidden, sequence, vocabulary, heads).parameters
+    scores = 5 * heads * sequence / hidden
+    kept = layers * sequence * hidden * (34 + scores)
+    if way == "DDP":
+        return all_weights + kept
+    if way == "tensor":
+        return all_weights / ranks + layers * sequence * hidden * (10 + (24 + scores) / ranks)
+    if way == "pipeline":
+        return all_weights / ranks + kept / ranks * ranks
+    return all_weights / ranks + kept
+
+
+def which(model, machine, ranks, batch, budget):
+    layers, _, _, _, heads = model
+    candidates = []
+    if batch % ranks == 0:
+        candidates.append(("DDP", dict(data=ranks)))
+        candidates.append(("FSDP2", dict(data=ranks, zero=3)))
+    if heads % ranks == 0:
+        candidates.append(("tensor", dict(tensor=ranks)))
+    if layers % ranks == 0:
+        candidates.append(("pipeline", dict(pipeline=ranks)))
+    best, least = None, float("inf")
+    for way, cut in candidates:
+        if holds(way, model, ranks) > budget:
+            continue
+        took = seconds(model, machine, batch, **cut)
+        if took < least:
+            best, least = way, took
+    return best
+
+
+# %% which_when: predictions of its own layouts, errors caught
+def holds(way, model, ranks):
+    layers, h, s, _, a = model
+    bytes_of = {"weights": 2, "gradients": 2, "states": 12}
+    divided = {"DDP": 1}.get(way, ranks)
+    t = {"tensor": ranks}.get(way, 1)
+    layer = s * h * 10 + s * h * 24 / t + 5 * a * s * s / t
+    return sum(bytes_of.values()) * Transformer(*model).parameters / divided + layers * layer
+
+
+def which(model, machine, ranks, batch, budget):
+    layouts = {
+        "DDP": Layout(data=ranks),
+        "FSDP2": Layout(data=ranks, zero=3),
+        "tensor": Layout(tensor=ranks),
+        "pipeline": Layout(pipeline=ranks),
+    }
+    of = {"DDP": batch, "FSDP2": batch, "tensor": model[4], "pipeline": model[0]}
+    times = []
+    for way, layout in layouts.items():
+        if of[way] % ranks or holds(way, model, ranks) > budget:
+            continue
+        layout = layout._replace(microbatch=1, precision="fp16", itemsize=2, update_bytes=28)
+        times.append((predict(Transformer(*model), MACHINES[machine], layout, batch).seconds, way))
+    return min(times)[1] if times else None
+
+
+# %% which_when: sorted by seconds, the first that fits
+def holds(way, model, ranks):
+    layers, hidden, sequence, _, heads = model
+    share = 1.0 if way == "DDP" else 1 / ranks
+    cut = 1 / ranks if way == "tensor" else 1.0
+    activations = layers * sequence * (hidden * (10 + 24 * cut) + 5 * heads * sequence * cut)
+    return 16 * Transformer(*model).parameters * share + activations
+
+
+def which(model, machine, ranks, batch, budget):
+    def time(way):
+        cut = {"tensor": {"tensor": ranks}, "pipeline": {"pipeline": ranks}}.get(way, {"data": ranks})
+        return seconds(model, machine, batch, **cut, **({"zero": 3} if way == "FSDP2" else {}))
+
+    ways = [way for way in ("DDP", "FSDP2") if not batch % ranks]
+    ways += ["tensor"] if not model[4] % ranks else []
+    ways += ["pipeline"] if not model[0] % ranks else []
+    ways = [way for way in sorted(ways, key=time) if holds(way, model, ranks) <= budget]
+    return (ways + [None])[0]

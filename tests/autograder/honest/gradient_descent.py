@@ -354,3 +354,42 @@ def unmask_lr_schedule():
 def unmask_lr_schedule():
     edges = [(step, 5, 20, 2.5) for step in (0, 1, 4, 5, 6, 19, 20, 21)]
     return tuple(edges) + tuple([step, 0, 20, 2.5] for step in (0, 1))
+
+
+# %% rates: counted up until the bound is low enough
+def rates(error, c, seconds, rule):
+    n = len(seconds)
+    per_step = n if rule == "synchronous" else 1
+    steps = 1
+    while c / math.sqrt(per_step * steps) > error:
+        steps += 1
+    pace = 1 / max(seconds) if per_step == n and rule == "synchronous" else sum(1 / s for s in seconds)
+    return steps, steps * per_step, steps / pace
+
+
+# %% rates: NumPy, a function for the time
+import numpy as np
+
+
+def takes(count, seconds, rule):
+    seconds = np.array(seconds)
+    return count * seconds.max() if rule == "synchronous" else count / (1 / seconds).sum()
+
+
+def rates(error, c, seconds, rule):
+    each = {"synchronous": len(seconds), "asynchronous": 1}[rule]
+    steps = int(np.ceil(c**2 / (each * error**2)))
+    return steps, each * steps, float(takes(steps, seconds, rule))
+
+
+# %% rates: whole numbers, and a mean by statistics
+from statistics import harmonic_mean
+
+
+def rates(error, c, seconds, rule):
+    needed = c * c / (error * error)
+    if rule == "asynchronous":
+        count = -int(-needed // 1)
+        return [count, count, count * harmonic_mean(seconds) / len(seconds)]
+    count = -int(-needed / len(seconds) // 1)
+    return [count, count * len(seconds), count * sorted(seconds)[-1]]

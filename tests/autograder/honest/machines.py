@@ -307,3 +307,154 @@ def hours(layers, batch, images, epochs, peak, bandwidth, rate, itemsize=2):
         per_image["arithmetic"] += times * 2 * macs / peak
         per_image["roof"] += times * least
     return {kind: seen * seconds / 3600 for kind, seconds in per_image.items()}
+
+
+# %% profile: kernels merged into blocks, then the gaps between blocks
+def blocks_of(spans):
+    merged = []
+    for begin, end in sorted(spans):
+        if merged and begin <= merged[-1][1]:
+            merged[-1][1] = max(merged[-1][1], end)
+        else:
+            merged.append([begin, end])
+    return merged
+
+
+def stalls(events):
+    spans = lambda keep: [(e["ts"], e["ts"] + e["dur"]) for e in events if "dur" in e and keep(e)]
+    blocks = blocks_of(spans(lambda e: e.get("cat") == "kernel" and "nccl" not in e["name"]))
+    causes = {
+        "input": spans(lambda e: e["name"].startswith("enumerate(DataLoader)")),
+        "communication": spans(lambda e: e["name"].startswith("nccl")),
+        "host": spans(lambda e: e["name"].startswith("cuda") and e["name"].endswith("Synchronize")),
+    }
+    result = []
+    for (_, begin), (end, _) in zip(blocks, blocks[1:]):
+        best, most = "other", 0
+        for cause, parts in causes.items():
+            covered = 0
+            for a, b in parts:
+                if b > begin and a < end:
+                    covered += min(b, end) - max(a, begin)
+            if covered > most:
+                best, most = cause, covered
+        result.append((best, begin, end - begin))
+    result.sort(key=lambda stall: stall[2], reverse=True)
+    return result[:3]
+
+
+def waits(events):
+    import collections
+
+    total = collections.Counter()
+    asked = collections.defaultdict(dict)
+    for event in events:
+        if event["ph"] == "B" and event["name"] == "NEGOTIATE_ALLREDUCE":
+            asked[event["pid"]] = {}
+        if event["ph"] == "X":
+            asked[event["pid"]][int(event["name"])] = event["ts"]
+        if event["ph"] == "E" and asked[event["pid"]]:
+            times = asked.pop(event["pid"])
+            slowest = max(times, key=times.get)
+            for rank, when in times.items():
+                if rank != slowest:
+                    total[rank, slowest] += times[slowest] - when
+    return dict(total)
+
+
+# %% profile: a sweep over begins and ends
+def stalls(events):
+    def kind(e):
+        if "dur" not in e:
+            return None
+        if e.get("cat") == "kernel":
+            return "communication" if e["name"][:4] == "nccl" else "gpu"
+        if e["name"].startswith("enumerate(DataLoader)"):
+            return "input"
+        return "host" if e["name"] in {"cudaStreamSynchronize", "cudaDeviceSynchronize"} else None
+
+    moments = []
+    for e in events:
+        if kind(e):
+            moments += [(e["ts"], 1, kind(e)), (e["ts"] + e["dur"], -1, kind(e))]
+    moments.sort(key=lambda m: (m[0], -m[1]))
+    running = {"gpu": 0, "input": 0, "communication": 0, "host": 0}
+    found, open_since, covered, before, started = [], None, {}, 0, False
+    for now, change, what in moments:
+        if open_since is not None:
+            for name in ("input", "communication", "host"):
+                if running[name]:
+                    covered[name] = covered.get(name, 0) + now - before
+        running[what] += change
+        if what == "gpu":
+            if running["gpu"] == 1 and change == 1 and open_since is not None:
+                if now > open_since:
+                    name = max(covered, key=covered.get) if any(covered.values()) else "other"
+                    found.append((name, open_since, now - open_since))
+                open_since = None
+            elif running["gpu"] == 0:
+                open_since, covered = now, {}
+        before = now
+    return sorted(found, key=lambda f: f[2])[::-1][:3]
+
+
+def waits(events):
+    phases, answer = {}, {}
+    for e in events:
+        if e["ph"] == "M":
+            continue
+        if e["ph"] == "B":
+            phases[e["pid"]] = (e["name"], [])
+        elif e["ph"] == "X":
+            phases[e["pid"]][1].append(e)
+        elif phases[e["pid"]][0] == "NEGOTIATE_ALLREDUCE":
+            *early, late = sorted(phases[e["pid"]][1], key=lambda tick: tick["ts"])
+            for tick in early:
+                pair = int(tick["name"]), int(late["name"])
+                answer[pair] = answer.get(pair, 0) + late["ts"] - tick["ts"]
+    return answer
+
+
+# %% profile: a tensor with a place for each microsecond
+def stalls(events):
+    timed = [e for e in events if e.get("ph") == "X"]
+    size = int(max(e["ts"] + e["dur"] for e in timed)) + 1
+    rows = torch.zeros(4, size, dtype=torch.int32)
+    for e in timed:
+        nccl = e["name"].startswith("nccl")
+        row = None
+        if e["cat"] == "kernel":
+            row = 2 if nccl else 0
+        elif "enumerate(DataLoader)" in e["name"]:
+            row = 1
+        elif "Synchronize" in e["name"]:
+            row = 3
+        if row is not None:
+            rows[row, e["ts"] : e["ts"] + e["dur"]] = 1
+    busy = rows[0].nonzero().flatten()
+    steps = busy.diff()
+    found = []
+    for i in (steps > 1).nonzero().flatten().tolist():
+        begin, end = int(busy[i]) + 1, int(busy[i + 1])
+        shares = rows[1:, begin:end].sum(1)
+        cause = ("input", "communication", "host")[int(shares.argmax())] if shares.any() else "other"
+        found.append((cause, begin, end - begin))
+    return sorted(found, key=lambda stall: stall[2], reverse=True)[:3]
+
+
+def waits(events):
+    ticks = [e for e in events if e["ph"] in ("X", "E")]
+    found = {}
+    for tensor in {e["pid"] for e in ticks}:
+        group = []
+        for e in (e for e in ticks if e["pid"] == tensor):
+            if e["ph"] == "X":
+                group.append((e["ts"], int(e["name"])))
+                continue
+            if group:
+                last_time, last_rank = group[-1]
+                for time, rank in group[:-1]:
+                    found.setdefault((rank, last_rank), 0)
+                    found[rank, last_rank] += last_time - time
+            group = []
+    return found

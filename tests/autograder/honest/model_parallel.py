@@ -489,3 +489,76 @@ def interleaved(p, m, v):
     B = [("B", g + k, c) for g in range(0, m, p) for c in reversed(range(v)) for k in range(p)]
     warm = [(v - 1) * p + 2 * (p - i) - 1 for i in range(p)]
     return [warmed(F, B, w) for w in warm]
+
+
+# %% design: one rule, straight from the two numbers
+def design(p, m, f, b, w, cap):
+    orders = []
+    for i in range(p):
+        first = min(cap, 2 * (p - i) - 1 if cap >= 2 * p - 1 else p - i)
+        order = [("F", k, 0) for k in range(min(first, m))]
+        done = 0
+        for k in range(m):
+            order.append(("B", k, 0))
+            if k + 1 - done > cap - first:
+                order.append(("W", done, 0))
+                done += 1
+            if k + first < m:
+                order.append(("F", k + first, 0))
+        orders.append(order + [("W", k, 0) for k in range(done, m)])
+    return orders
+
+
+# %% design: greedy, the op that can start soonest; W when there is nothing else
+def design(p, m, f, b, w, cap):
+    ends, clock, did = {}, [0.0] * p, [{"F": 0, "B": 0, "W": 0} for _ in range(p)]
+    orders, seconds = [[] for _ in range(p)], {"F": f, "B": b, "W": w}
+
+    def next_op(i):
+        n, found = did[i], []
+        if n["B"] < n["F"]:
+            came = ends.get(("F", n["B"], i) if i == p - 1 else ("B", n["B"], i + 1))
+            if came is not None:
+                found.append((max(clock[i], came), 0, "B"))
+        ahead = min(cap, 2 * (p - i) - 1 if cap >= 2 * p - 1 else p - i)
+        if n["F"] < m and n["F"] - n["W"] < cap and n["F"] - n["B"] < ahead:
+            came = 0.0 if i == 0 else ends.get(("F", n["F"], i - 1))
+            if came is not None:
+                found.append((max(clock[i], came), 1, "F"))
+        if n["W"] < n["B"]:
+            found.append((clock[i], 2, "W"))
+        return min(found, default=None)
+
+    while any(len(order) < 3 * m for order in orders):
+        start, _, op, i = min((*choice, i) for i in range(p) if (choice := next_op(i)))
+        k = did[i][op]
+        did[i][op] += 1
+        clock[i] = ends[op, k, i] = start + seconds[op]
+        orders[i].append((op, k, 0))
+    return orders
+
+
+# %% design: every pair of numbers is tried, lists for tuples
+def one(p, m, cap, slope):
+    made = []
+    for i in range(p):
+        first = max(1, min(cap, round(1 + slope * (p - 1 - i))))
+        order, late = [], []
+        for op, k, _ in in_turn([["F", k, 0] for k in range(m)], [["B", k, 0] for k in range(m)], first):
+            order.append([op, k, 0])
+            if op == "B":
+                late.append(k)
+            while len(late) > cap - first:
+                order.append(["W", late.pop(0), 0])
+        made.append(order + [["W", k, 0] for k in late])
+    return made
+
+
+def design(p, m, f, b, w, cap):
+    best = None
+    for slope in (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5):
+        tried = one(p, m, cap, slope)
+        idle = bubble([[tuple(op) for op in order] for order in tried], f, b, w)
+        if best is None or idle < best[0]:
+            best = idle, tried
+    return best[1]

@@ -33,6 +33,7 @@ def train(X, labels, weights, biases, lr, batch_size, epochs, generator):
 NOT_IN_LIBRARY = {
     "unmask_softmax": "what to ask eight programs is no function of anybody's",
     "softmax_cross_entropy": "hpcdl takes torch's",
+    "stop_at": "hpcdl trains for a given number of steps",
 }
 FRAMEWORKS = {
     "output_error": """
@@ -100,4 +101,5 @@ def train(X, labels, weights, biases, lr, batch_size, epochs, generator):
 NOT_IN_FRAMEWORKS = {
     "unmask_softmax": "what to ask eight programs is no function of anybody's",
     "feedforward": "a product and a sum are torch's for the reference too",
+    "stop_at": "torch has no early stopping",
 }

@@ -48,6 +48,8 @@ NOT_IN_LIBRARY = {
     "torchrun": "hpcdl reads no environment for others, and its data parallelism has ranks of its own",
     "fsdp": "the answer is torch's own fully_shard; hpcdl.sharding has no DTensors",
     "plan": "a plan is in torch's words",
+    "broken": "the library mends nothing; its trainer has one script of its own",
+    "which_when": "the answer is the library's prediction, which all may call; it has no choice of ways",
     "config": "hpcdl writes no configuration of DeepSpeed's",
 }
 FRAMEWORKS = {
@@ -100,5 +102,7 @@ NOT_IN_FRAMEWORKS = {
     "torchrun": "torch's DDP is what is to be used",
     "fsdp": "torch's fully_shard is what is to be used",
     "plan": "torch's styles are what is to be used",
+    "broken": "torch has no loop of training to borrow",
+    "which_when": "torch predicts no seconds",
     "config": "what is asked for are DeepSpeed's and Ray's own words",
 }

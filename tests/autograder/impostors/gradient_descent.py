@@ -30,6 +30,7 @@ NOT_IN_LIBRARY = {
     "unmask_lr_schedule": "what to ask eight programs is no function of anybody's",
     "parallel_gradient": "a weighted mean; ranks of hpcdl.ddp have it only with a communicator",
     "lr_schedule": "hpcdl has no schedule",
+    "rates": "hpcdl predicts seconds of a step, not how many steps an error needs",
 }
 STEP = """
 import torch
@@ -75,4 +76,5 @@ NOT_IN_FRAMEWORKS = {
     "unmask_lr_schedule": "what to ask eight programs is no function of anybody's",
     "max_stable_lr": "the eigenvalues are torch's for the reference too: what to do with them is the question",
     "parallel_gradient": "a weighted mean",
+    "rates": "two formulas of the lecture",
 }

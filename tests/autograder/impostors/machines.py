@@ -79,6 +79,8 @@ def activation(channels, size):
 """,
 }
 
+NOT_IN_LIBRARY = {"profile": "the library makes traces, and finds no stalls in them"}
+
 FRAMEWORKS = {
     "work": """
 import torch
@@ -114,4 +116,5 @@ NOT_IN_FRAMEWORKS = {
     "utilization": "no framework counts from a transformer's sizes alone",
     "roofline": "no framework places a layer under a roof",
     "hours": "no framework predicts the hours of a training",
+    "profile": "torch.profiler writes traces, and sums up operators, but names no stall",
 }

@@ -61,6 +61,12 @@ def zb_h1(p, m):
 def bubble(orders, f, b, w, message=0.0):
     return pipeline.play(orders, f, b, w, message=message).bubble
 """,
+    "design": """
+from hpcdl.parallel import searched as library
+
+def design(p, m, f, b, w, cap):
+    return [[tuple(op) for op in order] for order in library.searched(p, m, f, b, w, limit=cap)]
+""",
     "run_stage": """
 from hpcdl import parallel
 
@@ -140,5 +146,6 @@ NOT_IN_FRAMEWORKS = {
     "one_weird_trick": "two products and a comparison",
     "schedules": "torch.distributed.pipelining makes its orders inside a running pipeline, for the process's own group",
     "zero_bubble": "the same; what a bubble costs no framework says",
+    "design": "torch.distributed.pipelining has fixed schedules",
     "run_stage": "torch.distributed.pipelining runs on a process group, and a student's ranks have none",
 }

@@ -73,6 +73,7 @@ WAYS = {
     "    import torch.optim.sgd\n    return x",
     "hooks moved by a flag": "def f(x): return torch._C._autograd._saved_tensors_hooks_set_tracing(True) or x",
     "hooks turned off": "def f(x): return torch._C._autograd._saved_tensors_hooks_disable('') or x",
+    "variables by pandas": "from pandas.core.computation import scope\ndef f(x): return scope.Scope(2).scope and x",
     "an audit hook": "def f(x): return sys.addaudithook(lambda *_: None) or x",
 }
 HONEST = {
@@ -98,6 +99,9 @@ HONEST = {
     "a module of torch's": "def f(x):\n    import torch.nn.utils.parametrize\n    return torch.nn.Identity()(x)",
     "a package with decorators": "def f(x):\n    import sympy.multipledispatch\n    return x",
     "a package that loads its own": "def f(x):\n    import triton.language\n    return x",
+    "a query of pandas": "import pandas as pd\n"
+    "def f(x):\n    least = 1\n    d = pd.DataFrame({'a': [1, 2]})\n    d.eval('b = a + @least', inplace=True)\n"
+    "    return x if len(d.query('b > @least + 1')) == 1 else None",
     "an attribute of comm's class": "class Mine:\n    pass\ndef f(x):\n    Mine.live = 3\n    return x",
 }
 
@@ -116,6 +120,8 @@ def torch_zeros():
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_way_out_is_refused_and_told(remote, way):
+    if "pandas" in way:
+        pytest.importorskip("pandas")
     session = remote(IMPORTS, WAYS[way])
     result = result_of(session)
     told = result.forbidden or list(session.early)
@@ -125,6 +131,8 @@ def test_a_way_out_is_refused_and_told(remote, way):
 
 @pytest.mark.parametrize("code", HONEST.values(), ids=HONEST)
 def test_honest_code_is_left_alone(remote, code):
+    if "pandas" in code:
+        pytest.importorskip("pandas")
     session = remote(IMPORTS, code)
     result = result_of(session)
     assert result.passed, result.checks[0]

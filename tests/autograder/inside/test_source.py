@@ -177,3 +177,43 @@ def test_what_code_in_text_may_bind_is_taken(before, runs):
 def test_a_docstring_is_no_code():
     code, _ = taken("slow = 1\nexec('B = 1')", 'def f(x):\n    """Is it slow?"""\n    return B')
     assert "slow = 1" not in code
+
+
+@pytest.mark.parametrize(
+    ("code", "always"),
+    [
+        ("old = np.seterr(all='raise')", True),
+        ("if True:\n    np.set_printoptions(3)", True),
+        ("def setup():\n    np.random.seed(1)\nsetup()", True),
+        ("@torch.library.custom_op('m::f', mutates_args=())\ndef op(x: int) -> int: return x", True),
+        ("lib = torch.library.Library('m', 'DEF')\nlib.define('f(Tensor x) -> Tensor')", True),
+        ("for seed in range(9):\n    torch.manual_seed(seed)", False),  # an experiment
+        ("def train():\n    torch.manual_seed(1)\n    while True: pass\ntrain()", False),
+        ("def fit(): f(1)\nif True:\n    torch.manual_seed(0)\n    fit()", False),
+        ("total = np.add(1, 2)", False),
+    ],
+)
+def test_settings_are_made_unless_slow(code, always):
+    found, _ = taken("import gc, torch\nimport numpy as np", code, "def f(x):\n    return x")
+    assert (code.splitlines()[-1] in "\n".join(found)) == always
+
+
+@pytest.mark.parametrize(
+    "writes",
+    [
+        "file = open('a', 'w')\nprint(1, file=file)",
+        "import csv\nfile = open('a', 'w')\nw = csv.DictWriter(file, ['x'])\nw.writeheader()",
+        "log = open('a', 'w')\ndef say(*a): print(*a, file=log)\nsay(1)",
+        "class Tee:\n    def __init__(self): self.file = open('a', 'w')\ntee = Tee()\ntee.say()",
+        "import numpy as np\nm = np.memmap('a', shape=3, mode='w+')\nm[0] = 1",
+        "import os\nos.replace('b', 'a')",
+        "from os import rename as move\nmove('b', 'a')",
+        "from pathlib import Path\nPath('b').replace('a')",
+        "def save(path):\n    with open(path, 'w') as file: file.write('1')\nsave('a')",
+    ],
+)
+@pytest.mark.parametrize("reads", ["open('a').read()", "__import__('os').path.isfile('a')"])
+def test_what_writes_a_file_runs_for_its_reader(writes, reads):
+    last = writes.splitlines()[-1]
+    assert last in taken(writes, f"A = {reads}", "def f(x):\n    return A")[0]
+    assert last not in taken(writes, "A = 'a b'.replace('a', 'c')", "def f(x):\n    return A")[0]

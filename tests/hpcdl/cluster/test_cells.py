@@ -1,8 +1,12 @@
 """`%%px` in a real notebook kernel."""
 
+from types import SimpleNamespace
+
 import nbformat
 import pytest
 from nbclient import NotebookClient
+
+from hpcdl.cluster import waiting
 
 pytestmark = pytest.mark.mpi
 
@@ -59,3 +63,31 @@ def test_px_cells_run_on_every_rank_keep_their_variables_and_fail_readably(mpiex
     assert "<b>bold</b>" in picture
     assert "%%px: it says '--targets 0'; it takes --timeout SECONDS" in option
     assert "this cluster was stopped" in stopped
+
+
+def test_a_start_that_takes_long_says_how_far_it_is(monkeypatch):
+    """One line that changes, after two seconds; nothing if it is quick, and nothing outside notebooks."""
+    now, lines = [0.0], []
+
+    class Line:
+        def update(self, content, raw):
+            lines.append(content["text/plain"])
+
+    def display(content, raw, display_id):
+        lines.append(["a new line", content["text/plain"]])
+        return Line()
+
+    monkeypatch.setattr(waiting, "display", display)
+    for shell, expected in (
+        (SimpleNamespace(kernel=1), [["a new line", "0 are up (3 s)"], "1 are up (4 s)", "all are up (4 s)"]),
+        (None, []),
+    ):
+        monkeypatch.setattr(waiting, "get_ipython", lambda shell=shell: shell)
+        now[0], lines[:] = 0.0, []
+        line = waiting.Waiting(clock=lambda: now[0])
+        for seconds, text in ((1, "0 are up"), (3, "0 are up"), (3.1, "0 are up"), (4, "1 are up")):
+            now[0] = seconds
+            line.say(text)
+        line.end("all are up")
+        assert lines == expected
+    waiting.Waiting().end("all are up")

@@ -1,6 +1,7 @@
 """Engines start here whatever surrounds the notebook, and end however they hang."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import ipyparallel
 import psutil
 import pytest
 
-from hpcdl.cluster import engine_sets, launcher, lifeline, processes
+from hpcdl.cluster import Cluster, ClusterError, engine_sets, launcher, lifeline, processes, surroundings
 from hpcdl.cluster.diagnosis import StoppedRunError
 from hpcdl.cluster.run import Lost, Run, _asked
 
@@ -125,6 +126,7 @@ class Answer(SimpleNamespace):
     ("error", "end"),
     [
         (ipyparallel.error.EngineError("Engine 3 died"), "died"),
+        (ipyparallel.error.RemoteError("EngineError", "Engine 3 died", [], {}), "died"),  # as the controller says it
         (ipyparallel.error.RemoteError("NameError", "x", [], {}), "raised"),
         (ipyparallel.error.TimeoutError("gone"), "died"),
     ],
@@ -193,3 +195,99 @@ def test_a_stopped_run_is_one_sentence():
         list(ranks._follow())
     assert caught.value._render_traceback_() == [str(caught.value)]
     assert ranks.seen == ["look"] * 4 + ["finished"]
+
+
+ROOM = SimpleNamespace(free=1e12)
+
+
+@pytest.mark.parametrize(
+    ("full", "limits", "said"),
+    [
+        (
+            "runtime",
+            {},
+            r"runtime has 0 MB left, and engines need 1 MB: free some, or let the variable JUPYTER_RUNTIME",
+        ),
+        ("/dev/shm", {}, r"/dev/shm has 0 MB left, and engines need 8 MB: .*--shm-size"),
+        ("", {"RLIMIT_NOFILE": 64}, r"may open only 64 files here, and engines need 256: run ulimit -n 256 first"),
+        ("", {"RLIMIT_NPROC": 100}, r"only 100 threads here, and need about 1157: run ulimit -u 1157 first"),
+        ("", {"RLIMIT_AS": 2**30}, r"only 1,074 MB here, and engines need 2000 MB: run ulimit -v 1953125 first"),
+        ("", {}, None),
+    ],
+)
+def test_what_keeps_engines_from_starting_is_one_sentence(full, limits, said, monkeypatch):
+    """Each names what is too small, how large it is, how large it must be, and what to do."""
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
+    monkeypatch.setattr(surroundings, "_threads", lambda: 1007)
+    limits = {getattr(surroundings.resource, name): value for name, value in limits.items()}
+    monkeypatch.setattr(surroundings, "_limit", lambda kind: limits.get(kind, float("inf")))
+    places = {Path(full): SimpleNamespace(free=0)}
+    monkeypatch.setattr(surroundings.shutil, "disk_usage", lambda place: places.get(place, ROOM))
+    causes = surroundings.causes(Path("runtime"), 2)
+    assert len(causes) == bool(said)
+    assert not said or re.search(said, causes[0]), causes
+
+
+@pytest.mark.parametrize(
+    ("error", "causes", "said"),
+    [
+        (TimeoutError("no answer"), [], "the engines cannot start:\nTimeoutError: no answer"),
+        (TimeoutError("no answer"), ["a b"], "the engines cannot start:\na b"),
+        (ClusterError("mpiexec ended"), ["a b"], "a b\nmpiexec ended"),
+        (ClusterError("mpiexec ended"), [], "mpiexec ended"),
+    ],
+)
+def test_a_start_that_fails_says_why(error, causes, said, monkeypatch):
+    def fails(cluster):
+        raise error
+
+    monkeypatch.setattr(Cluster, "_begin", fails)
+    monkeypatch.setattr(surroundings, "causes", lambda folder, n: causes)
+    with pytest.raises(ClusterError) as caught:
+        Cluster(2).start()
+    assert str(caught.value) == said
+
+
+@pytest.mark.parametrize(("ended", "begun"), [("ended", []), (None, ["no"])])
+def test_engines_that_do_not_come_back_are_started_again(ended, begun, monkeypatch):
+    """A host may be down when they are to replace others, and up when the next run begins."""
+    seen, cluster = [], Cluster(2)
+
+    def meet():
+        seen.append("meet" if "start" in seen else "no")
+        if seen[-1] == "no":
+            raise ClusterError("mpiexec ended")
+
+    cluster._processes = SimpleNamespace(
+        controller_ended=lambda: False,
+        stop_engines=lambda: seen.append("stop"),
+        start_engines=lambda: seen.append("start"),
+        engines=SimpleNamespace(why_ended=lambda: ended),
+    )
+    cluster.restarting = cluster._launched = True
+    monkeypatch.setattr(cluster, "_meet_engines", meet)
+    cluster.start()
+    assert seen == [*begun, "stop", "start", "meet"]
+
+
+def test_engines_work_where_the_folder_is_deleted_and_warnings_are_errors(monkeypatch, tmp_path):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    monkeypatch.setenv("PYTHONWARNINGS", "error")
+    assert processes.folder(tmp_path) == str(tmp_path)
+    program = [sys.executable, "-c", "import os, sys; print(os.getcwd(), sys.warnoptions)"]
+    processes.start("engines", tmp_path, program).wait(60)
+    assert (tmp_path / "engines.log").read_text() == f"{tmp_path} []\n"
+
+
+def test_a_controller_that_ended_is_replaced_with_its_engines(monkeypatch, capsys):
+    ended, begun = SimpleNamespace(controller_ended=lambda: True), []
+    cluster = Cluster(2)
+    cluster._processes, cluster._finalizer, cluster._known = ended, lambda: begun.append("end"), {0, 1}
+    monkeypatch.setattr(Cluster, "_begin", lambda self: begun.append("begin"))
+    cluster.start()
+    assert begun == ["end", "begin"]
+    assert cluster._known == set()
+    assert not cluster.stopped
+    assert "they are started anew, and variables in them are gone" in capsys.readouterr().out

@@ -25,3 +25,15 @@ def test_no_frame_is_held_while_a_file_is_written(monkeypatch, tmp_path):
     with looking.watching(run=1, timeout=60):
         assert written.wait(60)
     assert held == []
+
+
+def test_a_box_of_another_run_says_nothing(monkeypatch, tmp_path):
+    """Of an earlier run of this rank, or of a rank that had the same number on the same host before a reboot."""
+    monkeypatch.setenv(watcher.DIRECTORY, str(tmp_path))
+    rank = watcher.Watcher()
+    rank._run = 1
+    rank._write([], False, "os._exit(3)")
+    assert watcher.read(tmp_path, watcher.name(), 1)["end"] == "os._exit(3)"
+    assert watcher.read(tmp_path, watcher.name(), 2) == {}
+    watcher.Watcher()
+    assert watcher.read(tmp_path, watcher.name(), 1) == {}

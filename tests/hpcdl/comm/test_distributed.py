@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 from hpcdl.collectives import ALL_REDUCE
 from hpcdl.comm import TorchComm
+from hpcdl.comm.staged import StagedComm
 
 torch.set_num_threads(1)
 p, store = int(sys.argv[1]), sys.argv[2]
@@ -34,7 +35,7 @@ else:
 dist.init_process_group(
     "gloo", store=dist.FileStore(store, p), rank=rank, world_size=p, timeout=timedelta(seconds=60)
 )
-comm = TorchComm()
+comm = eval(sys.argv[3])
 after, before = (rank + 1) % p, (rank - 1) % p
 for n in (1, p - 1, p, 1003):
     for name in ("naive", "ring"):
@@ -73,9 +74,10 @@ sys.exit(any([os.waitpid(child, 0)[1] for child in children]))
 
 
 @pytest.mark.labs  # starts ranks
-def test_collectives_and_messages_are_right_over_gloo(tmp_path):
+@pytest.mark.parametrize("machine", ["TorchComm()", "StagedComm(device='cpu')"])
+def test_collectives_and_messages_are_right_over_gloo(tmp_path, machine):
     p = 3  # the awkward number: no power of two
-    command = [sys.executable, "-W", "ignore", "-c", PROGRAM, str(p), str(tmp_path / "store")]
+    command = [sys.executable, "-W", "ignore", "-c", PROGRAM, str(p), str(tmp_path / "store"), machine]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
     )

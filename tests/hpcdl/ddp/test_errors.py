@@ -38,7 +38,7 @@ def test_a_layer_frozen_on_one_rank_alone_is_named():
 
 def test_a_nan_loss_of_one_rank_is_seen_by_all():
     def body(ddp, comm):
-        ddp(torch.ones(2, 3)).sum().backward()
+        ddp(torch.ones(2, 3)).mean().backward()
         return ddp.synchronize(float("nan") if comm.rank == 1 else 1.0)
 
     assert all(loss != loss for loss in run_ranks(3, body).results)
@@ -62,7 +62,7 @@ def test_a_second_backward_before_synchronize_is_an_error(overlap):
 
 def test_a_forward_past_the_wrapper_is_an_error():
     with pytest.raises(RankError, match="call the wrapper, not its module"):
-        run_ranks(1, lambda ddp, comm: ddp.module(torch.ones(2, 3)).sum().backward())
+        run_ranks(1, lambda ddp, comm: ddp.module(torch.ones(2, 3)).mean().backward())
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_rank_that_raises_in_the_background_raises_in_synchronize():
 
     def rank(comm):
         ddp = DistributedDataParallel(nn.Linear(3, 2), comm, all_reduce=broken)
-        ddp(torch.ones(2, 3)).sum().backward()
+        ddp(torch.ones(2, 3)).mean().backward()
         ddp.synchronize()
 
     with pytest.raises(CommError, match="the link is down"):
@@ -93,7 +93,7 @@ def test_nothing_listens_when_the_wrapper_is_gone():
         gc.disable()  # reference counts alone must do
         try:
             ddp = DistributedDataParallel(net, comm)
-            ddp(torch.ones(2, 3)).sum().backward()
+            ddp(torch.ones(2, 3)).mean().backward()
             ddp.synchronize()
             del ddp
             return len(net.weight._post_accumulate_grad_hooks or ())

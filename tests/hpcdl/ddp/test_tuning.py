@@ -40,7 +40,7 @@ def trained(comm, bucket_mb, overlap=True, steps=STEPS + 1):
         ddp.zero_grad()
         comm.barrier()
         begin = comm.clock()
-        ddp(torch.full((2, WIDTHS[0]), 1.0 + comm.rank)).sum().backward()
+        ddp(torch.full((2, WIDTHS[0]), 1.0 + comm.rank)).mean().backward()
         ddp.synchronize()
         seconds.append(comm.clock() - begin)
     grads = torch.cat([param.grad.flatten() for param in ddp.parameters()])
@@ -54,7 +54,7 @@ def test_the_mean_is_right_before_and_after_the_buckets_change(p, overlap):
         run = simulate(trained, p, "auto", overlap, steps, alpha=0.05, beta=1e-5)
         for _, grads, _ in run.results:
             model = Chain(type("Alone", (), {"compute": lambda self, seconds: None})())
-            model(torch.full((2, WIDTHS[0]), 1.0 + (p - 1) / 2)).sum().backward()
+            model(torch.full((2, WIDTHS[0]), 1.0 + (p - 1) / 2)).mean().backward()
             torch.testing.assert_close(grads, torch.cat([param.grad.flatten() for param in model.parameters()]))
 
 
@@ -104,7 +104,7 @@ def test_gradients_of_two_dtypes_share_no_bucket():
         ddp = DistributedDataParallel(model, comm, bucket_mb="auto")
         for _ in range(STEPS + 1):
             ddp.zero_grad()
-            ddp(torch.ones(1, 3)).sum().backward()
+            ddp(torch.ones(1, 3)).mean().backward()
             ddp.synchronize()
         return [{param.dtype for param in bucket.params} for bucket in ddp.reducer.buckets]
 

@@ -191,3 +191,17 @@ def test_an_unknown_order_is_refused(form):
     x = torch.zeros(1, 1, 3, 2)
     with pytest.raises(RankError, match=r"order is 'zigzag'; the orders are contiguous, striped"):
         simulate(lambda comm: form(x, x, x, comm, order="zigzag"), 2)
+
+
+@pytest.mark.parametrize("attention", [ring_attention, fast_ring_attention])
+@pytest.mark.parametrize("order", ORDERS)
+def test_nothing_is_made_where_tensors_are_made_by_default(attention, order):
+    """Inputs may be on a GPU while the default is the processor; here they are on the processor, and it is not."""
+
+    def rank(comm):
+        q = torch.randn(2, 2, 8, 4, requires_grad=True)
+        with torch.device("meta"):
+            attention(q, q, q, comm, causal=True, order=order).sum().backward()
+        return q.grad.isfinite().all()
+
+    assert all(simulate(rank, 2).results)

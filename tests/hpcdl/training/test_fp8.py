@@ -113,6 +113,6 @@ def test_a_gpu_does_what_the_processor_does(need):
         assert torch.equal(
             quantize(x.cuda(), fmt).values.cpu().view(torch.uint8), quantize(x, fmt).values.view(torch.uint8)
         )
-    torch.testing.assert_close(
-        multiply(quantize(x.cuda()), quantize(w.cuda())).cpu(), multiply(quantize(x), quantize(w))
-    )
+    found, exact = multiply(quantize(x.cuda()), quantize(w.cuda())).cpu(), multiply(quantize(x), quantize(w))
+    most = quantize(x).float().abs() @ quantize(w).float().abs().t()
+    assert ((found - exact).abs() / most).max() < 2**-9  # a card's 8-bit units sum with some 14 bits

@@ -1,10 +1,11 @@
 """The convolution kernels on this machine's GPU, compiled, against float64: a line a case; exit code 1 if one is wrong.
 
-Run by test_on_card.py in a process of its own, since kernels are either interpreted or compiled. Each problem is done
-with every tile that the autotuner may choose, so that no tile goes untested.
+Run by test_on_card.py, a part in a process of its own, since kernels are either interpreted or compiled. Each problem
+is done with every tile that the autotuner may choose, so that no tile goes untested.
 """
 
 import sys
+from functools import partial
 
 import torch
 from torch.nn.functional import conv2d, unfold
@@ -64,16 +65,13 @@ def train(name, tile, problem, dtype, precision, limit):
     report(f"{case} gradient of w", dw, w64.grad, limit)
 
 
-def every_tile():
-    everything = {kind: list(tiles) for kind, tiles in tiles.PRODUCTS.items()}
-    for name, (dtype, precision, limit) in TYPES.items():
-        kind = {"bfloat16": "half", "tf32x3": "tf32"}.get(name, name)
-        for i, tile in enumerate(everything[kind]):
-            tiles.PRODUCTS[kind] = [tile]
-            tiles._tuned.cache_clear()
-            train(name, tile, PROBLEMS[i % len(PROBLEMS)], dtype, precision, limit)
-        tiles.PRODUCTS[kind] = everything[kind]
-    tiles._tuned.cache_clear()
+def every_tile(name):
+    dtype, precision, limit = TYPES[name]
+    kind = {"bfloat16": "half", "tf32x3": "tf32"}.get(name, name)
+    for i, tile in enumerate(list(tiles.PRODUCTS[kind])):
+        tiles.PRODUCTS[kind] = [tile]
+        tiles._tuned.cache_clear()
+        train(name, tile, PROBLEMS[i % len(PROBLEMS)], dtype, precision, limit)
 
 
 def algorithms():
@@ -107,10 +105,10 @@ def others():
     report("simple", direct_simple(x.detach(), w.detach(), exact.shape[2:], 2, 1), exact, 2e-6)
 
 
+PARTS = {"others": others, "algorithms": algorithms} | {name: partial(every_tile, name) for name in TYPES}
+
 if __name__ == "__main__":
     assert not INTERPRETED
     torch.manual_seed(0)
-    others()
-    algorithms()
-    every_tile()
+    PARTS[sys.argv[1]]()
     sys.exit(wrong > 0)

@@ -30,9 +30,10 @@ def run(*command, seconds: float) -> subprocess.CompletedProcess:
 @pytest.mark.gpu
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_every_kernel_and_tile_against_float64(need):
+@pytest.mark.parametrize("part", ["others", "algorithms", "half", "bfloat16", "tf32", "tf32x3", "ieee"])
+def test_every_kernel_and_tile_against_float64(part, need):
     need("gpu", torch.cuda.is_available(), "the compiled kernels run on a GPU only")
-    ended = run(str(Path(__file__).with_name("on_card.py")), seconds=850)
+    ended = run(str(Path(__file__).with_name("on_card.py")), part, seconds=850)
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 

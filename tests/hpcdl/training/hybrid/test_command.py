@@ -8,6 +8,7 @@ import sys
 
 import pytest
 import torch
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from hpcdl.cli import app
@@ -80,6 +81,22 @@ def test_one_process_needs_no_mpi(monkeypatch):
     monkeypatch.setitem(sys.modules, "mpi4py", None)
     monkeypatch.setattr("hpcdl.training.program.ranks", lambda: pytest.fail("it asked for MPI"))
     assert len(losses(run("--model", "mlp", "--steps", "2"))) == 2
+
+
+def test_torchrun_leaves_each_option_to_the_program():
+    """It refuses a program's option that could be the beginning of several of its own."""
+    from torch.distributed.run import get_args_parser
+
+    parser = get_args_parser()
+    for option in (option for option in get_command(app).commands["train"].params if option.opts != ["--help"]):
+        spellings = [name for name in option.opts if not clashes(parser, name)]
+        assert spellings, option.opts
+        taken = parser.parse_args(["-m", "hpcdl.training", spellings[-1], "1"]).training_script_args
+        assert taken == [spellings[-1], "1"]
+
+
+def clashes(parser, name: str) -> bool:
+    return len(parser._get_option_tuples(name)) > 1
 
 
 @pytest.mark.labs  # starts processes

@@ -7,7 +7,7 @@ from hpcdl.collectives import ring_all_reduce
 from hpcdl.comm import simulate
 from hpcdl.cost.published.pipelines import ZERO_BUBBLE
 from hpcdl.parallel import schedules
-from hpcdl.widgets.pictures import cut_the_matrix, fill_the_bubble
+from hpcdl.widgets.pictures import cut_the_matrix, fill_the_bubble, your_design
 
 pytestmark = pytest.mark.labs
 
@@ -24,6 +24,17 @@ PICTURES = {
             "w": (0.0, 3.0),
             "message": (0.0, 1.0),
             "preset": ("", "14.6 B|64"),
+        },
+    ),
+    "design": (
+        your_design.explorable,
+        {
+            "p": (1, 3, 6),
+            "m": (1, 12),
+            "cap": (1, 12),
+            "f": (0.5, 2.0),
+            "b": (0.5, 2.0),
+            "w": (0.25, 2.0),
         },
     ),
     "matrix": (
@@ -111,3 +122,15 @@ def test_each_cut_says_what_it_sends():
     assert "sends 0 bytes forward and" in caption(picture, how="column")
     assert "and 0 bytes backward" in caption(picture, how="row")
     assert "100% of" not in caption(picture, how="sequence")
+
+
+# Your design
+
+
+def test_a_design_is_drawn_beside_the_known_ones_and_too_much_memory_is_said():
+    said = caption(your_design.explorable(lambda p, m, f, b, w, cap: schedules.zb_h1(p, m)))
+    assert said.startswith("Bubble 11.1% with 4 microbatches held at most. Others: 1F1B 27.3%, ZB-H1 11.1%, ZB-V 0.0%")
+    over = caption(your_design.explorable(lambda p, m, f, b, w, cap: schedules.zb_h1(p, m)), cap=3)
+    assert over.startswith("Over the cap of 3.")
+    stuck = caption(your_design.explorable(lambda p, m, *_: [order[::-1] for order in schedules.zb_h1(p, m)]))
+    assert "cannot be followed" in stuck

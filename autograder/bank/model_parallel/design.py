@@ -1,0 +1,124 @@
+"""Wrong answers to `design`."""
+
+from autograder.authoring import wrong
+
+ALL = ("a_schedule", "within_the_cap", "beats_1f1b", "uses_more_memory", "uses_little_memory")
+CAP = ALL[1:]
+BUBBLES = ALL[2:]
+
+
+@wrong("model_parallel.design", "B and W are one op", fails=ALL, says="lacks ('W', 0, 0)")
+def design(p, m, f, b, w, cap):
+    return one_f_one_b(p, m)
+
+
+@wrong("model_parallel.design", "GPipe, whatever the cap is", fails=CAP, says="and the cap is")
+def design(p, m, f, b, w, cap):
+    return [[(op, k, 0) for op in "FBW" for k in range(m)] for _ in range(p)]
+
+
+@wrong("model_parallel.design", "all W at the end", fails=CAP, says="do a W before the F that would be too many")
+def design(p, m, f, b, w, cap):
+    return [order + [("W", k, 0) for k in range(m)] for order in one_f_one_b(p, m)]
+
+
+@wrong(
+    "model_parallel.design",
+    "ZB-H1 for every cap",
+    fails=("within_the_cap", "uses_more_memory", "uses_little_memory"),
+    says="and ZB-H1 has",
+)
+def design(p, m, f, b, w, cap):
+    return zb_h1(p, m)
+
+
+@wrong(
+    "model_parallel.design",
+    "ZB-H2 for every cap",
+    fails=("within_the_cap", "beats_1f1b", "uses_little_memory"),
+    says="and the cap is",
+)
+def design(p, m, f, b, w, cap):
+    orders = []
+    for i in range(p):
+        order, waiting = [], []
+        forwards, backwards = ([(op, k, 0) for k in range(m)] for op in "FB")
+        for op in in_turn(forwards, backwards, 2 * (p - i) - 1):
+            order.append(op)
+            if op[0] == "B":
+                waiting.append(("W", *op[1:]))
+                if len(waiting) > 2 * i:
+                    order.append(waiting.pop(0))
+        orders.append(order + waiting)
+    return orders
+
+
+@wrong("model_parallel.design", "W always right after B", fails="uses_more_memory", says="and ZB-H1 has")
+def design(p, m, f, b, w, cap):
+    forwards, backwards = ([(op, k, 0) for k in range(m)] for op in "FB")
+    plain = [in_turn(forwards, backwards, min(cap, p - i)) for i in range(p)]
+    return [[new for op in order for new in ((op, ("W", *op[1:])) if op[0] == "B" else (op,))] for order in plain]
+
+
+@wrong("model_parallel.design", "one microbatch at a time", fails=BUBBLES, says="and 1F1B has")
+def design(p, m, f, b, w, cap):
+    return [[(op, k, 0) for k in range(m) for op in "FBW"] for _ in range(p)]
+
+
+@wrong("model_parallel.design", "stages in opposite orders", fails=ALL, says="no stage can continue")
+def design(p, m, f, b, w, cap):
+    orders = []
+    for i in range(p):
+        order = []
+        for k in range(m) if i % 2 == 0 else reversed(range(m)):
+            order += [("F", k, 0), ("B", k, 0), ("W", k, 0)]
+        orders.append(order)
+    return orders
+
+
+@wrong("model_parallel.design", "forgets the last W", fails=ALL, says="is never done on this stage")
+def design(p, m, f, b, w, cap):
+    orders = []
+    for i, plain in enumerate(one_f_one_b(p, m)):
+        order, waiting = [], []
+        for op in plain:
+            order.append(op)
+            if op[0] == "B":
+                waiting.append(("W", *op[1:]))
+                if len(waiting) > i:
+                    order.append(waiting.pop(0))
+        orders.append(order)
+    return orders
+
+
+@wrong("model_parallel.design", "one microbatch too many", fails=CAP, says="do a W before the F")
+def design(p, m, f, b, w, cap):
+    orders = []
+    for i in range(p):
+        warmup = min(cap + 1, 1 + 2 * (p - 1 - i))
+        order, waiting = [], []
+        forwards, backwards = ([(op, k, 0) for k in range(m)] for op in "FB")
+        for op in in_turn(forwards, backwards, warmup):
+            order.append(op)
+            if op[0] == "B":
+                waiting.append(("W", *op[1:]))
+                if len(waiting) > cap + 1 - warmup:
+                    order.append(waiting.pop(0))
+        orders.append(order + waiting)
+    return orders
+
+
+@wrong("model_parallel.design", "every stage as the first one", fails=BUBBLES, says="yours must be smaller")
+def design(p, m, f, b, w, cap):
+    forwards, backwards = ([(op, k, 0) for k in range(m)] for op in "FB")
+    order = []
+    for op in in_turn(forwards, backwards, min(cap, p)):
+        order += [op, ("W", *op[1:])] if op[0] == "B" else [op]
+    return [order] * p
+
+
+@wrong(
+    "model_parallel.design", "one order instead of one for each stage", fails=ALL, says="expected a list with one list"
+)
+def design(p, m, f, b, w, cap):
+    return [op for order in zb_h1(p, m) for op in order]

@@ -1,0 +1,36 @@
+"""A line below a notebook's cell that says how far a start is, if it takes long."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from IPython import get_ipython
+from IPython.display import display
+
+QUIET = 2.0  # seconds without a word
+
+
+class Waiting:
+    """Shows what is waited for, in one line that changes."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic):
+        self._clock, self._begin = clock, clock()
+        self._line: Any = None
+        self._shown = ""
+
+    def say(self, text: str) -> None:
+        """Show `text` and the seconds so far; nothing in the first seconds, and nothing outside notebooks."""
+        seconds = self._clock() - self._begin
+        now = f"{text} ({seconds:.0f} s)"
+        if seconds < QUIET or now == self._shown or not hasattr(get_ipython(), "kernel"):
+            return
+        self._shown, content = now, {"text/plain": now}
+        if self._line is None:
+            self._line = display(content, raw=True, display_id=True)
+        else:
+            self._line.update(content, raw=True)
+
+    def end(self, text: str) -> None:
+        """Show `text` if anything was shown."""
+        if self._line is not None:
+            self.say(text)
