@@ -1,7 +1,7 @@
 """The harness (see `harnesses`) of training scripts with a mistake, which students mend."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.nn.functional import cross_entropy
@@ -24,7 +24,7 @@ def mending(
     """
     from torch.utils.data import DistributedSampler
 
-    model = network("plain", weights)
+    model, samples = network("plain", weights), cast(Any, range(len(x)))
 
     def loss_sum(chosen):
         book.note("asked", "", [int(i) for i in chosen])
@@ -34,7 +34,7 @@ def mending(
         "model": model,
         "optimizer": torch.optim.SGD(model.parameters(), lr, momentum=MOMENTUM),
         "loss_sum": opaque(loss_sum),
-        "sampler": DistributedSampler(range(len(x)), comm.size, comm.rank),
+        "sampler": DistributedSampler(samples, comm.size, comm.rank),
         "log": opaque(lambda step, loss: book.note("log", "", [int(step), float(loss)])),
         "disk": Disk(files, book.note),
         "comm": comm,

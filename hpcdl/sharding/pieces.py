@@ -82,7 +82,7 @@ class PieceOfLoss(Guarded):
             plain = type(found) is not torch.Tensor or matches(rf"{CHANGES}|_like$|^new_|^as_subclass$|^__get__$", name)
             return found if plain else found.as_subclass(cls)
 
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         return "a sum over the pieces of weights that this rank keeps"
 
 

@@ -10,12 +10,12 @@ import contextlib
 import inspect
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
-from torch.utils.data import DistributedSampler
+from torch.utils.data import Dataset, DistributedSampler
 
 from hpcdl.comm import simulate
 from hpcdl.comm.base import Communicator
@@ -117,12 +117,12 @@ class Observed:
             asked.append(chosen.tolist())
             return cross_entropy(model(self.x[chosen]), self.y[chosen], reduction="sum")
 
-        local = comm.rank % self.per_node
+        local, samples = comm.rank % self.per_node, cast(Dataset, range(SAMPLES))
         given = {
             "model": model,
             "optimizer": torch.optim.SGD(model.parameters(), LR),
             "loss_sum": loss_sum,
-            "sampler": DistributedSampler(range(SAMPLES), comm.size, comm.rank),
+            "sampler": DistributedSampler(samples, comm.size, comm.rank),
             "batch": BATCH,
             "epochs": EPOCHS,
             "batches": self.batches,

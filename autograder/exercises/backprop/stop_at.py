@@ -1,5 +1,7 @@
 """Early stopping and choice of a network. Oracle: random curves, and a record of what was trained, read and tested."""
 
+from typing import Any
+
 import torch
 
 from autograder import checks
@@ -9,7 +11,8 @@ from autograder.exercises.drawing import F64, normal
 exercise = Exercise("stop_at", points=10, minutes=9)
 
 LATER = 3  # epochs after the last one allowed: training too long is counted, not an error of ours
-STOP = {  # how stopping goes wrong: when an epoch counts as bad, and when its count returns to 0
+# How stopping goes wrong: when an epoch counts as bad, and when its count returns to 0.
+STOP: dict[str, dict[str, Any]] = {
     "You stop one epoch too late: after `patience` epochs in a row without a new lowest loss.": {"extra": 1},
     "You stop one epoch too early: after `patience` epochs in a row without a new lowest loss.": {"extra": -1},
     "You compare each loss with the one before it: compare it with the lowest so far.": {"with_last": True},

@@ -1,6 +1,6 @@
 """Five training scripts, each with one mistake to mend. Oracle: one process on the samples of each step."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from types import SimpleNamespace
 
@@ -62,7 +62,7 @@ class Job:
             optimizer.step()
         return [param.detach() for param in model.parameters()]
 
-    def agrees(self, run, steps: Sequence[Step], mistakes: dict[str, Sequence[Step]], numbers: int = 0) -> None:
+    def agrees(self, run, steps: Sequence[Step], mistakes: Mapping[str, Sequence[Step]], numbers: int = 0) -> None:
         """Each rank has the weights of one process, and gradients were sent once in each step; `numbers` more may be
         summed."""
         told = {said: lambda wrong=wrong: self.trained(wrong) for said, wrong in mistakes.items()}
@@ -152,7 +152,7 @@ def the_mean_of_a_step(student, rng):
         def weighted(factor, parts=parts) -> list[Step]:
             return [[(part, factor(part, step)) for part in step] for step in parts]
 
-        told = {
+        told: dict[str, Sequence[Step]] = {
             "A step's gradient is as many times too large as there are passes: each pass adds a whole mean.": weighted(
                 lambda part, _, p=p: 1 / (len(part) * p)
             ),

@@ -62,8 +62,8 @@ def possible(way: str, case: Case) -> bool:
 
 def predicted(way: str, case: Case) -> Prediction:
     p = case.ranks
-    cuts = {"DDP": {"data": p}, "FSDP2": {"data": p, "zero": 3}, "tensor": {"tensor": p}, "pipeline": {"pipeline": p}}
-    layout = Layout(**cuts[way], microbatch=1, precision="fp16", itemsize=2, update_bytes=28)
+    cuts = {"DDP": Layout(p), "FSDP2": Layout(p, zero=3), "tensor": Layout(tensor=p), "pipeline": Layout(pipeline=p)}
+    layout = cuts[way]._replace(microbatch=1, precision="fp16", itemsize=2, update_bytes=28)
     return predict(Transformer(*case.model), MACHINES[case.machine], layout, case.batch)
 
 

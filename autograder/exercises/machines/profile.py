@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable
+from functools import partial
 
 import torch
 
@@ -50,7 +51,7 @@ def gaps(busy: torch.Tensor) -> list[tuple[int, int]]:
 
 def longest(events: list[dict], compute: Callable[[dict], bool] = is_compute) -> list[Stall]:
     """All stalls, the longest first."""
-    kinds = {cause: covered(events, lambda event, cause=cause: is_cause(event, cause)) for cause in CAUSES}
+    kinds = {cause: covered(events, partial(is_cause, cause=cause)) for cause in CAUSES}
     found = []
     for begin, end in gaps(covered(events, compute)):
         share = {cause: int(line[begin:end].sum()) for cause, line in kinds.items()}

@@ -25,7 +25,8 @@ def positions(order: str, length: int, p: int, rank: int) -> torch.Tensor:
     """Return the positions of this rank's tokens in the whole sequence, ascending; raise ValueError for an unknown
     order.
 
-    They are on the processor, which decides by them. In all orders the ranks' numbers of tokens are `shares(length, p)`.
+    They are on the processor, which decides by them. In all orders the ranks' numbers of tokens are `shares(length,
+    p)`.
     """
     if order not in ORDERS:
         raise ValueError(f"order is {order!r}; the orders are {', '.join(ORDERS)}")

@@ -20,7 +20,7 @@ SEARCHED, YOURS = "searched", "yours"
 
 
 def explorable(design: Design | None = None) -> Explorable:
-    """Draw `design`, or the library's search if there is none."""
+    """Draw `design`, or the library's search if it is None."""
     controls = {
         "p": slider("stages p", 4, 1, 6),
         "m": slider("microbatches m", 8, 1, 12),
