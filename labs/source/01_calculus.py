@@ -12,7 +12,7 @@
 # - build *forward-mode automatic differentiation* in one small class;
 # - find a bug in another person's gradient, down to the coordinate.
 #
-# **100 points, 8 exercises, about 100 minutes.** You need Python functions and classes and PyTorch's tensors, but not
+# **100 points, 8 exercises, about 100 minutes: 16 reading + 76 exercises + 8 runs.** You need Python functions and classes and PyTorch's tensors, but not
 # its autograd, no GPU and no download. Run each cell with Shift+Enter. The cell below an exercise checks it, as often
 # as you like.
 #

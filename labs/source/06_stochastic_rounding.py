@@ -14,7 +14,7 @@
 # - do it for bfloat16 with one integer addition, and on a GPU with random numbers that are the same on every machine;
 # - train a network with 16-bit weights that does not learn at all with rounding to nearest.
 #
-# **100 points, 8 exercises, about 100 minutes.** You need tensors and gradient descent (lab 02), but no GPU and no
+# **100 points, 8 exercises, about 112 minutes: 13 reading + 93 exercises + 6 runs.** You need tensors and gradient descent (lab 02), but no GPU and no
 # download. The network at the end uses the ideas of lab 04. One exercise is a kernel in Triton, which runs on Linux. On
 # other systems run the lab on Binder, or skip that exercise.
 

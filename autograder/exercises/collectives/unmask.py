@@ -130,4 +130,4 @@ line_up = LineUp(
     fields={"p": whole(1, 9), "per_node": whole(1, 9)},
     ask=ask,
 )
-exercise = examines(line_up)
+exercise = examines(line_up, extra=True)

@@ -12,7 +12,7 @@ from autograder.exercises.convolution.outputs import check_output
 from autograder.exercises.convolution.products import Products, whole_count
 from autograder.exercises.drawing import F64
 
-exercise = Exercise("conv_winograd", points=10, minutes=15, uses=("winograd_matrices",), **OWN)
+exercise = Exercise("conv_winograd", points=10, minutes=15, extra=True, uses=("winograd_matrices",), **OWN)
 
 
 def check_winograd(student, rng, sizes: Sizes, dtype=F64, **options):

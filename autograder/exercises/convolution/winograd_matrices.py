@@ -6,7 +6,7 @@ from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.exercises.convolution.drawing import whole_number
 
-exercise = Exercise("winograd_matrices", points=10, minutes=15)
+exercise = Exercise("winograd_matrices", points=10, minutes=15, extra=True)
 
 
 def ask_matrices(student, m: int, r: int):

@@ -101,4 +101,4 @@ line_up = LineUp(
     fields={"p": whole(1, 9), "n": whole(1, 32)},
     ask=ask,
 )
-exercise = examines(line_up)
+exercise = examines(line_up, extra=True)

@@ -13,6 +13,7 @@ exercise = Exercise(
     "convolution",
     points=20,
     minutes=25,
+    extra=True,
     functions=("conv2d", "conv2d_input_grad", "conv2d_weight_grad"),
     forbid=(*OWN["forbid"], "torch.autograd", "torch.nn.grad"),
     instead="Write yourself what this function does: the formula, as a loop over the places of the window.",

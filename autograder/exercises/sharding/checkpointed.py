@@ -13,6 +13,7 @@ exercise = Exercise(
     "checkpointed",
     points=15,
     minutes=20,
+    extra=True,
     functions=("Checkpointed", "plan"),
     forbid=RECOMPUTATION,
     instead="Write the second forward pass yourself.",

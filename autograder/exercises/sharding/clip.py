@@ -14,6 +14,7 @@ exercise = Exercise(
     "clip",
     points=10,
     minutes=10,
+    extra=True,
     forbid=(*CLIPPING, *SHARDING),
     instead="Write the norm over all ranks yourself: squares, and one all_reduce.",
 )

@@ -5,7 +5,7 @@ import torch
 from autograder import checks, show
 from autograder.authoring import Exercise
 
-exercise = Exercise("offload", points=5, minutes=8)
+exercise = Exercise("offload", points=5, minutes=8, extra=True)
 
 
 def ticks(compute: list[int], transfer: list[int], room: int) -> int:
