@@ -10,7 +10,7 @@ from math import exp, hypot, log
 from typing import Any, NamedTuple
 
 from hpcdl.cost.layout import Layout
-from hpcdl.cost.machines import LAUNCHES, Machine
+from hpcdl.cost.machines import HOSTS, Machine
 from hpcdl.cost.scaling import Iteration
 from hpcdl.cost.topology import ParameterServers
 from hpcdl.cost.work import Transformer
@@ -49,7 +49,7 @@ class Prediction:
     """An iteration's seconds and their `parts`, and the interval in which 95 of 100 such runs are expected.
 
     `again` predicts the seconds with a host that needs another time to launch a kernel: small models wait for it, and
-    hosts differ by the factor of `machines.LAUNCHES`.
+    hosts differ by the factor of `machines.HOSTS`.
     """
 
     parts: Iteration
@@ -65,12 +65,12 @@ class Prediction:
     @property
     def low(self) -> float:
         """Return the interval's lower end, in seconds."""
-        return self.seconds * exp(-hypot(self.width, log(self.again(LAUNCHES[0]) / self.seconds)))
+        return self.seconds * exp(-hypot(self.width, log(self.again(HOSTS[0]) / self.seconds)))
 
     @property
     def high(self) -> float:
         """Return the interval's upper end, in seconds."""
-        return self.seconds * exp(hypot(self.width, log(self.again(LAUNCHES[1]) / self.seconds)))
+        return self.seconds * exp(hypot(self.width, log(self.again(HOSTS[1]) / self.seconds)))
 
     def __getattr__(self, name: str) -> float:
         """Return a part by name: `forward`, `exposed`, `bubble`, ..., and `compute`."""
