@@ -124,7 +124,7 @@ def of_trainings(machine: Machine, quick: bool, rounds: int) -> list[dict]:
         inside = predicted.low <= taken <= predicted.high
         asked = f"{1e3 * predicted.seconds:.3g} ms ({1e3 * predicted.low:.3g} to {1e3 * predicted.high:.3g})"
         peak = torch.cuda.max_memory_allocated() / 1e9
-        rows.append({"what": what, "promised": asked, "measured": f"{1e3 * taken:.3g} ms", "kept": inside,
+        rows.append({"what": what, "promised": asked, "measured": f"{1e3 * taken:.3g} ms", "inside": inside,
                      "error": predicted.seconds / taken - 1, "kind": predicted.kind, "peak_gb": peak})  # fmt: skip
         del step
         torch.cuda.empty_cache()
@@ -172,7 +172,7 @@ def main(
     table = Table("training", "predicted", "measured", "error", "inside", title=f"On {torch.cuda.get_device_name()}")
     for row in rows:
         table.add_row(
-            row["what"], row["promised"], row["measured"], f"{row['error']:+.0%}", "yes" if row["kept"] else "NO"
+            row["what"], row["promised"], row["measured"], f"{row['error']:+.0%}", "yes" if row["inside"] else "NO"
         )
     second = Table("product", "measured TFLOP/s", "predicted", "error", title="Products in bfloat16")
     for row in products:

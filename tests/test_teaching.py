@@ -90,7 +90,7 @@ def test_plan_has_each_lab_after_those_that_it_needs(weeks):
                 needed = set() if "help" in first else set(re.findall(r"\d\d", first))
                 assert needed <= done, f"{slug} needs {needed - done}"
             done |= {COURSES[slug].number for slug in teaching_pages.choices(entry)}
-        assert teaching_pages.minutes(week, COURSES) <= 220
+        assert teaching_pages.minutes(week, COURSES) <= 240  # two labs
 
 
 def test_plans_are_of_7_10_and_14_weeks_and_the_longest_has_every_lab():

@@ -49,12 +49,21 @@ def counting(done: Done, out: Path, policy: str = "last") -> list[LabResult]:
     for result in newest_of_each(done):
         earlier = attempts(out, result.student, result.lab)
         if policy == "last" or not earlier:
-            found[result.student, result.lab] = _noted(result, earlier, policy)
+            found[result.student, result.lab] = noted(result, [each.result.score for each in earlier], policy)
             continue
         for lab in {each.result.lab for each in earlier}:  # several if a file can no longer be read
             of_lab = [each for each in earlier if each.result.lab == lab]
-            found.setdefault((result.student, lab), _noted(chosen(of_lab, policy).result, of_lab, policy))
+            scores = [each.result.score for each in of_lab]
+            found.setdefault((result.student, lab), noted(chosen(of_lab, policy).result, scores, policy))
     return [found[key] for key in sorted(found)]
+
+
+def noted(result: LabResult, scores: Sequence[float], policy: str = "last") -> LabResult:
+    """Say in the result how many attempts there are, with which scores, and which one counts; return it."""
+    if len(scores) > 1 and result.status == "graded":
+        points = ", ".join(f"{score:g}" for score in scores)
+        result.notes.append(f"{len(scores)} attempts with {points} points: the {policy} counts")
+    return result
 
 
 def chosen(found: Sequence[Attempt], policy: str) -> Attempt:
@@ -89,14 +98,6 @@ def _read(path: Path) -> Attempt:
     content = json.loads(path.read_text(encoding="utf-8"))
     number, time = content["order"]
     return Attempt((number, time), content["file"], LabResult.from_json(content["result"]))
-
-
-def _noted(result: LabResult, found: Sequence[Attempt], policy: str) -> LabResult:
-    """Say in the result how many attempts there are, and which one counts."""
-    if len(found) > 1 and result.status == "graded":
-        points = ", ".join(f"{each.result.score:g}" for each in found)
-        result.notes.append(f"{len(found)} attempts with {points} points: the {policy} counts")
-    return result
 
 
 def _literal(name: str) -> str:

@@ -20,9 +20,11 @@ from typing import Any, cast
 from .doors import behind, is_door
 
 # What a check passes to answers (the machine of the ranks, networks, number formats), and what no exercise is about.
-# torch calls the memory meter in the middle of an answer that a check measures, and `steps` before each optimizer's.
+# torch calls the memory meter in the middle of an answer that a check measures, `guarded` and `steps` around each
+# optimizer's step.
 GIVEN = (
     "hpcdl.comm",
+    "hpcdl.ddp.guarded",
     "hpcdl.nn.awkward",
     "hpcdl.nn.decoder",
     "hpcdl.nn.lenet",

@@ -292,11 +292,9 @@ def _in_c(event: str, args: tuple, frame: FrameType) -> str | None:
         inner = inner.f_back
     if inner is None or inner.f_code.co_filename.startswith((*OURS, "<frozen ")):
         return None
-    return None if _is_library(inner.f_code) and not _is_stdlib(inner.f_code) else event
-
-
-def _is_stdlib(code: CodeType) -> bool:
-    return code.co_filename.startswith(_STDLIB) and "site-packages" not in code.co_filename
+    path = inner.f_code.co_filename
+    of_python = path.startswith(_STDLIB) and "site-packages" not in path
+    return None if _is_library(inner.f_code) and not of_python else event
 
 
 _STDLIB = tuple(path for path in INSTALLED if "site-packages" not in path)

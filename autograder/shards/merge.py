@@ -5,12 +5,13 @@ whether there were 3 shards yesterday and 64 today. Seconds, which differ from r
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from autograder.authoring import Lab
-from autograder.grading import grades
+from autograder.grading import attempts, grades
 from autograder.grading.submission import Submission
 from autograder.grading.submitted import take
 from autograder.results import LabResult
@@ -52,12 +53,18 @@ def merge(todo: list[Submission], out: Path, secret: bytes, only: Lab | None = N
     places: dict[str, Place] = {}
     for name in sorted(files(out, secret)):
         places.update(recorded(name, places))
-    keys = {submission: key_of(take(submission), secret, only) for submission in todo}
+    taken = {submission: take(submission) for submission in todo}
+    keys = {submission: key_of(each, secret, only) for submission, each in taken.items()}
     missing = [submission for submission, key in keys.items() if key not in places]
     if missing and not partial:
         raise MergeError(_missing(missing, len(todo), out, secret))
-    chosen = grades.newest_of_each([(submission, places[key]) for submission, key in keys.items() if key in places])
-    grades.write((place.read() for place in chosen), out)
+    found = [(submission, places[key]) for submission, key in keys.items() if key in places]
+    chosen, tries = grades.newest_of_each(found), defaultdict[tuple[str, str], dict](dict)
+    for submission, place in found:
+        if place.status == "graded" and submission.path and (digest := taken[submission].digest):
+            tries[place.student, place.lab][digest] = (*submission.order[:2], submission.path.name, place.score)
+    scores = {of: [score for *_, score in sorted(each.values())] for of, each in tries.items()}
+    grades.write((attempts.noted(place.read(), scores.get((place.student, place.lab), [])) for place in chosen), out)
     return len(chosen)
 
 

@@ -711,14 +711,14 @@ more_workers.explorable()
 
 
 # %%
-def rates(error: float, c: float, seconds: list[float], rule: str) -> tuple[int, int, float]:
+def rates(error: float, c: float, seconds: list, rule: str) -> tuple[int, int, float]:
     """How much work and time the rate of `rule` predicts for a given error.
 
     seconds: seconds[k] is the time of one gradient on worker k; N = len(seconds).
-    rule "synchronous": after I iterations the error is c / sqrt(N I); each iteration has one
-    gradient of each worker, and takes as long as the slowest.
-    rule "asynchronous": after I updates of one gradient each the error is c / sqrt(I). Worker
-    k makes 1 / seconds[k] updates a second, also fractions of one.
+    rule "synchronous": after I iterations the error is c / sqrt(N I); each iteration has
+    one gradient of each worker, and takes as long as the slowest.
+    rule "asynchronous": after I updates of one gradient each the error is c / sqrt(I).
+    Worker k makes 1 / seconds[k] updates a second, also fractions of one.
     Returns (iterations, gradients, time): the least I (an int) whose error is at most
     `error`, the gradients of all workers together (an int), and the seconds that they take.
 

@@ -901,8 +901,9 @@ def stop_at(candidates, train_once, validate, test, patience, most_epochs):
     """Train each candidate until patience runs out, choose the best network, test it once.
 
     candidates: a list of networks, at least one, before their first epoch.
-    train_once(network): trains one epoch; returns a new network, does not change the old one.
-    validate(network): the loss on the validation set, a number. Call it once after each epoch.
+    train_once(network): trains one epoch; returns a new network, does not change the old.
+    validate(network): the loss on the validation set, a number. Call it once after each
+    epoch.
     test(network): the result on the test set. Call it once in all, after everything else.
     Stop training a candidate after `patience` epochs in a row without a loss below its own
     lowest so far, or after `most_epochs` epochs. The first epoch is epoch 1, and its loss

@@ -673,16 +673,17 @@ guess(
 
 
 # %%
-def design(p: int, m: int, f: float, b: float, w: float, cap: int) -> list[list[tuple[str, int, int]]]:
+def design(p: int, m: int, f: float, b: float, w: float, cap: int) -> list[list[tuple]]:
     """Return a schedule of your own: for each of p stages its ops ("F", "B" or "W",
     microbatch, chunk 0).
 
     Each stage does F, B and W of each of m microbatches once, in an order that all stages
     can follow together. F, B and W take f, b and w seconds, messages are free. No stage
     holds more than `cap` microbatches (1 or more) from their F to their W.
-    For m >= p > 1 its bubble is smaller than that of 1F1B if cap is p, and than that of 1F1B
-    whose stages begin with at most cap forward passes if cap is 2 to p - 1. With cap = 2p - 1,
-    m >= 2p - 1 and w no longer than f and b, its bubble is smaller than that of ZB-H1.
+    For m >= p > 1 its bubble is smaller than that of 1F1B if cap is p, and than that of
+    1F1B whose stages begin with at most cap forward passes if cap is 2 to p - 1. With
+    cap = 2p - 1, m >= 2p - 1 and w no longer than f and b, its bubble is smaller than that
+    of ZB-H1.
 
     >>> design(1, 2, 1.0, 1.0, 1.0, cap=1)
     [[('F', 0, 0), ('B', 0, 0), ('W', 0, 0), ('F', 1, 0), ('B', 1, 0), ('W', 1, 0)]]

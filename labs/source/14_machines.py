@@ -635,8 +635,8 @@ def stalls(events: list[dict]) -> list[tuple[str, float, float]]:
     cause do not overlap each other.
 
     >>> work = {"ph": "X", "cat": "kernel", "name": "sgemm", "tid": 7, "dur": 10}
-    >>> batch = {"ph": "X", "cat": "user_annotation", "name": "enumerate(DataLoader)#1", "ts": 5, "dur": 9}
-    >>> stalls([{**work, "ts": 0}, {**work, "ts": 16}, batch])
+    >>> batch = {"ph": "X", "cat": "user_annotation", "name": "enumerate(DataLoader)#1"}
+    >>> stalls([{**work, "ts": 0}, {**work, "ts": 16}, {**batch, "ts": 5, "dur": 9}])
     [('input', 10, 6)]
     """
     # BEGIN SOLUTION
@@ -675,8 +675,9 @@ def waits(events: list[dict]) -> dict[tuple[int, int], float]:
     no two ranks request a tensor at the same time.
 
     >>> tick = {"ph": "X", "pid": 0, "dur": 0}
-    >>> waits([{"ph": "B", "name": "NEGOTIATE_ALLREDUCE", "pid": 0, "ts": 5}, {**tick, "name": "1", "ts": 5},
-    ...        {**tick, "name": "0", "ts": 9}, {"ph": "E", "pid": 0, "ts": 9}])
+    >>> begin = {"ph": "B", "name": "NEGOTIATE_ALLREDUCE", "pid": 0, "ts": 5}
+    >>> ticks = [{**tick, "name": "1", "ts": 5}, {**tick, "name": "0", "ts": 9}]
+    >>> waits([begin, *ticks, {"ph": "E", "pid": 0, "ts": 9}])
     {(1, 0): 4}
     """
     # BEGIN SOLUTION

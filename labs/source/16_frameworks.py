@@ -654,10 +654,9 @@ guess("frameworks.unseen", "What share of each batch does no rank of broken_plac
 
 # %%
 guessed("frameworks.unseen")
-for script in (broken_shuffled, broken_accumulated, broken_placed, broken_saved, broken_logged):
-    print(observe(script), end="\n\n")
-step = Observed(broken_placed, p=4, per_node=2).asked(0)
-reveal("frameworks.unseen", 100 * (1 - len({i for mine in step for i in mine}) / sum(map(len, step))))
+print(*map(observe, (broken_shuffled, broken_accumulated, broken_placed, broken_saved, broken_logged)), sep="\n\n")
+samples_seen = Observed(broken_placed, p=4, per_node=2).asked(0)
+reveal("frameworks.unseen", 100 * (1 - len({i for mine in samples_seen for i in mine}) / sum(map(len, samples_seen))))
 
 # %% [markdown]
 # {{exercise broken}}
@@ -702,8 +701,8 @@ def shuffled(model, optimizer, loss_sum, sampler, batch: int, epochs: int, comm)
     # END SOLUTION
 
 
-def accumulated(model, optimizer, loss_sum, batches: list[Tensor], passes: int, comm) -> None:
-    """Do a step for each batch, with the gradient of the mean over all samples of the batch.
+def accumulated(model, optimizer, loss_sum, batches: list, passes: int, comm) -> None:
+    """Do a step for each batch, with the gradient of the mean over all its samples.
 
     Each rank takes its share in at most `passes` passes. The parts of a batch may have
     different sizes; each rank has at least one sample.
@@ -718,7 +717,7 @@ def accumulated(model, optimizer, loss_sum, batches: list[Tensor], passes: int, 
     # END SOLUTION
 
 
-def placed(env: dict[str, str], model, optimizer, loss_sum, batches: list[Tensor], comm) -> str:
+def placed(env: dict, model, optimizer, loss_sum, batches: list, comm) -> str:
     """Train on all processes of all machines, each sample of a batch on one of them; return
     the name of this process's GPU, such as "cuda:1".
 
@@ -736,7 +735,7 @@ def placed(env: dict[str, str], model, optimizer, loss_sum, batches: list[Tensor
     # END SOLUTION
 
 
-def saved(model, optimizer, loss_sum, batches: list[Tensor], every: int, disk, comm) -> None:
+def saved(model, optimizer, loss_sum, batches: list, every: int, disk, comm) -> None:
     """Train to the last batch, from the disk's state if any; save after every `every`
     steps: one rank writes one file.
 
@@ -767,7 +766,7 @@ def saved(model, optimizer, loss_sum, batches: list[Tensor], every: int, disk, c
     # END SOLUTION
 
 
-def logged(model, optimizer, loss_sum, batches: list[Tensor], every: int, log, comm) -> None:
+def logged(model, optimizer, loss_sum, batches: list, every: int, log, comm) -> None:
     """Train on all batches. At steps 0, `every`, 2 * `every`, ... rank 0, and no other,
     calls `log(step, loss)`.
 
@@ -793,8 +792,7 @@ check("frameworks.broken")
 
 # %%
 with when_solved():
-    for script in (shuffled, accumulated, placed, saved, logged):
-        print(observe(script), end="\n\n")
+    print(*map(observe, (shuffled, accumulated, placed, saved, logged)), sep="\n\n")
 
 # %% [markdown]
 # ## Which when?

@@ -69,7 +69,8 @@ def test_a_benchmark_says_what_it_measures_and_has_a_quick_form(name):
 def test_an_unknown_name_is_answered_with_those_that_exist(capsys):
     assert __main__.main(["colectives"]) == 2
     assert (
-        "no benchmark 'colectives'; the benchmarks are all_to_all, collectives, consistency," in capsys.readouterr().err
+        "no benchmark 'colectives'; the benchmarks are all_to_all, card, collectives, consistency,"
+        in capsys.readouterr().err
     )
 
 
