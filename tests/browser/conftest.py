@@ -124,7 +124,8 @@ class Lab:
         assert not red.count(), red.first.text_content()
         points = exercises.load(self.name.removesuffix(".ipynb").split("_", 1)[1]).points
         shown = self.page.locator(".jp-OutputArea-output").all_text_contents()
-        assert any(f"{points:g} / {points:g}" in text for text in shown), "the last check shows the full total"
+        totals = [text for text in shown if " points" in text]
+        assert any(f"{points:g} / {points:g}" in text for text in totals), f"the full total is not in {totals}"
 
     def _finished(self) -> bool:
         prompts = self.page.locator(".jp-CodeCell .jp-InputPrompt").all_text_contents()
