@@ -40,6 +40,7 @@ CONVOLUTION = ("*::*conv[!e]*",)  # every operator with convolution in its name,
 FOURIER = ("aten::_fft_*",)
 
 BACKWARD = "torch.autograd.backward"  # forbidding it forbids all of autograd
+NO_GRAPH = "does not require grad and does not have a grad_fn"  # torch, of a backward pass without a graph
 _autograd: Any = torch._C._autograd
 
 KINDS = (type, types.FunctionType, functools._lru_cache_wrapper, type(numpy.sum))  # types with code to replace
@@ -137,6 +138,10 @@ class Guard:
         try:
             with state:
                 yield
+        except RuntimeError as error:
+            if is_up and self.forbids_derivatives and NO_GRAPH in str(error):
+                self.knock(BACKWARD)
+            raise
         finally:
             self.is_up = before
 

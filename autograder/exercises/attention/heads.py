@@ -15,6 +15,7 @@ exercise = Exercise(
     forbid=TRANSFORMERS,  # the fused ones are `attention`'s matter, which this calls
     instead="Put it together from split, your attention, merge and matrix products.",
     uses=("attention",),
+    offers=("attention",),  # the family
 )
 
 
