@@ -31,7 +31,9 @@ def connected(backend: str, device: str) -> Communicator:
     from hpcdl.comm import TorchComm  # only where it is needed: it imports torch.distributed
     from hpcdl.comm.staged import StagedComm
 
-    return StagedComm() if backend == "gloo" and device != "cpu" else TorchComm()
+    if backend != "gloo" or device == "cpu":
+        return TorchComm()
+    return StagedComm(device="cuda" if torch.cuda.is_available() else "cpu")
 
 
 @contextmanager

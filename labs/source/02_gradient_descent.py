@@ -767,8 +767,8 @@ with when_solved():
         slow, free = (rates(0.05, 1.0, uneven, rule)[2] for rule in ("synchronous", "asynchronous"))
         line = f"{workers:7}{iterations:13}{gradients:12}{took:10.0f}{measured(workers, iterations):17.4f}"
         print(f"{line}{slow:12.0f} s or, asynchronous, {free:.0f} s")
-    alone, together = (rates(0.05, 1.0, [1.0] * workers, "synchronous")[2] for workers in (1, 16))
-    reveal("gradient_descent.workers", alone / together)
+    of_one, of_16 = (rates(0.05, 1.0, [1.0] * workers, "synchronous")[2] for workers in (1, 16))
+    reveal("gradient_descent.workers", of_one / of_16)
 
 # %% [markdown]
 # <details><summary>What did you see?</summary>
