@@ -26,6 +26,10 @@ import os, signal, socket, stat, subprocess
 def read(path):
     return len(open(path, "rb").read())
 
+def read_in_c(path):  # Python's audit events do not hear it, so only the kernel can refuse
+    import torch
+    return torch.from_file(path, size=os.stat(path).st_size, dtype=torch.uint8).numel()
+
 def names(path):
     return sorted(os.listdir(path))
 
@@ -110,7 +114,7 @@ def _attempts(target: str, port: int, address: str) -> dict[str, tuple]:
     return {
         "read another submission": ("read", str(Path(target, "other.ipynb"))),
         "list the other submissions": ("names", target),
-        "read the checks": ("read", str(sandbox.PACKAGE / "checks" / "ladder.py")),
+        "read the checks": ("read_in_c", str(sandbox.PACKAGE / "checks" / "ladder.py")),
         "list the exercises": ("names", str(sandbox.PACKAGE / "exercises")),
         "list the home folder": ("names", os.path.expanduser("~")),
         "read the accounts of this machine": ("read", "/etc/passwd"),
