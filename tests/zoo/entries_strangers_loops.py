@@ -187,7 +187,7 @@ def _logged(read):
         optimizer.zero_grad()
         value = read(list(model.parameters()))
         for group in optimizer.param_groups:
-            group["lr"] = float(value) / 100
+            group["lr"] = (value.item() if isinstance(value, torch.Tensor) else float(value)) / 100  # float() warns
 
     return loop(run)
 
