@@ -17,6 +17,7 @@ from hpcdl.ddp.postponed import own
 from hpcdl.sharding.gathering import Gathering, Layer
 from hpcdl.sharding.intact import Intact
 from hpcdl.sharding.penalties import accept_penalties, listen
+from hpcdl.sharding.pieces import untraced
 from hpcdl.sharding.unit import Unit
 from hpcdl.sharding.watched import Watched
 
@@ -247,6 +248,9 @@ def _after(me: Me, inside: Sequence[nn.Module], module: nn.Module, args: tuple, 
     hidden = not found and torch.is_grad_enabled() and (use.differs or any(unit.trained for unit in use.layer))
     if not hidden:  # otherwise no hook can reach its results: it stays whole
         passes.gathering.release(use.layer)
+
+
+untraced(_before, _after)
 
 
 def tensors_in(x: Any, depth: int = 3) -> Iterator[torch.Tensor]:

@@ -86,12 +86,18 @@ class PieceOfLoss(Guarded):
         return "a sum over the pieces of weights that this rank keeps"
 
 
+def untraced(*functions: Any) -> None:
+    """Let Python run these functions, and what they call, in a module that torch.compile has compiled."""
+    for function in functions:
+        function._torchdynamo_disable = True
+        with contextlib.suppress(AttributeError):
+            frames = torch._C._dynamo.eval_frame
+            skip = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.SKIP)
+            frames.set_code_exec_strategy(function.__code__, skip)
+
+
 # torch.compile would trace these functions, and call them in each other.
-with contextlib.suppress(AttributeError):
-    _frames = torch._C._dynamo.eval_frame
-    _skip = _frames._FrameExecStrategy(_frames._FrameAction.SKIP, _frames._FrameAction.SKIP)
-    for _each in (Guarded, PieceOfWeight, PieceOfLoss):
-        _frames.set_code_exec_strategy(vars(_each)["__torch_function__"].__func__.__code__, _skip)
+untraced(*(vars(each)["__torch_function__"].__func__ for each in (Guarded, PieceOfWeight, PieceOfLoss)))
 
 # With another type than these, torch's optimizers would by default take a loop.
 getattr(sys.modules["torch.optim.optimizer"], "_foreach_supported_types", []).append(PieceOfWeight)
