@@ -30,6 +30,7 @@ import torch
 
 from hpcdl.lazy import whole
 
+from .compilers import by_compiler
 from .doors import Doors, opaque
 from .library import Library, imports, is_below, name_of
 from .once import BARRED, KNOWN
@@ -124,7 +125,8 @@ class Guard:
         return self.is_up and not self.is_other() and (name in SHIMS or is_closed or is_below(name, *self.patterns))
 
     def called(self, function: types.FunctionType, name: str) -> None:
-        if self.is_up and (function in self.denied or self.library.denies(name)):
+        denied = function in self.denied and not by_compiler(name.partition(".")[0])
+        if self.is_up and (denied or self.library.denies(name)):
             self.knock(name)
 
     @contextlib.contextmanager
@@ -186,8 +188,8 @@ class Guard:
             self.counts[name] += self.is_up and not self.is_other()
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None):
-        """Refuse an answer's import of a forbidden module; the import system calls this first."""
-        if is_below(fullname, *self.patterns):
+        """Refuse an answer's import of a forbidden module, but not a compiler's; the import system calls this first."""
+        if is_below(fullname, *self.patterns) and not by_compiler(fullname.partition(".")[0]):
             self.knock(fullname)
 
 
