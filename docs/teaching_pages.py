@@ -135,7 +135,7 @@ def minutes(week: list, by_slug: dict[str, Course]) -> int:
 
 
 def choices(entry: str | list[str]) -> list[str]:
-    """Return the labs of an entry of a week: one, or those to choose from."""
+    """Return the labs in a plan's entry: one lab, or several from which the teacher chooses."""
     return [entry] if isinstance(entry, str) else entry
 
 

@@ -48,7 +48,7 @@ INSTEAD = {
     "nobody tells": "the noun",
     "stays as it is": "is not changed",
     "stay as they are": "are not changed",
-    "nobody": "the noun: no rank, no error",
+    "nobody": "say who is meant: no rank, no student",
     "among those": "one of the",
 }
 # What students read: labs, and the sentences of their checks; teachers read the titles of wrong answers.

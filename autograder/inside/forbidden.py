@@ -125,8 +125,9 @@ class Guard:
         return self.is_up and not self.is_other() and (name in SHIMS or is_closed or is_below(name, *self.patterns))
 
     def called(self, function: types.FunctionType, name: str) -> None:
-        denied = function in self.denied and not by_compiler(name.partition(".")[0])
-        if self.is_up and (denied or self.library.denies(name)):
+        if not self.is_up:
+            return
+        if self.library.denies(name) or (function in self.denied and not by_compiler(name.partition(".")[0])):
             self.knock(name)
 
     @contextlib.contextmanager

@@ -41,6 +41,7 @@ INSTALLED = tuple(
         for folder in (str, os.path.realpath)
     }
 )
+TEXTS = Texts(OURS, INSTALLED)
 LIBRARIES = (*OURS, *INSTALLED, "<frozen ", "<__array_function__", OF_REFERENCE)
 
 # Functions in these files return frames and code: then their caller counts, as for a function that reads `f_locals`.
@@ -122,7 +123,7 @@ def _judges(changed: Callable[[], list[str]], denies: Callable[[str], bool]) -> 
         "exec": once.executed,
         KNOWN: once.answer,
         "import": _loaded,
-        "open": Texts(OURS, INSTALLED).opened,
+        "open": TEXTS.opened,
         "ctypes.dlopen": _in_c,
         "ctypes.dlsym": _in_c,
         "ctypes.dlsym/handle": _in_c,
@@ -292,9 +293,4 @@ def _in_c(event: str, args: tuple, frame: FrameType) -> str | None:
         inner = inner.f_back
     if inner is None or inner.f_code.co_filename.startswith((*OURS, "<frozen ")):
         return None
-    path = inner.f_code.co_filename
-    of_python = path.startswith(_STDLIB) and "site-packages" not in path
-    return None if _is_library(inner.f_code) and not of_python else event
-
-
-_STDLIB = tuple(path for path in INSTALLED if "site-packages" not in path)
+    return None if _is_library(inner.f_code) and not TEXTS.is_stdlib(inner.f_code.co_filename) else event

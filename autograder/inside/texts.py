@@ -4,10 +4,10 @@ import errno
 import os
 from types import FrameType
 
+from .compilers import READERS
+
 SOURCES = (".py", ".pyc")
-# Compilers read a function's text. What only passes it on is left out, and its caller counts.
-COMPILERS = tuple(f"{os.sep}{name}{os.sep}" for name in ("triton", "numba", os.path.join("torch", "jit")))
-PASS_ON = ("torch/_sources.py", "torch/_jit_internal.py")
+PASS_ON = ("torch/_sources.py", "torch/_jit_internal.py")  # they read a function's text for their caller
 HIDDEN = "Your code reads a library's text, which grading does not show"
 
 
@@ -35,7 +35,7 @@ class Texts:
             if file.startswith("<frozen importlib"):
                 imports = imports or frame.f_code.co_name == "exec_module"
             elif not self.is_stdlib(file) and not file.endswith(PASS_ON):
-                return imports or file.startswith(self.ours) or any(part in file for part in COMPILERS)
+                return imports or file.startswith((*self.ours, *READERS))
             frame = frame.f_back
         return imports
 

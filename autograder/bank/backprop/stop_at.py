@@ -1,291 +1,93 @@
 """Wrong answers to `stop_at`."""
 
-from autograder.authoring import wrong
+from functools import partial
 
-ALL = ("stops_by_patience", "keeps_the_best", "chooses_the_candidate", "tests_once", "ends_at_most_epochs")
+from autograder.bank.slips import slip
 
+slip = partial(slip, "backprop.stop_at")
+KEEPS, CHOOSES, TESTS, ENDS = "keeps_the_best", "chooses_the_candidate", "tests_once", "ends_at_most_epochs"
+ALL = f"stops_by_patience {KEEPS} {CHOOSES} {TESTS} {ENDS}"
+OWN, READ = '        own = float("inf")\n', "            now = validate(network)\n"
+KEEP, CHOOSE = "own, best_epoch, best = now, epoch, network", "lowest, chosen_epoch, chosen = own, best_epoch, best"
+LOWER, CHOSEN, RETURN = "if now < own:", "        if own < lowest:\n", "return chosen, chosen_epoch, test(chosen)"
+STOP = "elif epoch - best_epoch == patience:"
+BREAK = f"            {STOP}\n                break\n"
 
-@wrong("backprop.stop_at", "stops one epoch too late", fails=ALL, says="You stop one epoch too late")
-def stop_at(candidates, train_once, validate, test, patience, most_epochs):
-    lowest = float("inf")
-    for network in candidates:
-        best = float("inf")
-        for epoch in range(1, most_epochs + 1):
-            network = train_once(network)
-            now = validate(network)
-            if now < best:
-                best, best_epoch, kept = now, epoch, network
-            elif epoch - best_epoch > patience:
-                break
-        if best < lowest:
-            lowest, chosen, at = best, kept, best_epoch
-    return chosen, at, test(chosen)
-
-
-@wrong("backprop.stop_at", "compares with the last loss", fails=ALL, says="compare it with the lowest so far")
-def stop_at(candidates, train_once, validate, test, patience, most_epochs):
-    lowest = float("inf")
-    for network in candidates:
-        best = last = float("inf")
-        waited = 0
-        for epoch in range(1, most_epochs + 1):
-            network = train_once(network)
-            now = validate(network)
-            waited = 0 if now < last else waited + 1
-            last = now
-            if now < best:
-                best, best_epoch, kept = now, epoch, network
-            if waited == patience:
-                break
-        if best < lowest:
-            lowest, chosen, at = best, kept, best_epoch
-    return chosen, at, test(chosen)
-
-
-@wrong("backprop.stop_at", "never resets the count", fails=ALL, says="You count all epochs without a new lowest loss")
-def stop_at(candidates, train_once, validate, test, patience, most_epochs):
-    lowest = float("inf")
-    for network in candidates:
-        best, waited = float("inf"), 0
-        for epoch in range(1, most_epochs + 1):
-            network = train_once(network)
-            now = validate(network)
-            if now < best:
-                best, best_epoch, kept = now, epoch, network
-            else:
-                waited += 1
-                if waited == patience:
-                    break
-        if best < lowest:
-            lowest, chosen, at = best, kept, best_epoch
-    return chosen, at, test(chosen)
-
-
-@wrong("backprop.stop_at", "an equal loss is a better one", fails=ALL, says="An equal loss counts as lower")
-def stop_at(candidates, train_once, validate, test, patience, most_epochs):
-    lowest = float("inf")
-    for network in candidates:
-        best = float("inf")
-        for epoch in range(1, most_epochs + 1):
-            network = train_once(network)
-            now = validate(network)
-            if now <= best:
-                best, best_epoch, kept = now, epoch, network
-            elif epoch - best_epoch == patience:
-                break
-        if best < lowest:
-            lowest, chosen, at = best, kept, best_epoch
-    return chosen, at, test(chosen)
-
-
-@wrong("backprop.stop_at", "never stops", fails=ALL, says="You never stop")
-def stop_at(candidates, train_once, validate, test, patience, most_epochs):
-    lowest = float("inf")
-    for network in candidates:
-        for epoch in range(1, most_epochs + 1):
-            network = train_once(network)
-            now = validate(network)
-            if now < lowest:
-                lowest, chosen, at = now, network, epoch
-    return chosen, at, test(chosen)
-
-
-@wrong("backprop.stop_at", "always trains the start", fails=ALL, says="You train from the same network twice")
-def stop_at(candidates, train_once, validate, test, patience, most_epochs):
-    lowest = float("inf")
-    for start in candidates:
-        best = float("inf")
-        for epoch in range(1, most_epochs + 1):
-            network = train_once(start)
-            now = validate(network)
-            if now < best:
-                best, best_epoch, kept = now, epoch, network
-            elif epoch - best_epoch == patience:
-                break
-        if best < lowest:
-            lowest, chosen, at = best, kept, best_epoch
-    return chosen, at, test(chosen)
-
-
-@wrong("backprop.stop_at", "stops by the test set", fails=ALL, says="the epochs after which you read the validation")
-def stop_at(candidates, train_once, validate, test, patience, most_epochs):
-    lowest = float("inf")
-    for network in candidates:
-        best = float("inf")
-        for epoch in range(1, most_epochs + 1):
-            network = train_once(network)
-            now = test(network)
-            if now < best:
-                best, best_epoch, kept = now, epoch, network
-            elif epoch - best_epoch == patience:
-                break
-        if best < lowest:
-            lowest, chosen, at = best, kept, best_epoch
-    return chosen, at, test(chosen)
-
-
-@wrong(
-    "backprop.stop_at",
+slip("stops one epoch too late", STOP, STOP.replace("==", ">"), fails=ALL, says="You stop one epoch too late")
+slip(
+    "compares with the last loss",
+    *(OWN, '        own = last = float("inf")\n        waited = 0\n'),
+    *(READ, f"{READ}            waited = 0 if now < last else waited + 1\n            last = now\n"),
+    *(STOP, "if waited == patience:"),
+    fails=ALL,
+    says="compare it with the lowest so far",
+)
+slip(
+    "never resets the count",
+    *(OWN, '        own, waited = float("inf"), 0\n'),
+    *(
+        BREAK,
+        "            else:\n                waited += 1\n            if waited == patience:\n                break\n",
+    ),
+    fails=ALL,
+    says="You count all epochs without a new lowest loss",
+)
+slip("an equal loss is a better one", LOWER, "if now <= own:", fails=ALL, says="An equal loss counts as lower")
+slip("never stops", BREAK, "", fails=ALL, says="You never stop")
+slip(
+    "always trains the start",
+    *("for network in candidates", "for start in candidates", "train_once(network)", "train_once(start)"),
+    fails=ALL,
+    says="You train from the same network twice",
+)
+slip(
+    "stops by the test set",
+    *(READ, "            now = test(network)\n"),
+    fails=ALL,
+    says="the epochs after which you read the validation",
+)
+slip(
     "returns the last network",
-    fails=("keeps_the_best", "chooses_the_candidate"),
+    *(KEEP, "own, best_epoch = now, epoch", CHOOSE, "lowest, chosen_epoch, chosen = own, best_epoch, network"),
+    fails=f"{KEEPS} {CHOOSES}",
     says="keep that network when you see its loss",
 )
-def stop_at(candidates, train_once, validate, test, patience, most_epochs):
-    lowest = float("inf")
-    for network in candidates:
-        best = float("inf")
-        for epoch in range(1, most_epochs + 1):
-            network = train_once(network)
-            now = validate(network)
-            if now < best:
-                best, best_epoch = now, epoch
-            elif epoch - best_epoch == patience:
-                break
-        if best < lowest:
-            lowest, chosen, at = best, network, best_epoch
-    return chosen, at, test(chosen)
-
-
-@wrong(
-    "backprop.stop_at",
+slip(
     "counts epochs from 0",
-    fails=("keeps_the_best", "chooses_the_candidate", "ends_at_most_epochs"),
+    *("range(1, most_epochs + 1)", "range(most_epochs)"),
+    fails=f"{KEEPS} {CHOOSES} {ENDS}",
     says="Epochs count from 1",
 )
-def stop_at(candidates, train_once, validate, test, patience, most_epochs):
-    lowest = float("inf")
-    for network in candidates:
-        best = float("inf")
-        for epoch in range(most_epochs):
-            network = train_once(network)
-            now = validate(network)
-            if now < best:
-                best, best_epoch, kept = now, epoch, network
-            elif epoch - best_epoch == patience:
-                break
-        if best < lowest:
-            lowest, chosen, at = best, kept, best_epoch
-    return chosen, at, test(chosen)
-
-
-@wrong(
-    "backprop.stop_at",
+slip(
     "one patience for all candidates",
-    fails="chooses_the_candidate",
+    *('    lowest = float("inf")\n', '    lowest = own = float("inf")\n', OWN, "        waited = 0\n"),
+    *(READ, f"{READ}            waited += 1\n", KEEP, "own, best_epoch, best, waited = now, epoch, network, 0"),
+    *(STOP, "elif waited == patience:"),
+    fails=CHOOSES,
     says="the number of epochs that you train",
 )
-def stop_at(candidates, train_once, validate, test, patience, most_epochs):
-    best = float("inf")
-    for network in candidates:
-        waited = 0
-        for epoch in range(1, most_epochs + 1):
-            network = train_once(network)
-            now = validate(network)
-            waited += 1
-            if now < best:
-                best, chosen, at, waited = now, network, epoch, 0
-            elif waited == patience:
-                break
-    return chosen, at, test(chosen)
-
-
-@wrong(
-    "backprop.stop_at",
+slip(
     "of equal candidates the later",
-    fails="chooses_the_candidate",
+    *(CHOSEN, "        if own <= lowest:\n"),
+    fails=CHOOSES,
     says="of equals the earlier candidate counts",
 )
-def stop_at(candidates, train_once, validate, test, patience, most_epochs):
-    lowest = float("inf")
-    for network in candidates:
-        best = float("inf")
-        for epoch in range(1, most_epochs + 1):
-            network = train_once(network)
-            now = validate(network)
-            if now < best:
-                best, best_epoch, kept = now, epoch, network
-            elif epoch - best_epoch == patience:
-                break
-        if best <= lowest:
-            lowest, chosen, at = best, kept, best_epoch
-    return chosen, at, test(chosen)
-
-
-@wrong(
-    "backprop.stop_at",
+slip(
     "chooses the candidate by the test set",
-    fails=("chooses_the_candidate", "tests_once"),
+    *(CHOSEN, "        own = test(best)\n" + CHOSEN, RETURN, "return chosen, chosen_epoch, lowest"),
+    fails=f"{CHOOSES} {TESTS}",
     says="what chooses or stops is the validation set",
 )
-def stop_at(candidates, train_once, validate, test, patience, most_epochs):
-    lowest = float("inf")
-    for network in candidates:
-        best = float("inf")
-        for epoch in range(1, most_epochs + 1):
-            network = train_once(network)
-            now = validate(network)
-            if now < best:
-                best, best_epoch, kept = now, epoch, network
-            elif epoch - best_epoch == patience:
-                break
-        result = test(kept)
-        if result < lowest:
-            lowest, chosen, at = result, kept, best_epoch
-    return chosen, at, lowest
-
-
-@wrong("backprop.stop_at", "looks at the test set before", fails="tests_once", says="You read the test set 2 times")
-def stop_at(candidates, train_once, validate, test, patience, most_epochs):
-    print("before training:", test(candidates[0]))
-    lowest = float("inf")
-    for network in candidates:
-        best = float("inf")
-        for epoch in range(1, most_epochs + 1):
-            network = train_once(network)
-            now = validate(network)
-            if now < best:
-                best, best_epoch, kept = now, epoch, network
-            elif epoch - best_epoch == patience:
-                break
-        if best < lowest:
-            lowest, chosen, at = best, kept, best_epoch
-    return chosen, at, test(chosen)
-
-
-@wrong("backprop.stop_at", "never tests", fails=("chooses_the_candidate", "tests_once"), says="test set 0 times")
-def stop_at(candidates, train_once, validate, test, patience, most_epochs):
-    lowest = float("inf")
-    for network in candidates:
-        best = float("inf")
-        for epoch in range(1, most_epochs + 1):
-            network = train_once(network)
-            now = validate(network)
-            if now < best:
-                best, best_epoch, kept = now, epoch, network
-            elif epoch - best_epoch == patience:
-                break
-        if best < lowest:
-            lowest, chosen, at = best, kept, best_epoch
-    return chosen, at, lowest
-
-
-@wrong(
-    "backprop.stop_at",
+slip(
+    "looks at the test set before",
+    *('    lowest = float("inf")\n', '    print("before training:", test(candidates[0]))\n    lowest = float("inf")\n'),
+    fails=TESTS,
+    says="You read the test set 2 times",
+)
+slip("never tests", RETURN, "return chosen, chosen_epoch, lowest", fails=f"{CHOOSES} {TESTS}", says="test set 0 times")
+slip(
     "tests the last network, not the chosen one",
-    fails=("chooses_the_candidate", "tests_once"),
+    *(RETURN, "return chosen, chosen_epoch, test(network)"),
+    fails=f"{CHOOSES} {TESTS}",
     says="test the network that you chose",
 )
-def stop_at(candidates, train_once, validate, test, patience, most_epochs):
-    lowest = float("inf")
-    for network in candidates:
-        best = float("inf")
-        for epoch in range(1, most_epochs + 1):
-            network = train_once(network)
-            now = validate(network)
-            if now < best:
-                best, best_epoch, kept = now, epoch, network
-            elif epoch - best_epoch == patience:
-                break
-        if best < lowest:
-            lowest, chosen, at = best, kept, best_epoch
-    return chosen, at, test(network)

@@ -225,6 +225,9 @@ TEXTS = {
     "a line of a traceback": "'def ' * bool(traceback.FrameSummary(FILE, 12, 'f').line)",
     "compiled code": "'def ' * len(marshal.loads(open(module.__cached__, 'rb').read()[16:]).co_consts)",
     "the library's": "open(hpcdl.nn.mlp.__file__).read()",
+    "a folder like a compiler's": (
+        "(lambda g: exec(compile('t = open(FILE).read()', '/a/numba/own.py', 'exec'), g) or g['t'])({'FILE': FILE})"
+    ),
     "torch's own reader": "torch._sources.get_source_lines_and_file(torch.optim.SGD)[0][0].replace('class', 'def')",
     "IPython": "importlib.import_module('IPython.core.oinspect').getsource(torch.optim.SGD)",
     "cloudpickle": (

@@ -1,0 +1,22 @@
+"""Wrong answers that are the lab's own solutions with a few characters changed."""
+
+from functools import cache
+
+from autograder.authoring import BANK, WrongAnswer
+from autograder.authors import build
+
+references = cache(build.references)
+
+
+def slip(exercise: str, mistake: str, *changes: str, fails: str, says: str) -> None:
+    """Put the solution of `exercise` ("slug.name") with `changes` (old, new, old, new, ...) into the bank.
+
+    `fails` are checks, by spaces. Raises ValueError if the solution lacks what is to change.
+    """
+    slug, _, name = exercise.partition(".")
+    code = references(slug)[name]
+    for old, new in zip(changes[::2], changes[1::2], strict=True):
+        if old not in code:
+            raise ValueError(f"{exercise}, {mistake}: the solution has no {old!r} to change; mend the slip")
+        code = code.replace(old, new)
+    BANK.append(WrongAnswer(exercise, mistake, tuple(fails.split()), says, code))
