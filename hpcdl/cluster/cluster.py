@@ -102,7 +102,9 @@ class Cluster:
         if self.stopped:
             raise ClusterError("this cluster was stopped; start another: Cluster(n=4).start()")
         if self._processes is not None and self._processes.controller_ended():
-            print("Note: the engines' controller has ended, so new engines start; the variables of the old ones are lost.")
+            print(
+                "Note: the engines' controller has ended, so new engines start; the variables of the old ones are lost."
+            )
             self._end()
             self._processes, self._client, self._known, self.restarting = None, None, set(), False
         if self._processes is not None and not self.restarting:

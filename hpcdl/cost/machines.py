@@ -21,8 +21,8 @@ RDMA, TCP = INFINIBAND_56.alpha / STEPS, ETHERNET_10_ALPHA / STEPS
 FITTED_SHARE = STEPS / 8 / (INFINIBAND_56.beta * 56 * GIGABIT)
 MEMORY = 0.7
 # Host seconds per kernel: eager frameworks take 5 to 25 µs (jiahuanglin.xyz, lesson 18); a virtual machine with an H200
-# took 28 to 45 µs (`benchmarks card`).
-LAUNCH, HOSTS = 10e-6, (5e-6, 45e-6)  # the usual one, and the fastest and slowest hosts
+# took 28 to 38 µs (`benchmarks card`).
+LAUNCH, HOSTS = 10e-6, (5e-6, 40e-6)  # the usual one, and the fastest and slowest hosts
 GAP = 2e-6  # seconds to start and end a kernel, assumed
 
 

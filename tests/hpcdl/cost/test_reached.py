@@ -64,7 +64,7 @@ def test_parts_are_asked_for_by_their_names():
         assert found.speed
 
 
-# Milliseconds of a step on an H200, whose host launches a kernel in 28 to 45 µs (`benchmarks card`).
+# Milliseconds of a step on an H200, whose host launches a kernel in 28 to 38 µs (`benchmarks card`).
 ON_AN_H200 = [
     (Transformer(6, 384, 256, 65, 6), 64, 15.0),  # its host is the slowest part
     (Transformer(12, 768, 1024, 50304, 12), 16, 45.9),
