@@ -290,4 +290,6 @@ def test_a_controller_that_ended_is_replaced_with_its_engines(monkeypatch, capsy
     assert begun == ["end", "begin"]
     assert cluster._known == set()
     assert not cluster.stopped
-    assert "they are started anew, and variables in them are gone" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "controller has ended, so new engines start" in told
+    assert "the variables of the old ones are lost" in told
