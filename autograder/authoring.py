@@ -19,11 +19,12 @@ A check receives `student`, whose attributes are the student's functions and cla
 """
 
 import ast
+import copy
 import inspect
 import json
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, TypedDict
@@ -173,6 +174,19 @@ class Lab:
     def functions(self) -> list[str]:
         """Return the names that a submission of the lab defines."""
         return [name for exercise in self.exercises.values() for name in exercise.functions]
+
+    def with_limits(self, times: float) -> "Lab":
+        """Return the lab with the time limits of its checks multiplied by `times`."""
+        if times == 1:
+            return self
+        lab = copy.copy(self)
+        lab.exercises = {name: copy.copy(exercise) for name, exercise in self.exercises.items()}
+        for exercise in lab.exercises.values():
+            exercise.lab = lab
+            exercise.checks = {
+                name: replace(check, seconds=times * check.seconds) for name, check in exercise.checks.items()
+            }
+        return lab
 
     def bring(self) -> None:
         """Import slow modules that answers need, before a check's time limit starts, which could stop an import

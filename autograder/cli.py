@@ -15,7 +15,7 @@ from hpcdl import machine
 from hpcdl.commands import Commands, end, printable, say, version_of
 
 from . import corrections, exercises
-from .options import AsLab, Mpi, Policy, SecretFile, lab_named
+from .options import AsLab, Mpi, Policy, SecretFile, lab_named, timed
 from .shards import cli as shards
 
 app = typer.Typer(
@@ -65,6 +65,7 @@ def grade(
     from autograder.walls import sandbox
 
     only, (todo, strays) = lab_named(lab), layouts.find(submissions)
+    todo = timed(todo, out)
     if not todo:
         say(f"There is nothing to grade in {submissions}: no folders and no .ipynb files.")
         raise typer.Exit(1)

@@ -8,7 +8,7 @@ import typer
 from hpcdl import machine
 from hpcdl.commands import end, say
 
-from .options import AsLab, Mpi, SecretFile, lab_named
+from .options import AsLab, Mpi, SecretFile, lab_named, timed
 from .outputs import load
 
 Submissions = Annotated[Path, typer.Argument(exists=True, help="What `autograder grade` was given.")]
@@ -36,7 +36,7 @@ def regrade(
 
     if sandbox.tier() == "weak" and not allow_weak:
         end(f"Nothing was graded: {sandbox.words()}. --allow-weak grades all the same.", 4)
-    todo = [each for each in layouts.submissions(submissions) if not student or each.student in student]
+    todo = [each for each in timed(layouts.submissions(submissions), out) if not student or each.student in student]
     try:
         before = load.results(out)
         if unknown := {*(student or ())} - {each.student for each in todo}:
@@ -76,10 +76,10 @@ def late(
 ) -> None:
     """Subtract points for late days: rows in RESULTS/adjustments.csv, which all exports follow.
 
-    RESULTS/extensions.csv gives students more days: student, lab (empty: every lab), days, reason.
+    RESULTS/extensions.csv gives students more time: student, lab (empty: every lab), days, time, reason.
     """
     from .grading import layouts
-    from .outputs import adjustments, late
+    from .outputs import adjustments, extensions, late
 
     try:
         found = load.one_lab(load.results(folder, lab))
@@ -90,13 +90,13 @@ def late(
             when |= {member: when[best.student]} if best.student in when else {}
         shared = adjustments.shared(found, groups)
         rows = late.enter(shared, when, folder, late.moment(deadline), per_day, free)
-        unknown = late.strangers(folder / late.EXTENSIONS, shared)
+        unknown = extensions.strangers(folder, shared)
     except load.ResultError as error:
         end(str(error))
     for row in rows:
         say(f"{row.student}: {row.points:g}, {row.reason}")
     for student in unknown:
-        say(f"{folder / late.EXTENSIONS}: {student} has no result here; see whether the name is spelt right.")
+        say(f"{folder / extensions.EXTENSIONS}: {student} has no result here; see whether the name is spelt right.")
     say(f"Wrote {counted(len(rows), 'row')} into {folder / 'adjustments.csv'}: read them, and change what you must.")
 
 

@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from hpcdl.commands import end
+
 from . import exercises
 
 SecretFile = Annotated[
@@ -38,3 +40,13 @@ def lab_named(slug: str | None) -> Any:
     if slug not in exercises.LABS:
         raise typer.BadParameter(f"there is no lab {slug!r}; the labs are {', '.join(exercises.LABS)}")
     return exercises.load(slug)
+
+
+def timed(todo: list[Any], out: Path) -> list[Any]:
+    """Return the submissions with the time limits of `out`'s extensions.csv; exit code 1 says what is wrong in it."""
+    from .outputs import extensions, load
+
+    try:
+        return extensions.timed(todo, out)
+    except load.ResultError as error:
+        end(str(error), 1)

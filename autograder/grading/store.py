@@ -55,6 +55,7 @@ def key_of(submission: Submission, secret: bytes, only: Lab | None, tier: str) -
         return ""
     name = os.fsencode(f"{submission.student}\0{submission.path.name}\0{submission.problem}")
     parts = [name, secret, (only.slug if only else "").encode(), tier.encode(), checks_and_versions()]
+    parts += [str(submission.times).encode()] * bool(submission.times)
     digests = [submission.digest, *(hashlib.sha256(part).digest() for part in parts)]
     return hashlib.sha256(b"".join(digests)).hexdigest()
 

@@ -25,6 +25,7 @@ class Submission:
     problem: str = ""
     time: float = field(default=UNASKED, compare=False)  # when the file was last changed
     beside: Beside = field(default=(), compare=False)
+    times: tuple[tuple[str, float], ...] = field(default=(), compare=False)  # (lab or "", times its limits)
     copy: Path | None = field(default=None, compare=False)  # of the file, with the files that come along
     content: Any = field(default=None, compare=False, repr=False)  # the content in memory, if there is no copy
     digest: bytes = field(default=b"", compare=False)  # hash of its bytes, once read
@@ -33,6 +34,10 @@ class Submission:
     def __post_init__(self):
         if self.time == UNASKED:
             object.__setattr__(self, "time", _time_of(self.path))
+
+    def more_time(self, lab: str) -> float:
+        """Return what the time limits of `lab` are multiplied by: see `outputs.extensions`."""
+        return max((times for of, times in self.times if of in ("", lab)), default=1.0)
 
     @property
     def order(self) -> tuple[int, float, bytes]:

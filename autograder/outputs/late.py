@@ -1,8 +1,4 @@
-"""Late days: from the times of the files, or from a sheet, to rows of `adjustments.csv`.
-
-`extensions.csv` among the results gives students more time: `student, lab, days, reason`. An empty `lab` means every
-lab. It applies to the whole course, and the reason stays private: exports contain nothing of it.
-"""
+"""Late days: from the times of the files, or from a sheet, to rows of `adjustments.csv`; see also `extensions`."""
 
 import math
 from datetime import datetime, timedelta
@@ -11,11 +7,11 @@ from pathlib import Path
 from autograder.grading.submission import Submission
 from autograder.results import LabResult
 
-from .adjustments import ADJUSTMENTS, Row, cells, read, write
+from . import extensions
+from .adjustments import ADJUSTMENTS, Row, read, write
 from .load import ResultError, one_lab
 from .sheet import Sheet
 
-EXTENSIONS = "extensions.csv"
 REASON = "late: "  # rows with this prefix are ours, and are rewritten
 
 
@@ -28,7 +24,7 @@ def enter(
     A day that has begun counts, from the student's own deadline (see `extensions`). Other rows of the sheet stay.
     Raises ResultError if the results are of several labs.
     """
-    rows, more = [], extensions(folder / EXTENSIONS, found[0].lab if found else "")
+    rows, more = [], extensions.days(folder, found[0].lab if found else "")
     for result in one_lab(found):
         own = deadline + timedelta(days=more.get(result.student, 0.0))
         days = days_late(times[result.student], own) if result.student in times else 0
@@ -39,31 +35,6 @@ def enter(
     kept = [row for row in read(folder / ADJUSTMENTS) if row.lab != lab or not row.reason.startswith(REASON)]
     write(folder / ADJUSTMENTS, [*kept, *rows])
     return rows
-
-
-def extensions(path: Path, lab: str) -> dict[str, float]:
-    """Return each student's extra days for `lab`, the largest of their rows; empty if there is no such file."""
-    found: dict[str, float] = {}
-    for student, of, days, _ in cells(path, ("student", "lab", "days", "reason")):
-        if of in ("", lab):
-            found[student] = max(found.get(student, 0.0), _days_more(days, path, student))
-    return found
-
-
-def strangers(path: Path, found: list[LabResult]) -> list[str]:
-    """Return students in the sheet without a result: a misspelt name gives no student more time."""
-    known = {result.student for result in found}
-    return sorted({student for student, *_ in cells(path, ("student",))} - known)
-
-
-def _days_more(text: str, path: Path, student: str) -> float:
-    try:
-        days = float(text)
-    except ValueError:
-        days = math.nan
-    if not 0 <= days <= 3660:
-        raise ResultError(f"{path}: {student} has days={text!r}; write a number of days from 0 on, such as 7")
-    return days
 
 
 def days_late(time: datetime, deadline: datetime) -> int:

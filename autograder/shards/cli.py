@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from autograder.options import AsLab, Mpi, SecretFile, lab_named
+from autograder.options import AsLab, Mpi, SecretFile, lab_named, timed
 from hpcdl.commands import end, say
 
 Submissions = Annotated[Path, typer.Argument(exists=True, help="What `autograder grade` is given.")]
@@ -52,7 +52,7 @@ def merge(
     try:
         with store.locked(out):
             secret = seeds.course_secret(out, secret_file)
-            rows = merging.merge(layouts.submissions(submissions), out, secret, lab_named(lab), partial)
+            rows = merging.merge(timed(layouts.submissions(submissions), out), out, secret, lab_named(lab), partial)
     except store.BusyError as error:
         end(str(error), 3)
     except merging.MergeError as error:

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from autograder.cli import app
 from autograder.grading import grades
 from autograder.grading.layouts import Submission
-from autograder.outputs import adjustments, late, load
+from autograder.outputs import adjustments, extensions, late, load
 from autograder.outputs.load import ResultError
 from autograder.results import LabResult
 
@@ -177,7 +177,7 @@ def test_a_group_is_late_together(results, tmp_path):
 def test_extension_moves_the_deadline(results, tmp_path):
     """The largest of a student's rows counts; an empty lab is every lab; other labs' rows do not count."""
     rows = ("ada,tiny,1,", "ada,,2,", "ben,other,9,", "zoe,,3,")
-    write(results, *rows, name=late.EXTENSIONS, header="student,lab,days,reason")
+    write(results, *rows, name=extensions.EXTENSIONS, header="student,lab,days,reason")
     sheet = tmp_path / "times.csv"
     sheet.write_text("student,time\nada,2026-11-23 08:00\nben,2026-11-23 08:00\n")
     ended = run("late", tmp_path, results, "--deadline", "2026-11-20 23:59", "--times", sheet)
@@ -189,7 +189,7 @@ def test_extension_moves_the_deadline(results, tmp_path):
 
 @pytest.mark.parametrize("days", ["-1", "nan", "inf", "soon", ""])
 def test_extension_must_be_days(results, tmp_path, days):
-    write(results, f"ada,,{days},x", name=late.EXTENSIONS, header="student,lab,days,reason")
+    write(results, f"ada,,{days},x", name=extensions.EXTENSIONS, header="student,lab,days,reason")
     ended = run("late", tmp_path, results, "--deadline", "2026-11-20 23:59")
     assert ended.exit_code == 2
     assert "ada has days=" in " ".join(ended.output.split())
