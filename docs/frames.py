@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hpcdl.widgets import film, plays
 
-VERSION = 1  # raise it after a change in this file: what is kept is then rendered again
+VERSION = 2  # raise it after a change in this file: what is kept is then rendered again
 ROOT = Path(__file__).resolve().parent.parent
 QUICK = os.environ.get("HPCDL_SITE") == "quick"
 CACHE = ROOT / "docs" / ("_frames_quick" if QUICK else "_frames")
@@ -33,7 +33,11 @@ class Frames:
     moves: str  # the label of the control that moves
     width: int
     height: int
-    frames: int
+    told: list[str]  # the sentence of each frame of the animation
+
+    @property
+    def frames(self) -> int:
+        return len(self.told)
 
 
 def render_all(names: list[str]) -> dict[str, Frames]:
@@ -76,9 +80,11 @@ def _render(name: str, key: str) -> None:
 
     torch.set_num_threads(1)
     films = {theme: film.shoot(name, theme == "dark", 2 if QUICK else None) for theme in THEMES}
+    played = {theme: each.animation() for theme, each in films.items()}
     for theme, each in films.items():
         (CACHE / f"{name}-{theme}.webp").write_bytes(each.poster())
-        (CACHE / f"{name}-{theme}-play.webp").write_bytes(each.animation())
+        (CACHE / f"{name}-{theme}-play.webp").write_bytes(played[theme])
     shot = films["light"]
-    said = Frames(name, shot.title, shot.texts[shot.still], shot.moves, *shot.images[0].size, len(shot.images))
+    told = shot.told(played["light"])
+    said = Frames(name, shot.title, shot.texts[shot.still], shot.moves, *shot.images[0].size, told)
     (CACHE / f"{name}.json").write_text(json.dumps({"key": key, "frames": asdict(said)}), encoding="utf-8")

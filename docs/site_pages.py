@@ -174,13 +174,25 @@ def hero(found: list[Course], drawn: dict[str, Frames]) -> str:
 
 
 def figure(shown: Frames, up: str, lazy: bool = True, autoplay: bool = False) -> str:
-    """A picture with its Play button; `up` leads to the site's root."""
+    """A picture with its Play button, and a slider over its frames (see `play.js`); `up` leads to the site's root."""
     moves = f" Moving: <em>{escape(shown.moves)}</em>." if shown.moves and shown.frames > 1 else ""
     button = "<button type='button' hidden>▶ Play</button>" if shown.frames > 1 else ""
     return (
         f"<figure class='play'{' data-autoplay' if autoplay else ''} id='{shown.name}'>"
         f"{images(shown, up, lazy=lazy)}"
-        f"<figcaption>{button}{_html(shown.title)}{moves}</figcaption></figure>"
+        f"{slider(shown)}<figcaption>{button}{_html(shown.title)}{moves}</figcaption></figure>"
+    )
+
+
+def slider(shown: Frames) -> str:
+    """A slider over the frames, with the sentence of the one that is shown; the page shows it where a browser can."""
+    if shown.frames < 2:
+        return ""
+    told = escape(json.dumps(shown.told, ensure_ascii=False), quote=True)
+    still = shown.told.index(shown.text) if shown.text in shown.told else 0
+    return (
+        f"<div class='frames' hidden><input type='range' min='0' max='{shown.frames - 1}' value='{still}' "
+        f'aria-label="{escape(shown.moves or "frame", quote=True)}" data-told="{told}"><output></output></div>'
     )
 
 

@@ -119,7 +119,7 @@ def test_every_lab_page_is_whole():
     from frames import Frames
 
     for each in COURSES.values():
-        text = site_pages.lab_page(each, {n: Frames(n, "A.", "B.", "c", 9, 4, 2) for n in each.pictures})
+        text = site_pages.lab_page(each, {n: Frames(n, "A.", "B.", "c", 9, 4, ["One.", "Two."]) for n in each.pictures})
         assert "{{" not in text
         assert len(re.findall(r"^# ", text, re.MULTILINE)) == 1
         assert not each.pictures or text.index("<figure") < text.index("## Exercises")

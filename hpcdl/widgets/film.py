@@ -35,6 +35,11 @@ class Film:
         """Which frame stands still: one on the way, since the ends show least."""
         return (2 * len(self.images)) // 3 if len(self.images) > 2 else len(self.images) - 1
 
+    @property
+    def step(self) -> int:
+        """Milliseconds of a frame."""
+        return MILLISECONDS[len(self.images) >= LONG]
+
     def poster(self) -> bytes:
         """The still frame as WebP."""
         buffer = io.BytesIO()
@@ -43,17 +48,32 @@ class Film:
 
     def animation(self) -> bytes:
         """Return an animated WebP: lossless if small, since drawings are; else as good as fits into `MOST_BYTES`."""
-        images, found = self.images, _encoded(self.images, lossless=True, quality=50, method=3)
+        images, found = self.images, _encoded(self.images, self.step, lossless=True, quality=50, method=3)
         if len(found) <= ENOUGH_BYTES:
             return found
         for quality in (75, 55, 35):
-            found = _encoded(images, quality=quality, method=2)
+            found = _encoded(images, self.step, quality=quality, method=2)
             if len(found) <= MOST_BYTES:
                 return found
         while len(found) > MOST_BYTES and len(images) > 1:
             images = images[::2]
-            found = _encoded(images, quality=35, method=2)
+            found = _encoded(images, self.step, quality=35, method=2)
         return found
+
+    def told(self, animation: bytes) -> list[str]:
+        """Return the sentence of each frame of an animation: it has fewer frames than images where equal ones were
+        merged, or every other one was left out for its size."""
+        starts = list[int]()
+        with Image.open(io.BytesIO(animation)) as shown:
+            for number in range(getattr(shown, "n_frames", 1)):
+                shown.seek(number)
+                shown.load()
+                starts.append(round(shown.info.get("timestamp", 0) / self.step))
+            kept = starts[-1] + round(shown.info.get("duration", REST * self.step) / self.step) - (REST - 1)
+        texts = self.texts
+        while len(texts) > max(1, kept):  # as `animation` does
+            texts = texts[::2]
+        return [texts[start] for start in starts]
 
 
 def shoot(name: str, dark: bool = False, most: int | None = None) -> Film:
@@ -94,8 +114,7 @@ def _explorable(name: str) -> Any:
     return PICTURES[name]()
 
 
-def _encoded(images: list[Image.Image], **how: Any) -> bytes:
-    step = MILLISECONDS[len(images) >= LONG]
+def _encoded(images: list[Image.Image], step: int, **how: Any) -> bytes:
     durations = [step] * (len(images) - 1) + [REST * step]
     buffer = io.BytesIO()
     images[0].save(buffer, "WEBP", save_all=True, append_images=images[1:], duration=durations, loop=0, **how)

@@ -31,7 +31,10 @@ INDEX = "# A course\n\n{cards}\n\n```{{toctree}}\n:caption: Learn\n:hidden:\n\nl
 def write(folder: Path) -> None:
     """Write the sources into `folder`."""
     (course,) = (each for each in courses() if each.slug == "gradient_descent")
-    drawn = {name: Frames(name, "What it shows.", "Its text.", "rate", 600, 300, 2) for name in course.pictures}
+    drawn = {
+        name: Frames(name, "What it shows.", "Its text.", "rate", 600, 300, ["One.", "Two."])
+        for name in course.pictures
+    }
     (folder / "conf.py").write_text(CONF.replace("__file__", repr(str(DOCS / "conf.py"))), encoding="utf-8")
     (folder / "index.md").write_text(
         INDEX.format(cards=site_pages.raw(site_pages.cards([course], drawn))), encoding="utf-8"
