@@ -93,7 +93,7 @@ def _draw_errors(axes: Axes, name: str, n: int, neuron: str) -> None:
     axes.set(ylim=(1e-5, 2))
     decades(axes.yaxis)
     axes.set_title("more neurons, less error")
-    axes.legend(loc="lower left")
+    axes.legend(loc="upper right")
 
 
 def sentence(state: dict) -> str:

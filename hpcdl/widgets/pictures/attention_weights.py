@@ -119,4 +119,4 @@ def _draw_memory(axes: Axes, n: int, p: int) -> None:
     style.ticks(axes.xaxis, [8, 10, 14, 17, 20], ["256", "1,024", "16,384", "131,072", "1 million"])
     style.ticks(axes.yaxis, [6, 9, 12, 15], ["1 MB", "1 GB", "1 TB", "1,000 TB"])
     axes.legend(loc="upper left")
-    axes.set_title(f"One layer, {p} rank{'s' * (p > 1)} (h = {HIDDEN:,}, {HEADS} heads)")
+    axes.set_title(f"One layer (h = {HIDDEN:,}), {p} rank{'s' * (p > 1)}")

@@ -19,6 +19,7 @@ from hpcdl.widgets.kit.controls import checkbox, choice, slider, stops
 from hpcdl.widgets.kit.explorable import Explorable
 
 LIMIT = A100_SUPERPOD.memory  # bytes of a GPU: the line in the picture
+TITLE = 22  # points between a title and its axes: the legend is there
 
 
 class Precision(NamedTuple):
@@ -117,7 +118,7 @@ def draw(state: dict, axes: Mapping[str, Axes]) -> str:
     _draw_held(axes["held"], bars, stage)
     _draw_paid(axes["paid"], costs, paid({**state, "recompute": "full"}, 3))
     ranks = state["p"] * state["t"]
-    axes["held"].set_title(f"Each of {ranks:,} rank{'s' * (ranks > 1)} holds")
+    axes["held"].set_title(f"Each of {ranks:,} rank{'s' * (ranks > 1)} holds", pad=TITLE)
     verdict = "fits" if total <= LIMIT else "does not fit"
     largest = max(bars[stage], key=bars[stage].__getitem__)
     return (
@@ -151,7 +152,8 @@ def _draw_held(axes: Axes, bars: list[dict[str, float]], chosen: int) -> None:
     axes.set(xlim=(-0.6, 3.6), ylim=(0, top), xlabel="ZeRO stage")
     style.ticks(axes.xaxis, range(4), [str(stage) for stage in range(4)])
     style.ticks(axes.yaxis, [LIMIT], [units.nbytes(LIMIT)])
-    axes.legend(loc="upper right", bbox_to_anchor=(1.0, 0.94), fontsize=9.5, labelspacing=0.25)
+    row = {"ncols": 4, "columnspacing": 1.0, "handlelength": 1.0, "borderaxespad": 0.2, "borderpad": 0.0}
+    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), fontsize=9.5, **row)
 
 
 def _draw_paid(axes: Axes, costs: dict[str, float], most: dict[str, float]) -> None:
@@ -162,6 +164,10 @@ def _draw_paid(axes: Axes, costs: dict[str, float], most: dict[str, float]) -> N
         axes.barh(place, length, height=0.42, color=style.ORANGE if is_bytes else style.PURPLE)
         shown = units.nbytes(value) if is_bytes else f"{value:.1%} of the operations"
         axes.text(0.0, place - 0.3, f"{kind}: {shown}", fontsize=10, va="bottom")
-    axes.set(xlim=(0, 1.05), ylim=(len(costs) - 0.5, -0.8), title="and pays in each step")
+    axes.set(
+        xlim=(0, 1.05),
+        ylim=(len(costs) - 0.5, -0.8),
+    )
+    axes.set_title("and pays in each step", pad=TITLE)
     style.ticks(axes.yaxis, [], [])
     style.ticks(axes.xaxis, [], [])

@@ -65,9 +65,9 @@ def draw(state: dict, axes: Mapping[str, Axes], own: Mapping[str, Orders]) -> st
     chunks = len(timeline.parts) // p
     draw_ops(axes["time"], timeline.events(), p, timeline.makespan)
     style.ticks(axes["time"].xaxis, [], [])
-    axes["time"].set_title(f"{NAMES[name]}{', yours,' if name in own else ''} on {p} stages, {m} microbatches")
-    _draw_memory(axes["memory"], timeline, p, chunks)
+    axes["time"].set_title(f"{NAMES[name]}{', yours,' if name in own else ''} on {p} stages, {m} microbatches", pad=28)
     unit = "ms" if state["preset"] else "s"
+    _draw_memory(axes["memory"], timeline, p, chunks, unit)
     most = max(timeline.memory(1 / chunks))
     said = f"{timeline.makespan:.4g} {unit}, bubble {timeline.bubble:.2%}"
     if printed is not None:
@@ -122,7 +122,7 @@ def draw_ops(axes: Axes, events: Iterable[Event], p: int, end: float, top: float
     axes.legend(handles=marks, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(marks), handletextpad=0.1)
 
 
-def _draw_memory(axes: Axes, timeline: Timeline, p: int, chunks: int) -> None:
+def _draw_memory(axes: Axes, timeline: Timeline, p: int, chunks: int, unit: str) -> None:
     """Microbatches that stages hold; the darkest line is stage 0."""
     shades = [palette.tint(style.ORANGE, 1.0 - 0.75 * stage / max(1, p - 1)) for stage in range(p)]
     for stage in range(p) if p <= 4 else (0, p // 3, 2 * p // 3, p - 1):
@@ -130,7 +130,7 @@ def _draw_memory(axes: Axes, timeline: Timeline, p: int, chunks: int) -> None:
         seconds, held = zip(*curve, (timeline.makespan, curve[-1][1]), strict=True)
         axes.plot(seconds, held, drawstyle="steps-post", color=shades[stage])
     top = max(timeline.memory(1 / chunks))
-    axes.set(xlim=(0, 1.005 * timeline.makespan), ylim=(0, 1.08 * top), xlabel="time", ylabel="held")
+    axes.set(xlim=(0, 1.005 * timeline.makespan), ylim=(0, 1.08 * top), xlabel=f"time, {unit}", ylabel="held")
     step = max(1, round(top / 3))
     style.ticks(axes.yaxis, range(0, int(top) + 1, step), [str(held) for held in range(0, int(top) + 1, step)])
 

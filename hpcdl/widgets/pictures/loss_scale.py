@@ -103,10 +103,12 @@ def draw(state: Mapping, axes: Axes, gradients: Tensor | None = None) -> str:
         axes.fill_between(xs, inside, step="post", color=COLORS[fate], label=fate, linewidth=0)
         if low > LOW:
             axes.axvline(low, color=style.GREY, linewidth=0.8, linestyle=":")
-    axes.set(xlim=(LOW, HIGH), ylim=(0, 1.25 * max(heights)))
+    axes.set(xlim=(LOW, HIGH), ylim=(0, 1.05 * max(heights)))
     axes.set(xlabel="size of a gradient times the scale, powers of two", ylabel="share of gradients, %")
-    axes.set_title(f"Gradients of activations in {state['format'].replace('_', ' ')}, loss times 2{raised(power)}")
-    axes.legend(loc="upper left", ncols=4, fontsize=10)
+    axes.set_title(
+        f"Gradients of activations in {state['format'].replace('_', ' ')}, loss times 2{raised(power)}", pad=26
+    )
+    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4, fontsize=10, handlelength=1, columnspacing=1)
     lost, over = shares(gradients, fmt, power)
     if over:
         beyond = "would be infinite: the step is left out" if fmt.has_infinity else "are cut to the largest number"

@@ -14,6 +14,8 @@ from hpcdl.widgets.kit.style import Alarm
 SAMPLES, MOST = 48, 6
 WEIGHTED, PLAIN = "weighted by shard size", "plain mean of the shards"
 
+LONG = 0.2  # an arrow from which on there is room for its name
+
 
 def explorable() -> Explorable:
     """Number of processors, how unequal their shards are, and how their gradients are combined."""
@@ -101,7 +103,8 @@ def _arrows(axes, contributions, full) -> None:
         axes.annotate("", tip, tail, arrowprops={**step, "color": color, "linewidth": 2.4})
         across = torch.stack([tail[1] - tip[1], tip[0] - tail[0]])  # a quarter turn: labels stand outside the chain
         beside = (-14 * across / across.norm()).tolist()
-        axes.annotate(f"$g_{rank}$", (tail + tip) / 2, beside, textcoords="offset points", ha="center", va="center")
+        if (tip - tail).norm() > LONG:
+            axes.annotate(f"$g_{rank}$", (tail + tip) / 2, beside, textcoords="offset points", ha="center", va="center")
     if (tips[-1] - full).norm() > 1e-9:
         axes.plot(*torch.stack([tips[-1], full]).T, ":", color=style.VERMILLION, linewidth=2)
     axes.plot(0, 0, "o", color=style.INK, markersize=6)

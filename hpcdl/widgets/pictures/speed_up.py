@@ -64,6 +64,7 @@ DOTS = (
     Published("lecture", "ResNet-50", 1024, 99.2),
     Published("lecture", "ResNet-50", 2048, 99.2 * 8.7 / 6.6 / 2),
 )
+BESIDE = {512: ((6, 1), "left"), 2048: ((4, -15), "right")}  # where a dot's name is, by its GPUs
 LEAKS = ("input", "messages", "stragglers", "the batch")
 COLORS = dict(zip(LEAKS, (style.GREEN, style.ORANGE, style.SKY, style.PURPLE), strict=True))
 
@@ -162,11 +163,10 @@ def _draw_curve(axes: Axes, state: Mapping) -> None:
         mine = dot.network == state["network"]
         color = style.VERMILLION if mine else palette.tint(style.VERMILLION, 0.35)
         axes.plot(dot.p, dot.efficiency, "o", color=color, markersize=7 if mine else 5)
-        if mine:
-            axes.annotate(
-                dot.source, (dot.p, dot.efficiency), xytext=(-7, 3), textcoords="offset points", ha="right", fontsize=10
-            )
-    axes.axvline(state["p"], color=style.GREY, linewidth=0.8, linestyle=":")
+        beside, side = BESIDE.get(dot.p, ((-6, 4), "right"))
+        place = {"xytext": beside, "textcoords": "offset points", "ha": side}
+        axes.annotate(dot.source, (dot.p, dot.efficiency), fontsize=9, color=style.INK if mine else style.GREY, **place)
+    axes.axvline(state["p"], ymin=0.22, color=style.GREY, linewidth=0.8, linestyle=":")  # above the legend
     axes.set_xscale("log", base=2)
     axes.set(
         xlim=(0.9, 2600), ylim=(0, 112), xlabel="GPUs p", ylabel="efficiency, %", title="Printed (dots) and modelled"

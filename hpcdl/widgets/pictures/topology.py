@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
+from matplotlib.patheffects import withStroke
 
 from hpcdl.collectives import ALL_REDUCE
 from hpcdl.comm import RankError, TracingComm, simulate
@@ -225,7 +226,8 @@ def _network(axes, played: Replay, xy, now: float, title: str) -> None:
     colors = [style.GREEN if share > 1 - 1e-6 else style.SKY for share in level]
     axes.scatter(*xy.T, s=520 * level, color=colors, alpha=0.75, zorder=3)
     for rank, place in enumerate(xy):
-        axes.text(*place, str(rank), ha="center", va="center", fontsize=10, zorder=5)
+        halo = [withStroke(linewidth=3, foreground=style.CARD)]  # a message may be under it
+        axes.text(*place, str(rank), ha="center", va="center", fontsize=10, zorder=5, path_effects=halo)
     axes.text(
         0, -1.33, "blue: the share of the sum a rank holds; green: all", ha="center", color=style.GREY, fontsize=10
     )

@@ -1,0 +1,112 @@
+"""Nothing in a picture lies on a text: legends on no data, titles on no legends, and all within the page."""
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.legend import Legend
+from matplotlib.transforms import Bbox
+
+from hpcdl.widgets.film import STILL
+from hpcdl.widgets.pictures import PICTURES
+from tests.hpcdl.widgets.pictures.test_every_picture import made, move
+
+pytestmark = pytest.mark.labs
+MOVES = 10
+SLACK = 2.0  # pixels at the edge of a text's box, which are empty
+
+
+@pytest.mark.thinned(1, 3)
+@pytest.mark.parametrize("name", [name for name in PICTURES if name not in STILL])  # those measure at each move
+def test_texts_have_room(name):
+    shown, chance = made(name), random.Random(name)
+    controls = list(shown.controls.values())
+    for _ in range(MOVES):
+        assert clashes(shown.picture.figure) == [], dict(shown.state)
+        if controls:
+            move(chance.choice(controls), chance)
+
+
+@pytest.mark.parametrize(
+    ("draw", "found"),
+    [
+        (lambda axes: axes.axhline(0.9, label="a"), "line on legend"),
+        (lambda axes: axes.bar([0, 1], [1, 1], label="a"), "patch on legend"),
+        (lambda axes: (axes.plot([0, 1], [0, 0], label="a"), axes.text(0.9, 0.93, "words")), "text on legend"),
+        (lambda axes: (axes.text(0.5, 0.5, "words"), axes.text(0.52, 0.51, "others")), "text on text"),
+        (lambda axes: axes.text(0.97, 0.5, "many words that end far beyond"), "text off the page"),
+        (lambda axes: axes.plot([0, 1], [0, 0], label="a"), ""),
+    ],
+)
+def test_what_has_no_room_is_found(draw, found):
+    figure = Figure((4, 3))
+    axes = figure.add_subplot()
+    draw(axes)
+    axes.set(xlim=(0, 1), ylim=(0, 1))
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(loc="upper right")
+    figure.canvas.draw()
+    assert [kind for kind, *_ in clashes(figure)] == [found] * bool(found)
+
+
+def clashes(figure: Figure) -> list[tuple[str, str]]:
+    found = [clash for axes in figure.axes for clash in _within(axes)]
+    page = figure.bbox.padded(1)
+    for axes in figure.axes:
+        for text in (*axes.texts, *_titles(axes), axes.xaxis.label, axes.yaxis.label):
+            box = text.get_window_extent()
+            if _said(text) and not (page.contains(box.x0, box.y0) and page.contains(box.x1, box.y1)):
+                found.append(("text off the page", text.get_text()))
+    titles = [text for axes in figure.axes for text in _titles(axes) if _said(text)]
+    return found + _overlapping(titles)
+
+
+def _within(axes: Axes) -> list[tuple[str, str]]:
+    texts = [text for text in (*axes.texts, *_titles(axes)) if _said(text)]
+    found = _overlapping([text for text in texts if text in [*axes.texts]])
+    whole = axes.get_window_extent()
+    for legend in (child for child in axes.get_children() if isinstance(child, Legend)):
+        box = legend.get_window_extent().padded(-SLACK)
+        for line in axes.lines:
+            points = _points(line)
+            if len(points) and (_inside(points, box) & _inside(points, whole)).any():
+                found.append(("line on legend", str(line.get_label())))
+        for patch in axes.patches:
+            seen = Bbox.intersection(patch.get_window_extent(), whole)
+            if seen and min(seen.width, seen.height) > 1 and box.overlaps(seen):
+                found.append(("patch on legend", str(patch)))
+        found += [("text on legend", text.get_text()) for text in texts if box.overlaps(text.get_window_extent())]
+    return found
+
+
+def _overlapping(texts) -> list[tuple[str, str]]:
+    boxes = [(text.get_text(), text.get_window_extent().padded(-SLACK)) for text in texts]
+    pairs = itertools.combinations(boxes, 2)
+    return [("text on text", f"{one}, {other}") for (one, a), (other, b) in pairs if a.overlaps(b)]
+
+
+def _titles(axes: Axes) -> tuple:
+    return axes.title, axes._left_title, axes._right_title
+
+
+def _said(text) -> bool:
+    return text.get_visible() and bool(text.get_text().strip())
+
+
+def _inside(points: np.ndarray, box: Bbox) -> np.ndarray:
+    return ((points > box.min) & (points < box.max)).all(1)
+
+
+def _points(line) -> np.ndarray:
+    """The points of a line on the page, close together along it."""
+    if not line.get_visible() or not len(line.get_xdata()):
+        return np.empty((0, 2))
+    points = line.get_transform().transform(line.get_xydata())
+    points = points[np.isfinite(points).all(1)]
+    if line.get_linestyle() == "None":
+        return points
+    between = np.linspace(0, 1, 50)[:, None]
+    return np.concatenate([points, *(a + between * (b - a) for a, b in itertools.pairwise(points))])
