@@ -2,13 +2,15 @@
 
 import contextlib
 import difflib
+import html
 import io
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from autograder.grading.run import run_exercise
+from autograder.grading.run import Begun, run_exercise
 from autograder.grading.seeds import seeds
 from autograder.sessions.local import LocalSession, needs_compiler
 from hpcdl import moved
@@ -25,6 +27,7 @@ from .results import ExerciseResult
 
 IMPORTING = "The first check in this kernel imports parts of torch: a few seconds …"
 SEEDS = seeds(b"notebook", "")  # the same inputs in every run, so that a failure is reproducible
+QUIET = 2.0  # seconds without a word
 PRINTED = 2000  # shown characters of a student's prints
 
 
@@ -49,12 +52,13 @@ def check(*names: str) -> None:
     namespace = sys._getframe(1).f_globals
     with whole_imports():
         found = [exercise for name in names or ("",) for exercise in find(name)]
+        line = Line()
         with stoppable(found[0]):
-            progress = _prepare({exercise.lab for exercise in found}, namespace)
+            _prepare({exercise.lab for exercise in found}, namespace, line)
         for exercise in found:
             with stoppable(exercise):
-                _show(not_checked(exercise, namespace) or feedback(exercise, namespace), progress)
-            progress = None
+                _show(not_checked(exercise, namespace) or feedback(exercise, namespace, line.tell), line)
+            line = Line()
 
 
 @contextlib.contextmanager
@@ -68,24 +72,38 @@ def stoppable(exercise: Exercise) -> Iterator[None]:
         raise StoppedCheckError(f"You stopped the check of `{exercise.name}`. It can be run again.") from None
 
 
-def _prepare(labs: set[Lab], namespace: dict) -> Any:
-    """Import what answers may make torch import, before a time limit starts.
-
-    It takes seconds, and a notebook says so; return that line's handle, which the first feedback replaces.
-    """
+def _prepare(labs: set[Lab], namespace: dict, line: "Line") -> None:
+    """Import what answers may make torch import, before a time limit starts; it takes seconds, and `line` says so."""
     names = [BACKWARD, *(name for lab in labs for name in lab.brings)]
     names += [COMPILER] * needs_compiler(namespace)
-    if all(map(is_imported, names)):
-        return None
-    progress = _display_line(IMPORTING) if _shell() else None
-    import_whole(*names)
-    return progress
+    if not all(map(is_imported, names)):
+        line.say(IMPORTING)
+        import_whole(*names)
 
 
-def _display_line(text: str) -> Any:
-    from IPython.display import display
+class Line:
+    """A line of a notebook's output that says what takes long, until the feedback replaces it."""
 
-    return display({"text/plain": text, "text/html": text}, raw=True, display_id=True)
+    def __init__(self, clock: Callable[[], float] = time.monotonic):
+        self._clock, self._begin, self._shown = clock, clock(), None
+
+    def tell(self, number: int, of: int, title: str) -> None:
+        """Say which check begins; nothing in the first two seconds."""
+        if self._clock() - self._begin >= QUIET:
+            self.say(f"Check {number} of {of}: {title} …")
+
+    def say(self, text: str) -> None:
+        if _shell():
+            self.show({"text/plain": text, "text/html": html.escape(text)}, raw=True)
+
+    def show(self, shown: Any, **options: Any) -> None:
+        """Display `shown` as this line."""
+        from IPython.display import display
+
+        if self._shown is None:
+            self._shown = display(shown, display_id=True, **options)
+        else:
+            self._shown.update(shown, **options)
 
 
 def _shell() -> Any:
@@ -110,12 +128,12 @@ def not_checked(exercise: Exercise, namespace: dict) -> NotChecked | None:
     return NotChecked(exercise.name, reason, total(exercise.lab))
 
 
-def feedback(exercise: Exercise, namespace: dict) -> Feedback:
-    """Check one exercise against the functions in `namespace` and remember its points."""
+def feedback(exercise: Exercise, namespace: dict, begun: Begun = lambda *_: None) -> Feedback:
+    """Check one exercise against the functions in `namespace` and remember its points; tell `begun` each check."""
     printed, code = _Capped(), code_of(namespace, exercise.functions)
     with contextlib.redirect_stdout(printed):
         exercise.lab.bring()
-        result = run_exercise(exercise, LocalSession(namespace), SEEDS, hidden=False)
+        result = run_exercise(exercise, LocalSession(namespace), SEEDS, hidden=False, begun=begun)
     note = _remember(result, code)
     unsolved[exercise.id] = exercise.functions
     if result.passed:
@@ -175,14 +193,12 @@ def _remember(result: ExerciseResult, code: str) -> str:
     return ""
 
 
-def _show(shown: Feedback | NotChecked, progress: Any = None) -> None:
-    """Display the feedback instead of `progress`'s line, if there is one."""
+def _show(shown: Feedback | NotChecked, line: Line) -> None:
+    """Display the feedback instead of what `line` says."""
     if _shell() is None:
         print(repr(shown))
-        return
-    from IPython.display import display
-
-    (progress.update if progress else display)(shown, metadata={"hpcdl": shown.about()})
+    else:
+        line.show(shown, metadata={"hpcdl": shown.about()})
 
 
 class _Capped(io.StringIO):

@@ -27,6 +27,7 @@ LONGEST = 4000  # characters of each, to limit a report's size
 MOST_FORBIDDEN = 20  # reported calls per exercise
 
 Limit = Callable[[Exercise, Check], float]  # how many seconds a check may take
+Begun = Callable[[int, int, str], None]  # is told each check that begins: its number, of how many, its title
 
 
 def full(exercise: Exercise, check: Check) -> float:
@@ -44,24 +45,31 @@ def run_lab(lab: Lab, session: Session, seed_of: Seeds, later: Limit = full) -> 
 
 
 def run_exercise(
-    exercise: Exercise, session: Session, seed_of: Seeds, limit: Limit = full, *, hidden: bool = True
+    exercise: Exercise,
+    session: Session,
+    seed_of: Seeds,
+    limit: Limit = full,
+    *,
+    hidden: bool = True,
+    begun: Begun = lambda *_: None,
 ) -> ExerciseResult:
     """Return the results of an exercise's checks, in order; `hidden=False` skips hidden checks, as in a notebook."""
     result = ExerciseResult(exercise.id, exercise.name, exercise.points)
     try:
         session.forbid(exercise.closed, exercise.opened)
-        result.checks = _run_checks(exercise, result, session, seed_of, limit, hidden)
+        result.checks = _run_checks(exercise, result, session, seed_of, limit, hidden, begun)
     finally:
         session.forbid()
     return result
 
 
-def _run_checks(exercise, result, session: Session, seed_of: Seeds, limit: Limit, hidden: bool) -> list[CheckResult]:
+def _run_checks(
+    exercise, result, session: Session, seed_of: Seeds, limit: Limit, hidden: bool, begun: Begun
+) -> list[CheckResult]:
     verdicts: dict[str, CheckResult] = {}
     late, grace = None, 0.0
-    for check in exercise.checks.values():
-        if check.hidden and not hidden:
-            continue
+    asked = [check for check in exercise.checks.values() if hidden or not check.hidden]
+    for number, check in enumerate(asked, start=1):
         verdict = _blank(exercise, check, seed_of)
         verdicts[check.name] = verdict
         reason = _waits(check, verdicts)
@@ -71,6 +79,7 @@ def _run_checks(exercise, result, session: Session, seed_of: Seeds, limit: Limit
             verdict.status, verdict.message = "skipped", reason
             continue
         seconds = min(grace, limit(exercise, check)) if late else limit(exercise, check)
+        begun(number, len(asked), check.title)
         run_check(check, verdict, session, seconds)
         if verdict.kind == "exception":
             verdict.mistake = exercise.meaning(verdict.message)
