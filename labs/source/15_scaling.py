@@ -362,9 +362,10 @@ batches, reached, SEEDS = [16 * 2**i for i in range(7)], {}, 3
 with when_solved():
     print("batch   " + "".join(f"{batch:8,}" for batch in batches))
     for rule, lr in (("SGD", 0.02), ("LARS", 0.04)):
-        runs = [[steps_to(0.95, batch, rule, lr, seed) for batch in batches] for seed in range(SEEDS)]
-        for seed, steps in enumerate(runs):
-            print(f"{rule:6}{seed:2}" + "".join(f"{count or 'never':>8}" for count in steps))
+        runs = []
+        for seed in range(SEEDS):
+            runs.append([steps_to(0.95, batch, rule, lr, seed) for batch in batches])
+            print(f"{rule:6}{seed:2}" + "".join(f"{count or 'never':>8}" for count in runs[-1]))
         ordered = [sorted(steps, key=lambda count: count or math.inf) for steps in zip(*runs)]
         reached[rule] = [steps[SEEDS // 2] for steps in ordered]  # the median
 
