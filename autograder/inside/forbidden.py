@@ -251,10 +251,19 @@ def python_functions(dotted: tuple[str, ...]) -> list[types.FunctionType]:
     for module in {id(m): m for key, m in every if is_below(key, *dotted)}.values():
         own = [v for v in vars(module).values() if _has_code(v) and is_below(str(v.__module__), *dotted)]
         # An enumeration class holds methods of `enum`.
-        methods = [method for kind in own if isinstance(kind, type) for method in vars(kind).values()]
+        methods = [m for kind in own if isinstance(kind, type) for value in vars(kind).values() for m in _within(value)]
         found += own + [m for m in methods if _has_code(m) and is_below(str(m.__module__), *dotted)]
-    plain = [inspect.unwrap(f) for f in found if _has_code(f)]
+    plain = [inspect.unwrap(f) for value in found for f in _within(value) if _has_code(f)]
     return [f for f in plain if type(f) is types.FunctionType]
+
+
+def _within(value) -> list:
+    """Return the functions that a class holds in a static method, a class method or a property; else the value."""
+    if isinstance(value, staticmethod | classmethod):
+        return [value.__func__]
+    if isinstance(value, property):
+        return [value.fget, value.fset, value.fdel]
+    return [value]
 
 
 def _has_code(value) -> bool:
