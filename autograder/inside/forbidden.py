@@ -43,6 +43,8 @@ FOURIER = ("aten::_fft_*",)
 BACKWARD = "torch.autograd.backward"  # forbidding it forbids all of autograd
 NO_GRAPH = "does not require grad and does not have a grad_fn"  # torch, of a backward pass without a graph
 _autograd: Any = torch._C._autograd
+EXCLUDED = "torch._C._dispatch_tls_set_dispatch_key_excluded"
+BackendSelect, _is_excluded = torch._C.DispatchKey.BackendSelect, torch._C._dispatch_tls_is_dispatch_key_excluded
 
 KINDS = (type, types.FunctionType, functools._lru_cache_wrapper, type(numpy.sum))  # types with code to replace
 
@@ -135,6 +137,8 @@ class Guard:
     def up(self, is_up: bool = True):
         """Run the student's code in the block; `up(False)` is for a callback into the check."""
         before, self.is_up = self.is_up, is_up
+        if is_up and _is_excluded(BackendSelect):  # a cell switched our kernels off, for good
+            self.knock(EXCLUDED)
         state: Any = contextlib.nullcontext()
         if self.forbids_derivatives and is_up != before:
             state = self.watched() if is_up else graphs(True)
