@@ -43,6 +43,8 @@ FOURIER = ("aten::_fft_*",)
 BACKWARD = "torch.autograd.backward"  # forbidding it forbids all of autograd
 NO_GRAPH = "does not require grad and does not have a grad_fn"  # torch, of a backward pass without a graph
 _autograd: Any = torch._C._autograd
+EXCLUDED = "torch._C._dispatch_tls_set_dispatch_key_excluded"
+BackendSelect, _is_excluded = torch._C.DispatchKey.BackendSelect, torch._C._dispatch_tls_is_dispatch_key_excluded
 
 KINDS = (type, types.FunctionType, functools._lru_cache_wrapper, type(numpy.sum))  # types with code to replace
 
@@ -135,6 +137,8 @@ class Guard:
     def up(self, is_up: bool = True):
         """Run the student's code in the block; `up(False)` is for a callback into the check."""
         before, self.is_up = self.is_up, is_up
+        if is_up and _is_excluded(BackendSelect):  # a cell switched our kernels off, for good
+            self.knock(EXCLUDED)
         state: Any = contextlib.nullcontext()
         if self.forbids_derivatives and is_up != before:
             state = self.watched() if is_up else graphs(True)
@@ -251,10 +255,19 @@ def python_functions(dotted: tuple[str, ...]) -> list[types.FunctionType]:
     for module in {id(m): m for key, m in every if is_below(key, *dotted)}.values():
         own = [v for v in vars(module).values() if _has_code(v) and is_below(str(v.__module__), *dotted)]
         # An enumeration class holds methods of `enum`.
-        methods = [method for kind in own if isinstance(kind, type) for method in vars(kind).values()]
+        methods = [m for kind in own if isinstance(kind, type) for value in vars(kind).values() for m in _within(value)]
         found += own + [m for m in methods if _has_code(m) and is_below(str(m.__module__), *dotted)]
-    plain = [inspect.unwrap(f) for f in found if _has_code(f)]
+    plain = [inspect.unwrap(f) for value in found for f in _within(value) if _has_code(f)]
     return [f for f in plain if type(f) is types.FunctionType]
+
+
+def _within(value) -> list:
+    """Return the functions that a class holds in a static method, a class method or a property; else the value."""
+    if isinstance(value, staticmethod | classmethod):
+        return [value.__func__]
+    if isinstance(value, property):
+        return [value.fget, value.fset, value.fdel]
+    return [value]
 
 
 def _has_code(value) -> bool:

@@ -37,6 +37,22 @@ def write(path):
     with open(path, "w") as file:
         return file.write("canary")
 
+def change(path):
+    "Change what the kernel stores about a file: the file itself need not be open."
+    before = stored(path)
+    os.chmod(path, 0o604)
+    os.utime(path, (1, 1))
+    if stored(path) == before:
+        raise PermissionError("its mode and times are as they were")
+    return stored(path)
+
+def stored(path):
+    found = os.stat(path)
+    return oct(found.st_mode), found.st_mtime_ns
+
+def mark(path):
+    return os.setxattr(path, "user.canary", b"seen") or "it could"
+
 def connect(port):
     return str(socket.create_connection(("127.0.0.1", port), timeout=2))
 
@@ -121,6 +137,8 @@ def _attempts(target: str, port: int, address: str) -> dict[str, tuple]:
         "read the grader's environment": ("read", f"/proc/{os.getpid()}/environ"),
         "write beside another submission": ("write", str(Path(target, "written"))),
         "write into Python's packages": ("write", str(PLANTED)),
+        "change another submission's mode and times": ("change", str(Path(target, "other.ipynb"))),
+        "mark another submission with an attribute": ("mark", str(Path(target, "other.ipynb"))),
         "reach a service of this machine": ("connect", port),
         "reach a service by its socket file": ("connect_unix", address),
         "find a connection that was left open": ("connections",),

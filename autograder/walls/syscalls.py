@@ -7,6 +7,9 @@ family, signals to others, and the kernel's larger attack surfaces.
 Ranks of one submission share only `comm`: so there are no watches on files, no access to other processes' times, and no
 counts of a file system's free blocks and files. A lock on a file succeeds and locks nothing: SQLite and other libraries
 need it, and a rank learns nothing from another's. A process's own processors and priority are left as they are, too.
+
+Landlock does not cover what the kernel stores about a file: its mode, owner, times, extended attributes and flags. A
+process may change those of every file that its user owns. So such a call succeeds and changes nothing, or is refused.
 """
 
 import errno
@@ -32,10 +35,21 @@ OWN = ("kill", "tgkill")  # only to this process
 SCHEDULING = ("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr")  # others could read these
 SELF = ("prlimit64", *SCHEDULING)  # only on itself: 0
 CLONE_THREAD = 0x10000
-# Commands of fcntl, by number: leases, events of a folder, signals for others.
+# Commands of fcntl, by number: leases, events of a folder, signals for others; from HINTS on, what a file stores.
 FCNTL = (8, 10, 15, 1024, 1025, 1026)
+HINTS = 1035
 LOCKS = (6, 7, 37, 38)  # locks of a process and of an open file
+UNKNOWN = -1  # libseccomp's number of a call that it does not know
 CLOCKS = ("clock_gettime", "clock_getres", "clock_nanosleep")
+METADATA = """
+    chmod fchmod fchmodat fchmodat2 chown lchown fchown fchownat utime utimes futimesat utimensat utimensat_time64
+"""
+ATTRIBUTES = """
+    setxattr lsetxattr fsetxattr setxattrat removexattr lremovexattr fremovexattr removexattrat file_setattr
+"""
+# Numbers on every processor, for a libseccomp that is older than the call.
+RECENT = {"fchmodat2": 452, "setxattrat": 463, "removexattrat": 466, "file_setattr": 469}
+KIND_OF_IOCTL, OF_FILES = 0xFF00, b"fXv"  # the letter in a command's number, and those that write a file's flags
 OF_PROCESSES = 0x80000000  # clock ids from here on belong to processes and threads
 
 
@@ -57,8 +71,14 @@ def restrict() -> None:
         _rule(rules, denied, name, arg(0, pyseccomp.NE, 0))
     for command in FCNTL:
         _rule(rules, denied, "fcntl", arg(1, pyseccomp.EQ, command))
+    _rule(rules, denied, "fcntl", arg(1, pyseccomp.GE, HINTS))
+    for letter in OF_FILES:
+        _rule(rules, denied, "ioctl", arg(1, pyseccomp.MASKED_EQ, KIND_OF_IOCTL, letter << 8))
+    for name in ATTRIBUTES.split():
+        _rule(rules, pyseccomp.ERRNO(errno.ENOTSUP), name)
     nothing = pyseccomp.ERRNO(0)  # the call does nothing and returns 0
-    _rule(rules, nothing, "flock")
+    for name in ("flock", *METADATA.split()):
+        _rule(rules, nothing, name)
     for command in LOCKS:
         _rule(rules, nothing, "fcntl", arg(1, pyseccomp.EQ, command))
     for name in SCHEDULING:
@@ -70,7 +90,8 @@ def restrict() -> None:
 
 def _rule(rules, action, name: str, *args) -> None:
     try:
-        rules.add_rule(action, name, *args)
+        is_known = pyseccomp.resolve_syscall(pyseccomp.Arch.NATIVE, name) != UNKNOWN
+        rules.add_rule(action, name if is_known else RECENT.get(name, name), *args)
     except (ValueError, OSError, RuntimeError) as error:
         if pyseccomp.resolve_syscall(pyseccomp.Arch.NATIVE, name) >= 0:  # this processor has the call: refuse it
             raise OSError(f"seccomp: no rule for {name}") from error
