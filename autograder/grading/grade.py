@@ -88,7 +88,7 @@ def grade_bytes(
         result = grade_session(session, notes, lab, student, secret, later)
         ask_again(lab, result.exercises, session, seeds(secret, student), later)
     limit = later if any(exercise.ran_out for exercise in result.exercises) else full
-    look_again(lab, result.exercises, content.cells, cells, zygote, seeds(secret, student), limit)
+    look_again(lab, result.exercises, content, cells, zygote, seeds(secret, student), limit)
     follow_through(lab, result.exercises, cells, zygote, seeds(secret, student), limit)
     if mpi:
         result.notes += real_ranks.repeat(lab, result.exercises, session, zygote)
@@ -133,5 +133,6 @@ def grade_session(
 
 
 def _said(error) -> str:
-    said = f"{error.type}: {error.text}" if error.type else error.text
-    return f"{said}. {NO_SHELL}" if error.type == "FileNotFoundError" else said
+    said = f"{error.type}: {error.text}" if error.type and error.text else error.text or error.type
+    more = f" {NO_SHELL}." if error.type == "FileNotFoundError" else ""
+    return f"{said.rstrip('.')}.{more} What ran before it counts."

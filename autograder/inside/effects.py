@@ -21,6 +21,7 @@ from functools import lru_cache
 from .facts import FILES, Call, Definition, Facts, call_of, facts_of_body, root_of
 from .known_calls import (
     ANYTHING,
+    ARGUMENTS,
     ARRAYS,
     BARE,
     CHANGERS,
@@ -36,6 +37,7 @@ from .known_calls import (
     SETTINGS,
     SLOW,
     SPACES,
+    STARTS,
     WRITERS,
     WRITES,
 )
@@ -83,6 +85,8 @@ class Notebook:
         functions = self.definitions.keys() - self.classes
         self.setters = {n for n in functions if self._sets(self.definitions[n]) and not self.definitions[n].returns}
         self.captures = any(ast.unparse(target) == "sys.stdout" for node in nodes for target in _targets(node))
+        made = (call.last for each in (*facts, *self.definitions.values()) for call in each.calls)
+        self.starts = not STARTS.isdisjoint(made)
         self._spread()
         self.behind: dict[str, set[str]] = {}  # name -> the objects that it may refer to
         for made, (new, old) in ((each, pair) for each in facts for pair in each.aliases):
@@ -101,7 +105,8 @@ class Notebook:
         for name in facts.loads & self.effects.keys() - self.asked:
             found |= self.effects[name] - self.asked
         last = {call.last for call in facts.calls}
-        anything = _binds_any(facts) or last & READABLE or self._sets(facts)
+        sleeps = self.starts and last == {"sleep"} and not facts.own  # others work meanwhile
+        anything = _binds_any(facts) or last & READABLE or self._sets(facts) or sleeps
         return (
             self._by_other_names(found) - (self.asked - facts.stores)
             | ({ALL} if anything else set())
@@ -160,6 +165,8 @@ class Notebook:
             found |= call.handed
             if call.last not in READS if call.is_method else call.root in self.bound - self.plain:
                 found.add(call.root)
+            if call.root == call.last in ("setattr", "delattr"):  # `setattr(math, "e", 3)`
+                own |= call.args & self.imports.keys()
             if call.of in self.definitions.keys() - self.asked or self._is_own_module(call.of):
                 own.add(call.of)
             if not self._is_harmless(call):
@@ -247,6 +254,7 @@ def surroundings(node: ast.AST) -> set[str]:
     made = [call_of(part) for part in ast.walk(node) if isinstance(part, ast.Call)]
     calls = {call.last for call in made}
     text = {TEXT} if any(_is(call, RUNS_TEXT) for call in made) else set()
+    text |= {"sys"} if calls & ARGUMENTS else set()
     imports_own = any(module_of(whole) for _, whole in _imports(node))
     return text | ({FILES, "sys"} if imports_own else {FILES} if calls & OPENS else set())
 

@@ -98,6 +98,8 @@ def _gather(node: ast.AST, facts: Facts) -> None:
             facts.stores.add(node.id)
     elif isinstance(node, ast.Subscript | ast.Attribute) and not isinstance(node.ctx, ast.Load):
         facts.stores |= {root_of(node)} - {""}
+    elif isinstance(node, ast.Attribute) and node.attr == "user_ns":  # of IPython's shell: the notebook's names
+        facts.stores.add("get_ipython")
     elif isinstance(node, ast.Global):
         facts.outside |= set(node.names)
     elif isinstance(node, ast.Call):

@@ -81,4 +81,7 @@ SETTINGS = frozenset(
 SETS = re.compile(
     r"(?!set_num_)(?:set|register|enable|disable|use|add)_\w+|register|enable|disable|custom_op|triton_op|Library"
 )
+ARGUMENTS = frozenset({"parse_args", "parse_known_args"})  # calls that read `sys.argv`
+# Calls that start something beside the cells, which runs while a cell sleeps.
+STARTS = frozenset("call_at call_later call_soon create_task ensure_future run_in_executor start submit".split())  # noqa: SIM905
 SLOW = ("matplotlib", "autograder", "hpcdl.widgets", "hpcdl.cluster", "hpcdl.training")

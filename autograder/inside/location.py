@@ -100,13 +100,17 @@ NO_PROCESSES = (
 NO_CHECKS = (
     "Your code imports the checks, and where it is graded there are none: leave out what comes from `autograder`."
 )
+NO_NETWORK = (
+    "Your code opens a connection, and grading has no network: take the data from a file next to the notebook, or "
+    "compute it."
+)
 PACKAGE = Path(__file__).parents[1]
 
 
-def starts_a_process(error: BaseException) -> bool:
-    """Whether a permission error comes from a module that starts processes."""
+def comes_from(error: BaseException, modules: tuple[str, ...]) -> bool:
+    """Whether an operating system's error comes from one of these modules."""
     frames = traceback.walk_tb(error.__traceback__) if isinstance(error, OSError) else ()
-    return any(str(frame.f_globals.get("__name__")).startswith(PROCESSES) for frame, _ in frames)
+    return any(str(frame.f_globals.get("__name__")).startswith(modules) for frame, _ in frames)
 
 
 def is_history(error: BaseException) -> bool:
@@ -122,8 +126,10 @@ def is_of_checks(error: BaseException) -> bool:
 def text_of(error: BaseException) -> str:
     """Return an error's message for students."""
     try:
-        if starts_a_process(error):
+        if comes_from(error, PROCESSES):
             return NO_PROCESSES
+        if comes_from(error, ("socket",)):
+            return NO_NETWORK
         if is_history(error):
             return f"{error}. {shell.NO_OUTPUTS}"
         if is_of_checks(error):

@@ -9,12 +9,15 @@ other languages become empty. All other magics become calls of `get_ipython()`.
 import ast
 import re
 import shlex
+import textwrap
+import zlib
 from functools import cache
 
 from .syntax import is_python
 
 CELL_MAGIC = re.compile(r"^(\s*)%%(\w+)[ \t]*([^\n]*)(?:\n|$)")
 TRANSPARENT = frozenset({"px", "time", "capture", "timeit", "prun"})
+TIMEIT = re.compile(r"(?:-[nrp] *\d+\s*|-[tcqov]+(?:\s+|$))*")  # options, before the set-up
 FILES = frozenset({"writefile", "file"})
 LINE_MAGIC = re.compile(r"""get_ipython\(\)\.run_line_magic\('(\w+)', ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\)""")
 MKDIR = re.compile(r"get_ipython\(\)\.(?:system\('mkdir |run_line_magic\('mkdir', ')((?:-p +)?[\w./ $\{}-]+)'\)")
@@ -32,7 +35,7 @@ ALWAYS = (
 # Calls that remove names: only an exercise that failed without them is checked with them.
 REMOVES = tuple(f"get_ipython().run_line_magic('{name}'" for name in ("reset", "reset_selective", "xdel"))
 RUNS = (  # calls that may bind any name
-    *("get_ipython().run_cell", "get_ipython().push(", "get_ipython().ex("),
+    *("get_ipython().run_cell", "get_ipython().push(", "get_ipython().ex(", "get_ipython().user_ns"),
     *("get_ipython().run_line_magic('run', ", "get_ipython().run_line_magic('time', "),
 )
 
@@ -49,6 +52,8 @@ def plain_python(source: str) -> str:
             return before + f"get_ipython().writefile({path!r}, {rest!r}, {'-a' in words})\n"
         if name not in TRANSPARENT:
             return ""  # another language
+        if name == "timeit":
+            return before + _timed(plain_python(rest), TIMEIT.sub("", line, count=1))
         before += blank + (_captured(line) if name == "capture" else "") + "\n"
         source = rest
     if is_python(source) and not PROMPT.match(source):
@@ -66,6 +71,15 @@ def split(line: str) -> list[str]:
         return shlex.split(line)
     except ValueError:  # a quote without its end
         return line.split()
+
+
+def _timed(body: str, setup: str) -> str:
+    """Return a function with the body of `%%timeit`, which binds no name outside, and its call."""
+    lines = "\n".join(filter(None, [setup.strip(), body]))
+    if not is_python(lines) or not body.strip():
+        return "\n" + body
+    name = f"_timeit_{zlib.crc32(lines.encode())}"
+    return f"def {name}():\n{textwrap.indent(lines.rstrip(), '    ')}\n{name}()\n"
 
 
 def _captured(line: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import nbformat
 
-from . import syntax
+from . import stops, syntax
 from .magics import plain_python
 from .source import defined_names
 
@@ -38,6 +38,7 @@ class Notebook:
     slug: str = ""  # the lab, written into the file by the build
     names: set[str] = field(default_factory=set)  # names that its cells bind
     texts: list[TextCell] = field(default_factory=list)
+    stopped: dict[str, int] = field(default_factory=dict)  # label -> line of the saved error, 0 if unknown
 
     def asleep(self, functions: list[str]) -> dict[str, str]:
         """Say what to do about `functions` that only a text cell defines."""
@@ -53,7 +54,7 @@ def parse(data: bytes) -> Notebook:
     """Parse a notebook from a file's bytes. Grading calls it in the sandbox, because a file may attack the parser."""
     content = _parse(_text(data))
     cells: list[tuple[str, str]] = []
-    notes, texts, room = [], [], MOST_TOGETHER
+    notes, texts, stopped, room = [], [], {}, MOST_TOGETHER
     for number, cell in enumerate(_cells(content), start=1):
         source = _source(cell, "code")
         if text := _text_cell(cell, number):
@@ -68,7 +69,9 @@ def parse(data: bytes) -> Notebook:
                 continue
             room -= statements
             cells.append((f"cell {number}", code))
-    return Notebook(cells, notes, _slug(content), defined_names(cells), texts)
+            if (line := stops.saved(cell, source)) is not None:
+                stopped[f"cell {number}"] = line
+    return Notebook(cells, notes, _slug(content), defined_names(cells), texts, stopped)
 
 
 def _statements(code: str) -> int:

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -214,7 +215,8 @@ def install(namespace: dict) -> None:
     shell = Shell(namespace)
     installed.append(shell)
     builtins.get_ipython = lambda: shell  # type: ignore[attr-defined]
-    builtins.display = _nothing  # type: ignore[attr-defined]
+    builtins.display = display  # type: ignore[attr-defined]
+    sys.argv = [""]
     namespace.update(In=[""], Out=Outputs())
     sys.dont_write_bytecode = True  # a file that was written twice in a second would be taken for its first text
     if "" not in sys.path:
@@ -225,12 +227,44 @@ def before(code: str) -> None:
     """Prepare for `code`: reload changed modules, and let Numba ignore `cache=True`, which finds no file for a cell."""
     for shell in installed:
         shell.reload_changed()
+    if "IPython" in code and installed:
+        _stand_in()
     if "cache=" in code and "numba" in sys.modules:
         from numba.core.caching import NullCache
 
         for name, module in list(sys.modules.items()):
             if name.startswith("numba.") and hasattr(module, "FunctionCache"):
                 setattr(module, "FunctionCache", lambda function: NullCache())  # noqa: B010
+
+
+@cache
+def _stand_in() -> None:
+    """Give who imports them IPython's functions as here: its own ones return nothing outside a kernel."""
+    import IPython
+    import IPython.display
+    from IPython.core import display_functions, getipython
+
+    for module in (IPython, getipython):
+        module.get_ipython = builtins.get_ipython  # type: ignore[attr-defined]
+    for module in (IPython, IPython.display, display_functions):
+        module.display = display  # type: ignore[attr-defined]
+
+
+class Handle:
+    """What `display(..., display_id=...)` returns."""
+
+    def __init__(self, name: Any):
+        self.display_id = name
+
+    def update(self, *args: Any, **options: Any) -> None:
+        """Show nothing."""
+
+    display = update
+
+
+def display(*args: Any, display_id: Any = None, **options: Any) -> Handle | None:
+    """Show nothing; return a handle if there is to be one."""
+    return Handle(display_id) if display_id else None
 
 
 def _nothing(*args: Any, **options: Any) -> None:

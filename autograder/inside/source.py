@@ -6,19 +6,21 @@ names that they bind or change.
 """
 
 import ast
+import contextlib
 import difflib
 import symtable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import pairwise
 
-from . import effects, magics
+from . import effects, magics, stops
 from .facts import Facts, facts_of
 from .syntax import PARSE_ERRORS, lines_of, parse
 
 
 @dataclass
 class Statement:
-    """A top-level statement: its location, the names it binds and the names it uses."""
+    """A top-level statement: its lines, with those that it shares, the names it binds and the names it uses."""
 
     label: str
     start: int
@@ -29,7 +31,7 @@ class Statement:
     facts: Facts = field(default_factory=Facts)
 
     def code(self, sources: dict[str, str]) -> str:
-        """Return only the statement, with its cell's line numbers."""
+        """Return only the statement's lines, with its cell's line numbers."""
         lines = lines_of(sources[self.label])
         return "\n" * (self.start - 1) + "\n".join(lines[self.start - 1 : self.end]) + "\n"
 
@@ -56,7 +58,43 @@ def needed(
     notes += _misnamed(statements, names)
     statements = _without_stubs(statements, names, notes)
     chosen = _closure(statements, set(names), names, wider)
-    return [(f"{s.label}:{s.start}", s.code(sources)) for s in statements if id(s) in chosen], notes
+    pieces = {f"{s.label}:{s.start}": s.code(sources) for s in statements if id(s) in chosen}
+    return [*pieces.items()], notes
+
+
+def live(
+    cells: list[tuple[str, str]], names: list[str], stopped: dict[str, int]
+) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return what `needed(wider=True)` returns without what has not run in the notebook, each cell in one piece, which
+    ends where it raises; and the places where cells stopped. Both are empty if every needed statement has run.
+
+    A cell stops in the line that `stopped` gives for its label, in an unknown one if it is 0, or at a `raise`.
+    """
+    found: list[Statement] = []
+    places: dict[str, str] = {}
+    for label, source in cells:
+        with contextlib.suppress(*PARSE_ERRORS):
+            statements = _statements(label, source)
+            last = min([s.start for s in statements if stops.is_stop(s.node)], default=0)
+            last = stopped.get(label) or last
+            have = [s for s in statements if not last or s.start <= last]
+            possible = [s for s in have[:-1] if stops.may_stop(s.node)] if stopped.get(label) == 0 else []
+            if have != statements or possible:
+                places[label] = f"{label} (line {last})" if last else label
+            found += [replace(s, binds={*s.binds, effects.ALL}) if s in possible else s for s in have]
+    if not places:
+        return [], []
+    statements = _without_stubs(found, names, [])
+    chosen = _closure(statements, set(names), names, wider=True)
+    kept: dict[str, set[int]] = {}
+    for s in (s for s in statements if id(s) in chosen):
+        kept.setdefault(s.label, set()).update(range(s.start, s.end + 1))
+    pieces = []
+    for label, source in cells:
+        if label in kept:
+            lines = [line if n in kept[label] else "" for n, line in enumerate(lines_of(source), start=1)]
+            pieces.append((f"{label}:{min(kept[label])}", "\n".join(lines) + "\n"))
+    return pieces, list(places.values())
 
 
 def _misnamed(statements: list[Statement], names: list[str]) -> list[str]:
@@ -90,6 +128,10 @@ def _statements(label: str, source: str) -> list[Statement]:
         text = ast.unparse(node) if shared else "\n".join(lines[start - 1 : end])
         facts = facts_of(node)
         found.append(Statement(label, start, end, node, *_names(node, text, facts), facts))
+    for before, this in pairwise(found):  # what shares a line runs together, once
+        this.start = before.start if before.end >= this.start else this.start
+    for after, this in pairwise(reversed(found)):
+        this.end = after.end if after.start == this.start else this.end
     return found
 
 

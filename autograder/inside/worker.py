@@ -14,7 +14,6 @@ import functools
 import inspect
 import linecache
 import operator
-import types
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -24,7 +23,7 @@ from autograder.boundary.peer import Peer
 from autograder.boundary.protocol import Frame, ProtocolError, UnsendableError
 from hpcdl.lazy import whole
 
-from . import fingerprint, shell, source
+from . import fingerprint, shell, source, tasks
 from .book import Book
 from .console import AskedError, nobody_there
 from .forbidden import ForbiddenCallError, Guard
@@ -79,7 +78,7 @@ class Worker(Peer):
         super().__init__()
         self.namespace, self.guard = namespace, guard or Guard()
         self.future = 0  # flags of `from __future__`
-        self.loop: Any = None  # the loop for top-level `await` in cells
+        self.loop = tasks.Loop()
         self.guard.report, self.guard.library.namespace = self.report, namespace
 
     def perform(self, frame: Frame) -> Frame:
@@ -142,14 +141,14 @@ class Worker(Peer):
         return OPERATORS[name](*args, **kwargs)
 
     def parse(self, data: bytes) -> list:
-        """Return the parts of a notebook file: cells, notes, the lab's slug, bound names, text cells."""
+        """Return the parts of a notebook file: cells, notes, the lab's slug, bound names, text cells, stopped cells."""
         from . import (
             notebook,
         )  # on first use: it imports nbformat, which is slow
 
         found = notebook.parse(data)
         texts = [[text.label, text.kind, text.names] for text in found.texts]
-        return [found.cells, found.notes, found.slug, sorted(found.names), texts]
+        return [found.cells, found.notes, found.slug, sorted(found.names), texts, [*found.stopped.items()]]
 
     def needed(self, cells: list, exercises: list) -> tuple:
         """Return the statements that the exercises' functions need, notes for the student, fingerprints and shapes."""
@@ -157,9 +156,11 @@ class Worker(Peer):
         prints = [fingerprint.of(cells, tuple(names)) for names in exercises]
         return statements, notes, prints, [" ".join(fingerprint.shapes(cells, tuple(names))) for names in exercises]
 
-    def wider(self, cells: list, functions: list) -> list:
-        """Return the statements that functions need, with all others that mention one of their objects."""
-        return source.needed(cells, functions, wider=True)[0]
+    def wider(self, cells: list, functions: list, stopped: list) -> tuple:
+        """Return the statements that functions need, with all others that mention one of their objects; the same
+        without what a cell has after it stopped, and where cells stopped."""
+        live, places = source.live(cells, functions, dict(stopped))
+        return source.needed(cells, functions, wider=True)[0], live, places
 
     def run_rank(
         self, name: str, args: tuple, kwargs: dict, rank: int, size: int, operate: Callable | None, harness: str | None
@@ -198,9 +199,9 @@ class Worker(Peer):
 
         hpcdl is closed to them except `opened`, as it will be to their functions.
         """
-        problems = []
+        problems: list = []
         self.forbid((), opened)
-        for label, code in cells:
+        for (label, code), (after, _) in zip(cells, [*cells[1:], ["", ""]], strict=True):
             filename = f"<{label}>"
             if label != REFERENCE:
                 linecache.cache[filename] = (len(code), None, code.splitlines(keepends=True), filename)
@@ -208,6 +209,8 @@ class Worker(Peer):
                 self.execute(code, filename)
             except (Exception, SystemExit, KeyboardInterrupt, ForbiddenCallError) as error:
                 problems.append([label, self.describe(error)])
+            if after.partition(":")[0] != label.partition(":")[0]:  # the cell's last statement
+                self.loop.settle()
         return problems
 
     def execute(self, code: str, filename: str) -> None:
@@ -216,24 +219,10 @@ class Worker(Peer):
         flags = self.future | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         compiled = compile(code, filename, "exec", flags=flags, dont_inherit=True)
         self.future |= compiled.co_flags & FUTURE
-        if self.loop is None and "asyncio" not in code and not compiled.co_flags & inspect.CO_COROUTINE:
-            exec(compiled, self.namespace)
+        if self.loop.needs(code, compiled):
+            self.loop.run(compiled, self.namespace)
         else:
-            self.in_loop(compiled)
-
-    def in_loop(self, compiled: types.CodeType) -> None:
-        """Run a cell in an event loop that persists between cells, as in a notebook."""
-        import asyncio  # on first use: hardly any cell needs it
-
-        async def run() -> None:
-            waiting = eval(compiled, self.namespace)
-            if compiled.co_flags & inspect.CO_COROUTINE:
-                await waiting
-
-        if self.loop is None:
-            self.loop = asyncio.new_event_loop()
-            asyncio.set_event_loop(self.loop)
-        self.loop.run_until_complete(run())
+            exec(compiled, self.namespace)
 
     def error(self, problem: Any) -> Exception:
         """A function of the check failed on arguments from the student's code."""

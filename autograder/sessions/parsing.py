@@ -22,9 +22,10 @@ class ParsingSession(RemoteSession):
 
     def read(self, data: bytes) -> Notebook:
         """Return the notebook in a file's bytes; raise UngradableError if something is wrong with it."""
-        cells, notes, slug, names, texts = self.parsed("parse", data)
+        cells, notes, slug, names, texts, stopped = self.parsed("parse", data)
         texts = [TextCell(str(label), str(kind), _texts(own)) for label, kind, own in texts]
-        return Notebook(_pairs(cells), _texts(notes), str(slug), set(_texts(names)), texts)
+        lines = {str(label): int(line) for label, line in stopped}
+        return Notebook(_pairs(cells), _texts(notes), str(slug), set(_texts(names)), texts, lines)
 
     def needed(self, cells: Cells, exercises: list[list[str]]) -> tuple[Cells, list[str], list[tuple[str, list[str]]]]:
         """Return the statements that the exercises' functions need, notes for the student, and each exercise's
@@ -35,9 +36,11 @@ class ParsingSession(RemoteSession):
         code = [(fingerprint, shapes.split()) for fingerprint, shapes in pairs]
         return _pairs(statements), _texts(notes), code[: len(exercises)]
 
-    def wider(self, cells: Cells, functions: tuple[str, ...]) -> Cells:
-        """Return the statements that `functions` need, with all others that mention one of their objects."""
-        return _pairs(self.parsed("wider", cells, list(functions)))
+    def wider(self, content: Notebook, functions: tuple[str, ...]) -> tuple[Cells, Cells, list[str]]:
+        """Return the statements that `functions` need, with all others that mention one of their objects; the same
+        without what a cell has after it stopped, and where cells stopped."""
+        wider, live, places = self.parsed("wider", content.cells, list(functions), [*content.stopped.items()])
+        return _pairs(wider), _pairs(live), _texts(places)
 
     def parsed(self, what: str, *args: Any):
         self.allot(SECONDS)  # no student code has run here: it is in step

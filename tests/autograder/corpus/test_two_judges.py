@@ -48,7 +48,7 @@ def cells_of(text: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def kernels():
-    """`kernels(cells, folder)`: the points and messages that `check` finds after IPython has run the cells."""
+    """`kernels(cells, folder)`: the points and messages that `check` finds after IPython has run the cells; errors."""
     command = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("kernels.py"))]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
 
@@ -67,14 +67,19 @@ def test_both_judges_agree(name, said, twice, text, zygote, kernels, tmp_path):
     if "import pandas" in text:
         pytest.importorskip("pandas")
     cells = cells_of(text)
-    document = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell.rstrip()) for cell in cells])
-    data = nbformat.writes(document).encode()
+    nodes = [nbformat.v4.new_code_cell(cell.rstrip()) for cell in cells]
+    points, messages, errors = (0, [], []) if said else kernels(cells, tmp_path)
+    for number, error in errors:  # a cell may raise: the notebook shows it, and what it did before stays
+        is_text = isinstance(error, str)
+        nodes[number].outputs.append(
+            nbformat.v4.new_output("stream", text=error) if is_text else nbformat.v4.new_output("error", **error)
+        )
+    data = nbformat.writes(nbformat.v4.new_notebook(cells=nodes)).encode()
     result = grade_bytes(data, "02.ipynb", zygote, "ada", selfcheck.SECRET, ALONE, mpi=False)
     graded = next(each for each in result.exercises if each.name == EXERCISE.name)
     if said:
         assert said in " ".join([*result.notes, *(check.message for check in graded.checks)]), graded
         return
-    points, messages = kernels(cells, tmp_path)
     assert points == EXERCISE.points, messages
     assert graded.points == EXERCISE.points, [result.notes, *[check.message for check in graded.checks]]
     assert ("was checked again" in graded.note) == bool(twice)
