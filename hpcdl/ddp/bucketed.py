@@ -8,7 +8,8 @@ from inspect import signature
 import torch
 
 from hpcdl.comm import Communicator
-from hpcdl.ddp.guarded import UnderWay
+from hpcdl.ddp.apart import guarded, plain
+from hpcdl.ddp.guarded import UnderWay, unguarded
 
 
 def make_buckets(params: Iterable[torch.Tensor], cap_bytes: float) -> list[list[torch.Tensor]]:
@@ -72,6 +73,7 @@ class Bucket:
             if grad is not self._waiting[i]:
                 raise RuntimeError(UnderWay.sentence)
             grad = grad.as_subclass(torch.Tensor)
+        grad = None if grad is None else plain(unguarded(grad))
         if grad is not None and grad.requires_grad:
             raise RuntimeError(
                 "backward(create_graph=True) under DistributedDataParallel: the mean over ranks keeps no graph; take "
@@ -131,7 +133,7 @@ class Bucket:
         if scale != 1:
             self._complete().mul_(scale)
         for param, view, was_used in zip(self.params, self.views, used, strict=True):
-            param.grad = view if was_used else None
+            param.grad = guarded(param, view) if was_used else None
         if len(self.params) == 1:
             # The memory is free for the next gradient when `zero_grad` drops this one.
             self.flat, self.pieces, self.views = None, (), ()
@@ -145,7 +147,8 @@ class Bucket:
     def _lay_out(self, flat: torch.Tensor) -> None:
         self.flat, self.pieces = flat, flat.split(self.piece)
         parts = flat.split([param.numel() for param in self.params])
-        self.views = [part.view(param.shape) for part, param in zip(parts, self.params, strict=True)]
+        views = [part.view(param.shape) for part, param in zip(parts, self.params, strict=True)]
+        self.views = [view.new_empty(0).set_(view) for view in views]  # torch detaches in place what is no view
 
 
 def dense(grad: torch.Tensor) -> torch.Tensor:

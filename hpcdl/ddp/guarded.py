@@ -53,7 +53,7 @@ class Guarded(torch.Tensor):
 
     refuses: ClassVar[str] = ""
     pairs: ClassVar[str] = "^$"  # refused if two of its arguments are guarded
-    forgets: ClassVar[str] = CHANGES  # functions with unguarded results
+    forgets: ClassVar[str] = rf"{CHANGES}|^isclose$"  # functions with unguarded results
     prevails: ClassVar[bool] = False  # decides where arguments of several classes meet
     sentence: ClassVar[str] = ""
 
@@ -67,6 +67,8 @@ class Guarded(torch.Tensor):
             raise RuntimeError(cls.why(name))
         if matches(cls.pairs, name) and guards(cls, args, kwargs, name) > 1:
             raise RuntimeError(cls.why(name))
+        if name == "detach_":  # torch refuses it for views, which these are
+            return args[0].requires_grad_(False)
         with torch._C.DisableTorchFunctionSubclass():
             found = func(*args, **(kwargs or {}))
         if func in KEPT:
@@ -110,12 +112,31 @@ class OfThisRank(Guarded):
         "not clip the mean; call optimizer.clip(max_norm) of the ShardedOptimizer"
     )
 
+    @classmethod
+    def __torch_function__(cls, func: Callable, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        changes = matches(CHANGES, func.__name__) and func.__name__ != "__set__"
+        if changes and any(isinstance(x, torch.nn.Parameter) for x in flat(args[:1])):
+            raise RuntimeError(
+                "this gradient comes from this rank's samples only, and would make this rank's weights differ from the "
+                "others'; call step() of the ShardedOptimizer, or synchronize() of the wrapper, first"
+            )
+        return super().__torch_function__(func, types, args, kwargs)
+
+
+class OfThisRanksPass(OfThisRank):
+    """A result of torch.autograd.grad under data parallelism: from this rank's samples only."""
+
+    sentence = (
+        "this gradient comes from this rank's samples only: its norm is not the mean gradient's; put it into the "
+        "parameter's .grad and call synchronize(), then measure or change that"
+    )
+
 
 class Part(Guarded):
     """A gradient of ZeRO-3 after `synchronize()`: this rank's part of it."""
 
     refuses = rf"{REDUCES}|{PLACES}"
-    forgets = rf"{CHANGES}|_like$|^new_"
+    forgets = rf"{CHANGES}|_like$|^new_|^isclose$"
     sentence = (
         "this is only the part of the gradient that this rank keeps, so its norm is not the gradient's; call "
         "model.clip(max_norm) of the FullyShardedDataParallel, which returns the norm over all ranks"
@@ -173,6 +194,11 @@ class NotYet(Guarded):
         "the gradient of this piece is not there before synchronize(), and could not be read or changed; call "
         "model.synchronize() after backward, then model.clip(max_norm) or optimizer.step()"
     )
+
+
+def of_this_rank(kind: type[Guarded], grad: torch.Tensor) -> torch.Tensor:
+    """Return what backward has computed, guarded: torch.autograd.grad returns it, before the ranks' mean is there."""
+    return grad if torch.is_grad_enabled() or grad.layout is not torch.strided else grad.as_subclass(kind)
 
 
 def unguarded(grad: torch.Tensor) -> torch.Tensor:

@@ -21,10 +21,11 @@ OF_WEIGHTS = ELEMENTWISE | SHAPES | {
     "Diagonal", "Expand", "LinalgMatrixNorm", "Amax", "Amin", "Max", "Min", "Std", "Var", "Logsumexp", "Prod",
 }  # fmt: skip
 
+CUMULATIVE = {"Cumsum", "Cumprod", "Cummax", "Cummin", "Logcumsumexp", "Sort"}
 OF_ALL = {"Std", "Var", "Logsumexp", "Max", "Min", "Amax", "Amin", "Prod", "Median"}  # no sums over samples
 LINEAR = SHAPES | {"Neg", "Add", "Sub", "Rsub", "Sum", "Mean", "Slice", "Select", "Expand", "MaskedFill"}
-AXES = {"Sum", "Mean", "LinalgVectorNorm", "Norm", "Sort", "Topk", "Kthvalue", "Cumsum"} | OF_ALL  # work along some
-PLACES = {"Flip", "Roll", "Unsqueeze"}  # move samples to the places of others
+AXES = {"Sum", "Mean", "LinalgVectorNorm", "Norm", "Topk", "Kthvalue"} | CUMULATIVE | OF_ALL  # work along some
+PLACES = {"Flip", "Roll", "Unsqueeze", "Slice"}  # move samples to the places of others
 BELOW = ELEMENTWISE | SHAPES | LOSSES | LINEAR | AXES | PLACES | {
     "LogSoftmax", "Softmax", "Maximum", "Minimum", "Reciprocal", "Rsqrt", "Sin", "Cos", "Silu", "Gelu", "Gather",
     "Erf", "Expm1", "LogSigmoid", "Elu", "LeakyRelu",
@@ -72,9 +73,17 @@ def meeting(node: Any) -> set[tuple[int, int]]:
             continue
         shape = shape_of(data[0]) if data else ()
         if data and shape and 0 in axes_of(each):
-            needs = {"Sum": bends, "Mean": bends, "Flip": pairs, "Roll": pairs, "Unsqueeze": pairs}
+            shorter = shape_of(each)[:1] != shape[:1]
+            needs = {
+                "Sum": bends,
+                "Mean": bends,
+                "Flip": pairs,
+                "Roll": pairs,
+                "Unsqueeze": pairs,
+                "Slice": pairs and shorter,
+            }
             if (name in AXES or name in PLACES) and needs.get(name, True):
-                found.add((shape[0], (shape_of(each) or (0,))[0] if name in AXES - {"Sort", "Cumsum"} else 0))
+                found.add((shape[0], (shape_of(each) or (0,))[0] if name in AXES - CUMULATIVE else 0))
         pairs = pairs or len(data) > 1
         bends = bends or (name not in LINEAR and not (name in ("Mul", "Div") and len(data) < 2))
         todo += [(child, bends, pairs) for child in data]

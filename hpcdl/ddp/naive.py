@@ -13,6 +13,7 @@ from torch import nn
 
 from hpcdl.collectives import broadcast, ring_all_reduce
 from hpcdl.comm import Communicator
+from hpcdl.ddp.apart import guarded, plain
 
 
 def broadcast_parameters(params: Iterable[torch.Tensor], comm: Communicator, root: int = 0) -> None:
@@ -70,11 +71,11 @@ def train_step(
         loss = loss_fn(model(x), y)
         loss.backward()
     params = [param for param in model.parameters() if param.requires_grad]
-    grads = [torch.zeros_like(param) if param.grad is None else param.grad for param in params]
+    grads = [torch.zeros_like(param) if param.grad is None else plain(param.grad) for param in params]
     used = torch.tensor([float(param.grad is not None) for param in params], dtype=grads[0].dtype)
     average_gradients([*grads, used], len(x), comm, all_reduce)
     for param, grad, share in zip(params, grads, used, strict=True):
-        param.grad = grad if share > 0 else None
+        param.grad = guarded(param, grad) if share > 0 else None
     optimizer.step()
     return loss.item()
 

@@ -9,9 +9,10 @@ from array import array
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import chain
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.hooks import RemovableHandle
 from torch.utils.weak import WeakIdKeyDictionary
 
@@ -22,6 +23,7 @@ from hpcdl.ddp.backward_passes import Losses, watch
 from hpcdl.ddp.bucketed import Bucket, make_buckets
 from hpcdl.ddp.buffers import BufferBroadcast
 from hpcdl.ddp.counting import COUNTS, count_votes, require_one_mean
+from hpcdl.ddp.guarded import Guarded, OfThisRanksPass, of_this_rank
 from hpcdl.ddp.postponed import hooked, own, postpone, run
 from hpcdl.ddp.tuning import FIRST_MB, Arrivals, best_groups
 
@@ -166,6 +168,8 @@ class Reducer:
                     reducer._gradient_is_in(bucket, i)
 
                 self._handles.append(param.register_post_accumulate_grad_hook(own(hook)))  # 6-7
+                if self.comm.size > 1:
+                    self._handles.append(param.register_hook(own(partial(of_this_rank, OfThisRanksPass))))
 
     def _tune(self) -> None:
         """Choose the best buckets from the first steps' times, with `bucket_mb="auto"`."""
@@ -228,6 +232,21 @@ class Reducer:
         alike = count_votes(self.step.lengths, samples, self.step.losses) + self.replicas.votes(self.comm)
         numbers = [samples, samples * loss if loss is not None and samples else 0, *alike, *used]
         return torch.frombuffer(array("d", numbers), dtype=torch.float64).to(self.comm.devices[0])
+
+
+def _require_wrapped(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    """Raise RuntimeError if an optimizer steps parameters of a wrapped model together with others."""
+    params = [param for group in optimizer.param_groups for param in group["params"]]
+    if any(_reducers.get(param) for param in params):
+        for param in params:
+            if param.grad is not None and not _reducers.get(param) and not isinstance(param.grad, Guarded):
+                raise RuntimeError(
+                    f"the optimizer has a parameter of shape {tuple(param.shape)} that no wrapper has, so its gradient "
+                    "comes from this rank only; wrap one module that contains it, too"
+                )
+
+
+register_optimizer_step_pre_hook(_require_wrapped)
 
 
 def _settle(ballot: torch.Tensor, buffers: BufferBroadcast, comm: Communicator) -> None:

@@ -10,7 +10,7 @@
 
 `schedules` says which stage computes which microbatch when, as data that can be timed (`hpcdl.cost.pipeline`), drawn
 and run; `shares` says which rank has which part of a split tensor; `gradients` sums gradients that several ranks have
-parts of; `transformer` splits a whole decoder.
+parts of, and clips them; `transformer` splits a whole decoder.
 
 The contract, kept by all:
 
@@ -21,6 +21,8 @@ The contract, kept by all:
 - Layers are made from dense layers that are equal on every rank (`ColumnLinear.of(linear, comm)`), and keep a copy of
   only their share. A parameter that several ranks have whole gets the same gradient on each, or a part of it if a
   docstring says so: then call `sum_gradients(params, comm)` before the optimizer's step.
+- A norm of one rank's gradients is refused where other ranks have other weights: `clip_grad_norm_(params, max_norm,
+  comm)` clips by the norm over all ranks.
 - Impossible requests raise ValueError before the first message, on every rank that can know it.
 - There are no random masks: with dropout, ranks would have to agree on them.
 """
@@ -31,7 +33,7 @@ from hpcdl.lazy import exports
 
 if TYPE_CHECKING:  # for type checkers and editors
     from hpcdl.parallel.experts import Experts, Routing
-    from hpcdl.parallel.gradients import sum_gradients
+    from hpcdl.parallel.gradients import clip_grad_norm_, sum_gradients
     from hpcdl.parallel.mesh import Mesh
     from hpcdl.parallel.pipeline.cut import cut_batch, cut_layers
     from hpcdl.parallel.pipeline.layers import Chunk, Layers
@@ -74,5 +76,6 @@ __all__, __getattr__, __dir__ = exports(
         "split_transformer": "transformer",
         "share": "shares",
         "sum_gradients": "gradients",
+        "clip_grad_norm_": "gradients",
     },
 )

@@ -14,9 +14,12 @@ from torch import nn
 
 from hpcdl.collectives import all_to_all
 from hpcdl.comm import Communicator
+from hpcdl.ddp import apart
 from hpcdl.numerics.exact import product
 from hpcdl.parallel.shares import shares
 from hpcdl.parallel.tensor.conjugate import reduce
+from hpcdl.parallel.tensor.dense import SplitLayer
+from hpcdl.sharding.steps import know_apart
 
 
 class Routing(NamedTuple):
@@ -36,7 +39,7 @@ class Routing(NamedTuple):
         return int((~self.kept).sum())
 
 
-class Experts(nn.Module):
+class Experts(SplitLayer):
     """y = sum over a token's k experts of probability times expert(x): (n, hidden) to (n, hidden), and its `Routing`.
 
     `gate`, hidden to E logits, is the same on every rank, and `experts` are this rank's share: `shares(E, p)`, in the
@@ -82,6 +85,11 @@ class Experts(nn.Module):
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, Routing]:
         if torch.is_grad_enabled() and not x.requires_grad:
             x = x.detach().requires_grad_()  # all ranks take part in the backward pass, even without an expert
+        if self.comm.size > 1:
+            for param in self.experts.parameters():
+                if param.requires_grad and not apart.is_known(param, apart.OfStage):
+                    know_apart(param, self.comm, apart.OfStage)
+                    apart.listen(param)
         probabilities = self.gate(x).softmax(-1)
         weights, chosen = probabilities.topk(self.k)
         if self.renormalize:

@@ -7,9 +7,9 @@ from functools import partial
 
 from torch.utils.hooks import RemovableHandle
 
-from hpcdl.comm import Background
+from hpcdl.comm import Background, Communicator
 from hpcdl.ddp.backward_passes import Losses
-from hpcdl.ddp.guarded import Gone
+from hpcdl.ddp.guarded import Gone, OfThisRank, of_this_rank
 from hpcdl.ddp.postponed import own, postpone
 from hpcdl.sharding.bucket import ShardBucket
 
@@ -22,6 +22,7 @@ class Adding:
     stage: int
     buckets: list[ShardBucket]
     background: Background
+    comm: Communicator
     adds_up = False  # inside `adding`
     _launched: int
     _reduced: bool
@@ -111,3 +112,5 @@ class Adding:
                 self._handles.append(param.register_hook(own(before)))
 
             self._handles.append(param.register_post_accumulate_grad_hook(own(hook)))
+            if self.comm.size > 1:
+                self._handles.append(param.register_hook(own(partial(of_this_rank, OfThisRank))))

@@ -54,6 +54,26 @@ def require_elementwise(make: Callable[[list], Any], groups: list[dict[str, Any]
         )
 
 
+def require_apart(make: Callable[[list], Any], device: torch.device) -> None:
+    """Raise ValueError unless the optimizer from `make` steps each parameter as if it were the only one."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        # Muon takes matrices only, others any shape.
+        weights, *gradients = torch.randn(1 + STEPS, 2, *SHAPE, dtype=torch.float64).to(device)
+
+        def trained(numbers: slice) -> list[torch.Tensor]:
+            probes = [nn.Parameter(weight.clone()) for weight in weights[numbers]]
+            return _train(make(probes), probes, [each[numbers] for each in gradients], lambda x: x)
+
+        try:
+            together, alone = trained(slice(2)), [*trained(slice(1)), *trained(slice(1, 2))]
+            alike = all(_close(x, y) for x, y in zip(together, alone, strict=True))
+        except Exception:
+            alike = False
+    if not alike:
+        raise ValueError("the optimizer steps a parameter by what others have, or its step failed")
+
+
 def stepped(made: Any) -> Any:
     """Return the optimizer that updates weights: itself, or the one that `Offloaded` wraps."""
     return made.optimizer if isinstance(made, Offloaded) else made

@@ -16,7 +16,7 @@ from hpcdl.ddp.counting import COUNTS, count_samples, count_votes, guessed_lengt
 from hpcdl.ddp.refusals import require_supported
 from hpcdl.sharding.ballot import Ballot
 from hpcdl.sharding.changes import require_same_changes, with_changes
-from hpcdl.sharding.clipping import clip
+from hpcdl.sharding.clipping import clip_shards
 from hpcdl.sharding.cutting import Layers, cut
 from hpcdl.sharding.flat import Shard
 from hpcdl.sharding.gathering import Gathering, require_same_order
@@ -150,10 +150,13 @@ class FullyShardedDataParallel(nn.Module):
             unit.release(passes.total / total, [used.pop(0) for _ in unit.params])
         passes.end_step(total)
 
-    def clip(self, max_norm: float) -> float:
-        """Scale the gradients so that their norm over all ranks is at most `max_norm`; return the norm before."""
-        grads = (shard.grad for unit in self.units for shard in unit.shards)
-        return clip((grad for grad in grads if grad is not None), self.comm, max_norm)
+    def clip(self, max_norm: float, *others: Communicator) -> float:
+        """Scale the gradients so that their norm over all ranks is at most `max_norm`; return the norm before.
+
+        `others` are communicators over which the network is split, too, such as mesh.tensor and mesh.pipeline.
+        """
+        pairs = (pair for unit in self.units for pair in zip(unit.params, unit.shards, strict=True))
+        return clip_shards(pairs, (self.comm, *others), max_norm)
 
     # -- state -------------------------------------------------------------------------------------------------------
 

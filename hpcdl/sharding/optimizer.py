@@ -20,7 +20,7 @@ from hpcdl.sharding.adding import Adding
 from hpcdl.sharding.ballot import Ballot
 from hpcdl.sharding.bucket import ShardBucket
 from hpcdl.sharding.changes import hooked_on_ranks, require_same_changes, shape_and_hash, with_changes, with_hooks
-from hpcdl.sharding.clipping import clip, norms_of_parts
+from hpcdl.sharding.clipping import clip_shards, norms_of_parts
 from hpcdl.sharding.elementwise import require_elementwise, require_steps_only, stepped
 from hpcdl.sharding.flat import Shard
 from hpcdl.sharding.groups import as_groups, as_list, numbered, option_votes, require_same_options, trainable
@@ -141,11 +141,14 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
             bucket.run_hooks([hooks.pop(0) for _ in bucket.params], self.comm)
         self._total, self._reduced = total, True
 
-    def clip(self, max_norm: float) -> float:
-        """Scale the mean gradient so that its norm over all ranks is at most `max_norm`; return the norm before."""
+    def clip(self, max_norm: float, *others: Communicator) -> float:
+        """Scale the mean gradient so that its norm over all ranks is at most `max_norm`; return the norm before.
+
+        `others` are communicators over which the network is split, too, such as mesh.tensor and mesh.pipeline.
+        """
         self.reduce()
-        shares = (shard.grad for bucket in self.buckets for shard in bucket.shards)
-        return clip((share for share in shares if share is not None), self.comm, max_norm)
+        pairs = (pair for bucket in self.buckets for pair in zip(bucket.params, bucket.shards, strict=True))
+        return clip_shards(pairs, (self.comm, *others), max_norm)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update all weights on every rank; every rank calls it. Return the result of `closure`, if any."""

@@ -30,8 +30,13 @@ class PieceOfWeight(Guarded):
     def __torch_function__(cls, func: Callable, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func.__name__
         if name in ("__get__", "__set__", "__delete__") and func not in KEPT:
-            with torch._C.DisableTorchFunctionSubclass():
-                return func(*args, **(kwargs or {}))
+            try:
+                with torch._C.DisableTorchFunctionSubclass():
+                    return func(*args, **(kwargs or {}))
+            except RuntimeError as error:
+                if "assign a gradient of size" in str(error):
+                    raise RuntimeError(cls.sentence) from error
+                raise
         if name == "grad":
             raise RuntimeError(
                 "the weights are in pieces on the ranks, which torch.autograd.grad does not reach; call backward() on "

@@ -1,21 +1,25 @@
-"""Refuse, at its first step, an optimizer that cannot step pieces of parameters."""
+"""Refuse, at its first step, an optimizer that cannot step pieces of parameters, or some of a network's."""
 
 import weakref
 from collections.abc import Iterable
+from functools import partial
 from inspect import signature
 from typing import Any
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils.weak import WeakIdKeyDictionary
 
-from hpcdl.sharding.elementwise import require_elementwise
+from hpcdl.comm import Communicator
+from hpcdl.ddp import apart
+from hpcdl.ddp.guarded import Guarded
+from hpcdl.sharding.elementwise import require_apart, require_elementwise
 from hpcdl.sharding.groups import options_of
 
 _pieces: WeakIdKeyDictionary = WeakIdKeyDictionary()  # of the parameters of fully sharded models
 _options: WeakIdKeyDictionary = WeakIdKeyDictionary()  # the first piece of a group to the options it was stepped with
-_cuts: WeakIdKeyDictionary = WeakIdKeyDictionary()  # of the parameters of split layers
 _wholes: WeakIdKeyDictionary = WeakIdKeyDictionary()  # those parameters
+_dense: WeakIdKeyDictionary = WeakIdKeyDictionary()  # parameters that layers were split from
 _seen: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # optimizers, and how many parameters they had
 
 
@@ -24,9 +28,14 @@ def know(piece: torch.Tensor, whole: torch.Tensor) -> None:
     _pieces[piece] = _wholes[whole] = True
 
 
-def know_cut(part: torch.Tensor) -> None:
-    """Refuse optimizers that step `part`, a rank's part of a split layer's weight, differently from the whole."""
-    _cuts[part] = True
+def know_apart(param: torch.Tensor, comm: Communicator, kind: type[Guarded], counts: bool = True) -> None:
+    """`hpcdl.ddp.apart.know`, and refuse optimizers that would step `param` differently from one process."""
+    apart.know(param, comm, kind, counts)
+
+
+def know_dense(param: torch.Tensor) -> None:
+    """Refuse optimizers that step only `param`, the whole that a split layer was made from."""
+    _dense[param] = True
 
 
 def stepped_with(pieces: Iterable[torch.Tensor]) -> list[Any]:
@@ -39,10 +48,21 @@ def _before(optimizer: torch.optim.Optimizer, *_: Any) -> None:
     for group in optimizer.param_groups if _pieces else ():
         if group["params"] and group["params"][0] in _pieces:
             _options[group["params"][0]] = options_of([group])
-    if not (_pieces or _cuts) or _seen.get(optimizer) == len(params):
+    stage = [param for param in params if apart.is_known(param, apart.OfStage)]
+    for param in stage:
+        param.grad = apart.plain(param.grad)  # an optimizer may take the norm of each
+    shares = [param for param in params if apart.is_known(param, apart.OfSplitLayer)]
+    if _seen.get(optimizer) == (len(params), len(stage), len(shares)):
         return
-    if any(param in _cuts for param in params):
+    if any(param in _dense and param.requires_grad and param.grad is None for param in params):
+        raise RuntimeError(
+            "the optimizer has parameters of a dense layer from before it was split, and would not step its shares; "
+            "make it from the parameters of the split layers"
+        )
+    if shares:
         _require_parts(optimizer, params)
+    if stage:
+        _require_apart(optimizer, params)
     if any(param in _wholes for param in params):
         raise RuntimeError(
             "the optimizer has parameters from before FullyShardedDataParallel cut them, and would step nothing; make "
@@ -50,7 +70,7 @@ def _before(optimizer: torch.optim.Optimizer, *_: Any) -> None:
         )
     if any(param in _pieces for param in params):
         _require_pieces(optimizer, params)
-    _seen[optimizer] = len(params)
+    _seen[optimizer] = len(params), len(stage), len(shares)
 
 
 def _require_pieces(optimizer: torch.optim.Optimizer, params: list[torch.Tensor]) -> None:
@@ -87,11 +107,43 @@ def _require_parts(optimizer: torch.optim.Optimizer, params: list[torch.Tensor])
         ) from None
 
 
+def _require_apart(optimizer: torch.optim.Optimizer, params: list[torch.Tensor]) -> None:
+    """Raise ValueError if the optimizer would step a parameter by what others have, some of them on other ranks."""
+    name = type(optimizer).__name__
+    try:
+        require_apart(partial(type(optimizer), **_options_of(optimizer)), params[0].device)
+    except ValueError:
+        raise ValueError(
+            f"{name} steps a parameter by what other parameters have, and other ranks have other layers; take an "
+            "optimizer that steps each parameter by itself, such as SGD, Adam or AdamW"
+        ) from None
+
+
 def _probe(optimizer: torch.optim.Optimizer, params: list[torch.Tensor]) -> None:
     """Raise ValueError unless an optimizer of this kind and with these options works elementwise."""
-    known = signature(type(optimizer)).parameters
-    options = {key: value for key, value in optimizer.defaults.items() if key in known}
-    require_elementwise(lambda probes: type(optimizer)(probes, **options), [{}], params[0].device)
+    require_elementwise(partial(type(optimizer), **_options_of(optimizer)), [{}], params[0].device)
+
+
+def _options_of(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """Return the options with which another optimizer of this kind can be made, to try it."""
+    known = signature(type(optimizer))
+    options = {key: value for key, value in optimizer.defaults.items() if key in known.parameters}
+    try:
+        known.bind([], **options)
+    except TypeError as error:
+        raise TypeError(
+            f"{type(optimizer).__name__} cannot be tried on small parameters, since its __init__ needs more than its "
+            f"defaults ({error}); give its arguments default values, or the names of its groups' options"
+        ) from None
+    return options
+
+
+def _after(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    for group in optimizer.param_groups:
+        for param in group["params"]:
+            if apart.is_known(param, apart.OfStage):
+                param.grad = apart.guarded(param, param.grad)
 
 
 register_optimizer_step_pre_hook(_before)
+register_optimizer_step_post_hook(_after)

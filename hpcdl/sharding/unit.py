@@ -151,7 +151,7 @@ class Unit:
         """Postpone users' hooks on whole gradients; ValueError for hooks that would find a freed parameter."""
         params = [param for param in self.params if param.is_floating_point() or param.is_complex()]
         for path, param in zip(self.paths, self.params, strict=True):
-            if getattr(param, "_post_accumulate_grad_hooks", None):
+            if _users_hooks(getattr(param, "_post_accumulate_grad_hooks", None)):
                 raise ValueError(
                     f"{path} has a hook of register_post_accumulate_grad_hook from before wrapping, and its gradient "
                     "will be in pieces; register the hook on model.parameters() after wrapping"

@@ -22,6 +22,10 @@ microbatches. In **tensor parallel** every layer that `of(dense)` of `hpcdl.para
 layers by columns and by rows, convolutions, embeddings, heads with their loss, attention and encoder layers, and
 mixtures of experts by `hpcdl.parallel.Experts`; the rest of the model is on every rank.
 
+In tensor parallelism and pipelines a rank has gradients that others do not have: reading their norm is refused, and
+`hpcdl.parallel.clip_grad_norm_` clips by the norm over all ranks. A norm of a split layer's weights is not refused: it
+is that of this rank's share.
+
 The tests in `tests/zoo` run every cell and compare it with this page; `python tests/zoo/page.py` writes it anew.
 
 """

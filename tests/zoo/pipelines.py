@@ -37,7 +37,11 @@ class Pipeline(Kit):
     """B and W apart on one rank and, fused, on two; recomputed on three."""
 
     alone = True
-    elsewhere = frozenset({"route that one rank has", "everything frozen", "no parameters", "wrapped twice", "Muon"})
+    # Its stages have dense parameters, too; and a parameter made in forward is on one stage.
+    made = ("parameter made in forward", "SparseAdam")
+    elsewhere = frozenset(
+        {"route that one rank has", "everything frozen", "no parameters", "wrapped twice", "Muon", *made}
+    )
 
     once = frozenset({"hook on the output", "torch.autograd.grad inside"})  # must see a graph the first time
 

@@ -1,5 +1,6 @@
 """The zoo in tensor parallelism: each rank has a part of every layer that can be split, and the whole batch."""
 
+import re
 from collections.abc import Callable
 
 import torch
@@ -7,7 +8,7 @@ from torch import nn
 from zoo.entries_tensor import Head, Mixture
 from zoo.registry import Entry, Kit, Weights, plain, wrapper
 
-from hpcdl.parallel import Experts, share, sum_gradients
+from hpcdl.parallel import Experts, clip_grad_norm_, share, sum_gradients
 from hpcdl.parallel.tensor import (
     ChannelConv2d,
     ColumnLinear,
@@ -177,21 +178,51 @@ class TensorParallel(Kit):
             "functional_call inside",
             "lazy linear",
             "Transformer, norm first, GELU, no bias",
+            # A tensor-parallel model has nothing to synchronize, no replicas, and its loss is the same on every rank.
+            "no synchronize",
+            "learning rate from one rank's loss",
+            "rank 0 alone loads a state",
+            "rank 0 alone changes a bias",
+            "half() of the inner module",
+            "wrapped twice",
+            "wrapped inside",
+            "layer shared by two models",
+            "target network",
+            "forward that failed and is repeated",  # on some ranks only
+            "rank 0 alone does not step",
+            "gradient noise",  # drawn for shares, other numbers
+            "parameter made in forward",
+            "weight filled in forward",
+            "names changed by a state_dict hook",
+            "weight standardization",
+            "normalized head",
+            "attention with its weights",
+            "weights copied from a twin",
+            "L1 penalty on one layer",
         }
     )
+    # The loop reaches into a dense layer, which the split one has taken the place of, or reads weights as whole ones:
+    # a norm of a share of weights is not refused.
+    of_dense = re.compile(
+        r"after wrapping$|before the optimizer is made$|one bias frozen|penalty on one layer|of weights in the loss|"
+        r"load_state_dict\(|inner module loads|weights normalized|sum of squares|orthogonality|weights' norm|logged$|"
+        r"vector's norm|in numpy|siamese"
+    )
+    of_layers = re.compile("compiled|clamps|doubles|normalizes|keeps one row|hook|layer added|to\\(float")
 
     @classmethod
     def trains(cls, entry: Entry) -> bool:
         from zoo.outcomes import float64
 
-        if entry.loop is not plain or entry.name in cls.elsewhere:
+        dense = entry.loop is not plain and cls.of_dense.search(entry.name) and not cls.of_layers.search(entry.name)
+        if entry.name in cls.elsewhere or dense:
             return False
         with float64():
             return any(type(layer) in SPLITS for layer in entry.build().modules())
 
     def __init__(self, comm, entry):
         super().__init__(comm, entry)
-        self._dense, self._gates = {}, []
+        self._gates, self._wrapped = [], {}
 
     def share(self, batch):
         return batch
@@ -202,8 +233,10 @@ class TensorParallel(Kit):
         found: dict[nn.Module, nn.Module] = {}
         self._splits: dict[str, Whole] = {}
         if type(module) in SPLITS:
-            return self._replace("", module, found)
-        self._walk(module, "", found)
+            module = self._replace("", module, found)
+        else:
+            self._walk(module, "", found)
+        self._wrapped[module] = self._names, self._splits
         return module
 
     def _walk(self, module, prefix, found):
@@ -224,16 +257,19 @@ class TensorParallel(Kit):
         self._splits[path] = found[child]
         return found[child]
 
+    def clip(self, model, max_norm):
+        return clip_grad_norm_(model.parameters(), max_norm, self.comm)
+
     def synchronize(self, *models):
         for gate in self._gates:
             sum_gradients(gate.parameters(), self.comm)
 
     def weights(self, model) -> Weights:
-        found = {}
-        for path, layer in self._splits.items():
+        found, (names, splits) = {}, self._wrapped[model]
+        for path, layer in splits.items():
             found |= {f"{path}.{name}".lstrip("."): x for name, x in layer.whole().items() if x is not None}
         own = {name: x.detach().clone() for name, x in model.state_dict().items() if isinstance(x, torch.Tensor)}
-        return {name: found.get(name, own.get(name)) for name in self._names if name in found or name in own}
+        return {name: found.get(name, own.get(name)) for name in names if name in found or name in own}
 
 
 def _ids(module: nn.Module) -> set[int]:

@@ -1,4 +1,4 @@
-"""A third of the zoo over MPI and gloo; started with mpiexec, this file is one of the ranks."""
+"""A part of the zoo over MPI and gloo; started with mpiexec, this file is one of the ranks."""
 
 import os
 import sys
@@ -8,18 +8,18 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-SHARE = 3  # of the entries each third
+SHARE, SAMPLE = 3, 60  # each third entry, or each sixtieth
 
 
-def check(comm):
-    """Train each third entry under each wrapper, and compare with the page."""
+def check(comm, each=SHARE):
+    """Train each third entry under each wrapper, or one of `each`, and compare with the page."""
     import torch
     from zoo import page
     from zoo.outcomes import RIGHT, attempt, float64, reference, verdict, without_ranks
     from zoo.registry import ENTRIES, WRAPPERS
 
     torch.set_num_threads(1)
-    chosen = set(list(ENTRIES)[::SHARE])
+    chosen = set(list(ENTRIES)[::each])
     with float64():
         for (name, column), stated in page.read().items():
             if name in chosen and (stated == RIGHT or not WRAPPERS[column].alone):
@@ -37,20 +37,22 @@ def test_a_third_of_the_zoo_over_mpi(mpiexec):
     assert (code, printed.count("right")) == (0, 2), printed
 
 
-@pytest.mark.long  # half a minute; MPI is in `make test-labs`
-def test_a_third_of_the_zoo_over_gloo(tmp_path):
+@pytest.mark.parametrize(
+    "each", [pytest.param(SAMPLE, marks=pytest.mark.labs), pytest.param(SHARE, marks=pytest.mark.long)]
+)
+def test_a_part_of_the_zoo_over_gloo(tmp_path, each):
     import torch.multiprocessing
 
-    torch.multiprocessing.spawn(_gloo, (str(tmp_path / "store"),), nprocs=2)
+    torch.multiprocessing.spawn(_gloo, (str(tmp_path / "store"), each), nprocs=2)
 
 
-def _gloo(rank, store):
+def _gloo(rank, store, each):
     import torch.distributed as dist
 
     from hpcdl.comm import TorchComm
 
     dist.init_process_group("gloo", store=dist.FileStore(store, 2), rank=rank, world_size=2)
-    check(TorchComm())
+    check(TorchComm(), each)
     os._exit(0)  # a refusal in the middle of a step leaves messages without a receiver
 
 

@@ -25,8 +25,6 @@ class _Wrapped(Kit):
 
 @wrapper("DDP")
 class DDP(_Wrapped):
-    elsewhere = frozenset({"loss with a weight of its own"})  # which the wrapper never sees
-
     def wrap(self, module, **options):
         return DistributedDataParallel(module, self.comm, **options)
 
@@ -52,6 +50,11 @@ class _Zero(Kit):
             "optimizer made before wrapping",
             "SyncBatchNorm",
             "pickled",
+            # The zoo's counting takes tensors, and calls of vmap, too; a rank that does not step leaves the others.
+            "numpy as input",
+            "without inputs",
+            "gradients of single samples clipped",
+            "rank 0 alone does not step",
         }
     )
 
@@ -112,6 +115,8 @@ class FSDP(_Wrapped):
             "layers by sample, some unused on a rank",
             "microbatches as many as rows",
             "Muon",
+            "experts by token",
+            "gradient noise",  # drawn for pieces, other numbers
         }
     )
 

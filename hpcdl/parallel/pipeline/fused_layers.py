@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn.functional import linear
 from torch.overrides import TorchFunctionMode
 
+from hpcdl.ddp.apart import plain
 from hpcdl.parallel.pipeline.calls import End, in_transform
 from hpcdl.parallel.pipeline.layers import Layers, Passed
 from hpcdl.parallel.pipeline.values import Value
@@ -111,7 +112,9 @@ def _fused(layers: FusedLayers, input: torch.Tensor, weight: torch.Tensor, bias:
 
 def _is_plain(param: torch.Tensor) -> bool:
     """Whether a parameter is a leaf, and nothing listens to its gradient."""
-    return param.is_leaf and not param._backward_hooks and not getattr(param, "_post_accumulate_grad_hooks", None)
+    tables = param._backward_hooks, getattr(param, "_post_accumulate_grad_hooks", None)
+    hooks = [hook for table in tables if table for hook in table.values()]
+    return param.is_leaf and all(getattr(hook, "only_guards", False) for hook in hooks)
 
 
 class _Linear(torch.autograd.Function):
@@ -139,6 +142,7 @@ def add_gradients(x: torch.Tensor, params: Sequence[torch.Tensor], dy: torch.Ten
     """Add to the `.grad` of `params`, of a linear layer's weight and bias, what belongs to `x` and `dy`: W."""
     rows = _rows(dy)
     for param in params:
+        param.grad = plain(param.grad)
         if param.dim() == 1:
             param.grad = rows.sum(0) if param.grad is None else param.grad.add_(rows.sum(0))
         elif param.grad is None:

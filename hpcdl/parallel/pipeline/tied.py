@@ -1,4 +1,4 @@
-"""Weights that parts on different stages share, such as an embedding and the head: their gradients are summed."""
+"""Gradients of a stage: of weights that other stages share, which are summed, and of its own, which are guarded."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -8,6 +8,8 @@ from torch import nn
 
 from hpcdl.collectives import recursive_doubling_all_reduce
 from hpcdl.comm import Communicator, Group
+from hpcdl.ddp import apart
+from hpcdl.sharding.steps import know_apart
 
 
 class Tied(NamedTuple):
@@ -56,3 +58,19 @@ class TiedGradients:
             if message[-1] != 0:
                 total = message[:-1].view(param.shape).to(param.device)
                 param.grad = total if before is None else before.add_(total)
+
+
+class Own:
+    """The gradients of a stage's modules: a norm of them is not the whole network's (`hpcdl.ddp.apart`)."""
+
+    def __init__(self, comm: Communicator, modules: Sequence[nn.Module]):
+        self.params = [param for module in modules for param in module.parameters()] if comm.size > 1 else []
+        later = {each.param for each in tied_in(modules) if each.stages[0] != comm.rank}
+        for param in self.params:
+            know_apart(param, comm, apart.OfStage, param not in later)
+            param.grad = apart.plain(param.grad)  # passes add to it
+
+    def guard(self) -> None:
+        """Guard the gradients, which are complete."""
+        for param in self.params:
+            param.grad = apart.guarded(param, param.grad)

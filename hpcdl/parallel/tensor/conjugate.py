@@ -24,6 +24,7 @@ import torch
 from hpcdl.collectives import fast_ring_all_reduce
 from hpcdl.comm import Communicator
 from hpcdl.parallel.shares import share, shares
+from hpcdl.sharding.pieces import untraced
 
 
 def copy(x: torch.Tensor, comm: Communicator) -> torch.Tensor:
@@ -73,6 +74,9 @@ def _called(function: type[torch.autograd.Function], x: torch.Tensor, *options: 
             "vmap, grad and jvp of torch.func do not reach other ranks, and a split layer sends messages; call the "
             "layer outside them, or keep it dense"
         ) from error
+
+
+untraced(_called)  # torch.compile leaves messages to Python
 
 
 # -- forward and backward ---------------------------------------------------------------------------------------------
@@ -137,7 +141,7 @@ class _Join(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, comm, dim, length):
         ctx.comm, ctx.dim = comm, dim
-        return _all_gather(x, comm, dim, length)
+        return _all_gather(x, comm, dim, length).contiguous()  # as a dense layer's: users take views of it
 
     @staticmethod
     def backward(ctx, dy):
@@ -179,7 +183,7 @@ def _scatter_sums(x: torch.Tensor, comm: Communicator, dim: int) -> torch.Tensor
     for step in range(1, p):
         given, target = pieces[(rank - step) % p], pieces[(rank - step - 1) % p]
         comm.sendrecv_add(given, (rank + 1) % p, target, (rank - 1) % p, incoming[: len(target)])
-    return _owning(pieces[rank].clone().movedim(0, dim))
+    return _owning(pieces[rank].clone().movedim(0, dim).contiguous())
 
 
 def _owning(x: torch.Tensor) -> torch.Tensor:

@@ -14,10 +14,10 @@ from torch.nn.functional import conv2d
 from hpcdl.comm import Communicator
 from hpcdl.parallel.shares import share
 from hpcdl.parallel.tensor.conjugate import copy, reduce
-from hpcdl.parallel.tensor.dense import as_parameter, parameter, require_plain
+from hpcdl.parallel.tensor.dense import SplitLayer, as_parameter, parameter, part_of, require_plain
 
 
-class FilterConv2d(nn.Module):
+class FilterConv2d(SplitLayer):
     """This rank's filters: (N, C, H, W), the same on every rank, to (N, its share of filters, H', W').
 
     Forward it sends nothing; backward it sums the gradient of its input. `of` raises ValueError for convolutions in
@@ -42,10 +42,11 @@ class FilterConv2d(nn.Module):
         return cls(weight, bias, comm, **options).train(dense.training)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return conv2d(copy(x, self.comm), self.weight, self.bias, **self.options)
+        weight, bias = part_of(self, "weight", self.comm), part_of(self, "bias", self.comm)
+        return conv2d(copy(x, self.comm), weight, bias, **self.options)
 
 
-class ChannelConv2d(nn.Module):
+class ChannelConv2d(SplitLayer):
     """Each filter for this rank's channels: (N, its share of channels, H, W) to (N, filters, H', W').
 
     Forward it sums its output over the ranks, and then adds the bias, once; backward it sends nothing. `of` raises
@@ -67,7 +68,7 @@ class ChannelConv2d(nn.Module):
         return cls(weight, parameter(dense, "bias", comm), comm, **options).train(dense.training)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = reduce(conv2d(x, self.weight, **self.options), self.comm)
+        y = reduce(conv2d(x, part_of(self, "weight", self.comm), **self.options), self.comm)
         return y if self.bias is None else y + self.bias.view(-1, 1, 1)
 
 

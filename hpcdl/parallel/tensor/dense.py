@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn
@@ -9,10 +10,27 @@ from torch.nn.parameter import UninitializedParameter
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from hpcdl.comm import Communicator
-from hpcdl.sharding.steps import know_cut
+from hpcdl.ddp import apart
+from hpcdl.sharding.pieces import untraced
+from hpcdl.sharding.steps import know_apart, know_dense
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 PARAMETER_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
+
+
+class SplitLayer(nn.Module):
+    """A layer with a share of its weights on each rank of `comm`."""
+
+    comm: Communicator
+
+    def __init_subclass__(cls) -> None:
+        untraced(cls.forward)  # torch.compile leaves its messages to Python
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(
+            f"a {type(self).__name__} cannot be copied or pickled: its communicator belongs to this process; save its "
+            "state_dict(), or split the dense layer once more"
+        )
 
 
 class Made:
@@ -58,6 +76,8 @@ def require_plain(dense: nn.Module, kind: type[nn.Module], forward: Callable | N
 def _require_plain_parameter(name: str, param: nn.Parameter) -> None:
     if isinstance(param, UninitializedParameter):
         raise ValueError(f"{name} has no shape yet; run the lazy layer on a batch first")
+    if param.is_meta:
+        raise ValueError(f"{name} is on the meta device, without values; call to_empty() and fill it")
     if any(getattr(param, hook, None) for hook in PARAMETER_HOOKS):
         raise ValueError(f"{name} has hooks on its gradient, which the split layer would not call; remove them")
 
@@ -65,6 +85,29 @@ def _require_plain_parameter(name: str, param: nn.Parameter) -> None:
 def as_parameter(x: torch.Tensor) -> nn.Parameter:
     """`x` itself where it is a parameter, else a new one."""
     return x if isinstance(x, nn.Parameter) else nn.Parameter(x)
+
+
+def part_of(layer: nn.Module, name: str, comm: Communicator) -> torch.Tensor:
+    """Return `layer.name`, this rank's share of a weight, for its forward pass; its gradient is guarded.
+
+    Raises ValueError for a weight that is computed from others, since a norm there would be that of the share.
+    """
+    param = getattr(layer, name)
+    if comm.size == 1 or param is None:
+        return param
+    if name not in layer._parameters:
+        raise ValueError(
+            f"the {name} of {type(layer).__name__} is computed from a share of another parameter; remove the "
+            "parametrization or the pruning, or keep the layer dense"
+        )
+    _guard(param, comm)
+    return param
+
+
+def _guard(param: torch.Tensor, comm: Communicator) -> None:
+    if param.is_leaf and param.requires_grad and not apart.is_known(param, apart.OfSplitLayer):
+        know_apart(param, comm, apart.OfSplitLayer)
+        apart.listen(param)
 
 
 def parameter(
@@ -96,6 +139,7 @@ def parameter(
             return here
     cut_out = nn.Parameter(cut(whole.detach()), requires_grad=whole.requires_grad)
     known.append(Made(module, comm, dim, cut_out))
-    if cut_out.numel() < whole.numel():
-        know_cut(cut_out)
+    know_dense(whole)
+    if comm.size > 1 and dim != "nothing":
+        _guard(cut_out, comm)  # before users' hooks
     return cut_out

@@ -11,10 +11,10 @@ from torch.nn.functional import linear
 from hpcdl.comm import Communicator
 from hpcdl.parallel.shares import share
 from hpcdl.parallel.tensor.conjugate import copy, gather, reduce, reduce_scatter
-from hpcdl.parallel.tensor.dense import as_parameter, parameter, require_plain
+from hpcdl.parallel.tensor.dense import SplitLayer, as_parameter, parameter, part_of, require_plain
 
 
-class ColumnLinear(nn.Module):
+class ColumnLinear(SplitLayer):
     """This rank's outputs of a linear layer: y_r = x A_r^T + b_r, with A_r its rows of `weight`, (outputs, inputs).
 
     x: (..., inputs), the same on every rank; y_r: (..., this rank's share of outputs). Forward it sends nothing;
@@ -42,10 +42,10 @@ class ColumnLinear(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = copy(x, self.comm) if self.sequence is None else gather(x, self.comm, self.sequence)
-        return linear(x, self.weight, self.bias)
+        return linear(x, part_of(self, "weight", self.comm), part_of(self, "bias", self.comm))
 
 
-class RowLinear(nn.Module):
+class RowLinear(SplitLayer):
     """The sum over the ranks of what each makes of its inputs: y = sum_r x_r A_r^T + b, with A_r columns of `weight`.
 
     x_r: (..., this rank's share of inputs), as a `ColumnLinear` leaves it; y: (..., outputs), the same on every rank.
@@ -70,6 +70,6 @@ class RowLinear(nn.Module):
         return cls(weight, parameter(dense, "bias", comm), comm, sequence).train(dense.training)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = linear(x, self.weight)
+        y = linear(x, part_of(self, "weight", self.comm))
         y = reduce(y, self.comm) if self.sequence is None else reduce_scatter(y, self.comm)
         return y if self.bias is None else y + self.bias

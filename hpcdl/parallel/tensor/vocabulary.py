@@ -14,10 +14,11 @@ from hpcdl.collectives import all_gather
 from hpcdl.comm import Communicator
 from hpcdl.parallel.shares import share, shares
 from hpcdl.parallel.tensor.conjugate import reduce
-from hpcdl.parallel.tensor.dense import as_parameter, parameter, require_plain
+from hpcdl.parallel.tensor.dense import SplitLayer, as_parameter, parameter, part_of, require_plain
+from hpcdl.sharding.pieces import untraced
 
 
-class VocabularyEmbedding(nn.Module):
+class VocabularyEmbedding(SplitLayer):
     """The rows of this rank's share of the words, (its words, hidden): tokens, (...), to (..., hidden).
 
     A rank gives zeros for the words of others, and one all-reduce forward sums all; backward it sends nothing.
@@ -52,12 +53,12 @@ class VocabularyEmbedding(nn.Module):
                 f"rank {self.comm.rank}: tokens has {int(tokens.min())} to {int(tokens.max())}; words are 0 to "
                 f"{self.vocabulary - 1}"
             )
-        mine = (self.first <= tokens) & (tokens < self.last)
+        mine, weight = (self.first <= tokens) & (tokens < self.last), part_of(self, "weight", self.comm)
         if not self.options:
-            rows = embedding((tokens - self.first) * mine, self.weight)
+            rows = embedding((tokens - self.first) * mine, weight)
             return reduce(rows * mine.unsqueeze(-1), self.comm)
         # The options count which words come: only this rank's own may.
-        own = embedding(tokens[mine] - self.first, self.weight, **self.options)
+        own = embedding(tokens[mine] - self.first, weight, **self.options)
         rows = own.new_zeros(*tokens.shape, own.shape[-1]).index_put(mine.nonzero(as_tuple=True), own)
         return reduce(rows, self.comm)
 
@@ -94,6 +95,9 @@ def cross_entropy(
             f"rank {comm.rank}: target has {int(words.min())} to {int(words.max())}; words are 0 to {vocabulary - 1}"
         )
     return _CrossEntropy.apply(logits, target, first, vocabulary, comm, counts, label_smoothing)
+
+
+untraced(cross_entropy)
 
 
 def word_range(vocabulary: int, comm: Communicator) -> tuple[int, int]:
