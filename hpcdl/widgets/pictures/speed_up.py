@@ -164,8 +164,8 @@ def _draw_curve(axes: Axes, state: Mapping) -> None:
         color = style.VERMILLION if mine else palette.tint(style.VERMILLION, 0.35)
         axes.plot(dot.p, dot.efficiency, "o", color=color, markersize=7 if mine else 5)
         beside, side = BESIDE.get(dot.p, ((-6, 4), "right"))
-        place = {"xytext": beside, "textcoords": "offset points", "ha": side}
-        axes.annotate(dot.source, (dot.p, dot.efficiency), fontsize=9, color=style.INK if mine else style.GREY, **place)
+        place, color = (dot.p, dot.efficiency), style.INK if mine else style.GREY
+        axes.annotate(dot.source, place, beside, textcoords="offset points", ha=side, fontsize=9, color=color)
     axes.axvline(state["p"], ymin=0.22, color=style.GREY, linewidth=0.8, linestyle=":")  # above the legend
     axes.set_xscale("log", base=2)
     axes.set(
