@@ -21,11 +21,13 @@ STOP: dict[str, dict[str, Any]] = {
 }
 
 
-def run(curve, patience: int, most: int, extra=0, with_last=False, in_sum=False, ties=False) -> tuple[int, int]:
+def run(
+    curve, patience: int, most: int, extra=0, with_last=False, in_sum=False, ties=False, zero=False
+) -> tuple[int, int]:
     """The epochs trained and the best one for the losses `curve` of epochs 1, 2, ...; options are mistakes."""
     best, waited = 0, 0
     for epoch, loss in enumerate(curve[:most]):
-        lower = loss < curve[best] or epoch == 0 or (ties and loss == curve[best])
+        lower = loss < curve[best] or epoch == 0 or (ties and loss == curve[best]) or (zero and not curve[best])
         good = lower or (with_last and loss < curve[epoch - 1])
         best = epoch if lower else best
         waited = (0 if not in_sum else waited) if good else waited + 1
@@ -140,6 +142,7 @@ def stops_after(records: Records, c: int, patience: int, most: int) -> None:
     expected = run(curve, patience, most)[0]
     named = {sentence: run(curve, patience, most, **mistake)[0] for sentence, mistake in STOP.items()}
     named["You never stop: after `patience` epochs in a row without a new lowest loss, leave the loop."] = most
+    named["A lowest loss of 0 is a loss: ask whether it `is None`."] = run(curve, patience, most, zero=True)[0]
     losses = ", ".join(f"{loss:g}" for loss in curve[: expected + 1])
     checks.equal(
         got,
@@ -153,8 +156,10 @@ def stops_after(records: Records, c: int, patience: int, most: int) -> None:
 @exercise.check(points=3)
 def stops_by_patience(student, rng):
     "One candidate is trained until `patience` epochs in a row brought no new lowest validation loss."
-    for patience, most in ((3, 24), (2, 20), (4, 30)):
-        records = Records(rng, [drawn(rng, patience, most)])
+    for patience, most, lowest in ((3, 24, 2.0), (2, 20, 0.0), (4, 30, -1.5)):
+        curve = drawn(rng, patience, most)
+        low = curve[run(curve, patience, most)[1] - 1]
+        records = Records(rng, [[loss - low + lowest for loss in curve]])
         records.ask(student, patience, most)
         stops_after(records, 0, patience, most)
 
