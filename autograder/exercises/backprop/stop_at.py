@@ -36,19 +36,24 @@ def run(
     return most, best + 1
 
 
-def drawn(rng, patience: int, most: int) -> list[float]:
+def drawn(rng, patience: int, most: int, lowest: float | None = None) -> list[float]:
     """A random curve with ties, for which every mistake of `STOP` trains for another number of epochs below `most`.
 
-    About one curve in a hundred does; a draw takes 60 microseconds.
+    About one curve in a hundred does; a draw takes 60 microseconds. With `lowest` it is shifted to that lowest loss; if
+    that is 0, an answer that takes 0 for no loss trains for another number of epochs, too.
     """
     while True:
         steps = torch.randint(-2, 3, (most + LATER,), generator=rng).tolist()
         curve = [8.0]
         for step in steps[1:]:
             curve.append(curve[-1] + step / 4)
+        right, best = run(curve, patience, most)
+        if lowest is not None:
+            curve = [loss - curve[best - 1] + lowest for loss in curve]
         ends = [
             most,
-            run(curve, patience, most)[0],
+            right,
+            *([run(curve, patience, most, zero=True)[0]] if lowest == 0 else []),
             *(run(curve, patience, most, **mistake)[0] for mistake in STOP.values()),
         ]
         if len(set(ends)) == len(ends):
@@ -157,9 +162,7 @@ def stops_after(records: Records, c: int, patience: int, most: int) -> None:
 def stops_by_patience(student, rng):
     "One candidate is trained until `patience` epochs in a row brought no new lowest validation loss."
     for patience, most, lowest in ((3, 24, 2.0), (2, 20, 0.0), (4, 30, -1.5)):
-        curve = drawn(rng, patience, most)
-        low = curve[run(curve, patience, most)[1] - 1]
-        records = Records(rng, [[loss - low + lowest for loss in curve]])
+        records = Records(rng, [drawn(rng, patience, most, lowest)])
         records.ask(student, patience, most)
         stops_after(records, 0, patience, most)
 

@@ -80,6 +80,15 @@ def short(rng: torch.Generator, blocks: int) -> list[dict]:
     return events
 
 
+def trace(rng: torch.Generator, stalls: int) -> list[dict]:
+    """A trace whose four longest stalls differ in length: no sentence says which of equals comes first."""
+    while True:
+        events = traced.device_trace(rng, stalls)
+        lengths = [length for *_, length in longest(events)[:4]]
+        if len(set(lengths)) == len(lengths):
+            return events
+
+
 def one_cause_each(rng: torch.Generator) -> list[list[dict]]:
     """Traces with two stalls: of each cause one that begins before its stall, and one that ends after it."""
     stream, device, other = ({"cat": "cuda_runtime", "name": f"cuda{name}"} for name in SYNCHRONIZATIONS)
@@ -108,7 +117,7 @@ def found_by(student, events: list[dict]) -> list[Stall]:
 def the_three_longest_gaps(student, rng):
     "stalls: begin and length of the three longest times in which the GPU does not compute, the longest first."
     for events in (
-        *(traced.device_trace(rng, stalls) for stalls in (6, 3, 8, 2)),
+        *(trace(rng, stalls) for stalls in (6, 3, 8, 2)),
         short(rng, 1)[:1],
         short(rng, 2)[:-1],
     ):
@@ -146,7 +155,7 @@ def the_three_longest_gaps(student, rng):
 @exercise.check(points=5, needs="the_three_longest_gaps")
 def their_causes(student, rng):
     "stalls: the cause is what covers most of the stall."
-    for events in (*(traced.device_trace(rng, stalls) for stalls in (3, 4, 6, 8)), *one_cause_each(rng)):
+    for events in (*(trace(rng, stalls) for stalls in (3, 4, 6, 8)), *one_cause_each(rng)):
         right = longest(events)[:3]
         told = {
             "Add up what covers the stall: one long event may cover less than two short ones.": by_event(
