@@ -45,12 +45,14 @@ def weights_of(model: nn.Module) -> list[torch.Tensor]:
 def horovod(make: Callable, name: str, weights: list, steps: list, lr: float, seconds: float, comm: Communicator):
     """Run steps of the student's optimizer, each with some passes of (x, y); return the weights after them.
 
-    `seconds` is the time of each layer's backward pass.
+    `seconds` is the time of each layer's backward pass. The optimizer has two groups of parameters.
     """
     model = network(name, weights)
     if seconds:
         takes_time(model, comm, seconds)
-    optimizer = make(torch.optim.SGD(model.parameters(), lr, momentum=MOMENTUM), comm, len(steps[0]))
+    first, *others = model.parameters()
+    groups = [{"params": [first]}, {"params": others}]
+    optimizer = make(torch.optim.SGD(groups, lr, momentum=MOMENTUM), comm, len(steps[0]))
     for passes in steps:
         optimizer.zero_grad()
         for x, y in passes:

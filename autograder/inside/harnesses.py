@@ -112,8 +112,8 @@ def layer(
 ):
     """Run one pass through the student's layer; creation, forward and backward are a second apart in the trace.
 
-    Returns the result, the layer's parameters and gradients, the gradients of an equal second pass, whether its
-    parameters have separate memory, and the bytes that it keeps after creation.
+    Returns the result, the layer's parameters and gradients, the gradients of a second pass (the rows of x in reverse),
+    whether its parameters have separate memory, and the bytes that it keeps after creation.
     """
     whole = weight.clone(), bias.clone()
     with meter(*whole) as memory:
@@ -128,7 +128,7 @@ def layer(
     first = y, dx, made.weight, made.bias, made.weight_grad, made.bias_grad
     copies = [value.clone() if isinstance(value, torch.Tensor) else value for value in first]
     comm.compute(1.0)
-    made.forward(x)
+    made.forward(x.flip(0))
     made.backward(dy)
     return *copies, made.weight_grad, made.bias_grad, own, kept
 

@@ -181,5 +181,12 @@ def saving(
 
 
 def loading(load: Callable, files: dict, comm: Communicator, book: Any):
-    """Return the result of the student's `load`; the entries are the files that it reads."""
-    return load(Disk(files, book.note), comm)
+    """Return the result of the student's `load`, and the bytes of the memory in which its tensors lie.
+
+    The entries are the files that it reads.
+    """
+    result = load(Disk(files, book.note), comm)
+    state = result[1] if type(result) in (tuple, list) and len(result) == 2 else None
+    tensors = [x for x in state.values() if type(x) is torch.Tensor] if type(state) is dict else []
+    memory = {x.untyped_storage().data_ptr(): x.untyped_storage().nbytes() for x in tensors}
+    return result, sum(memory.values())

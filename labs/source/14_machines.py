@@ -342,7 +342,8 @@ def smallest_batch(
     itemsize: int,
 ) -> float:
     """Return the smallest batch at which arithmetic limits the layer, an int; math.inf if
-    no batch is large enough.
+    no batch is large enough. As in `roof`, equal times count as arithmetic, also for a
+    layer without weights.
 
     >>> smallest_batch((10, 100, 5), peak=16.0, bandwidth=2.0, itemsize=4)
     8

@@ -437,7 +437,8 @@ def broadcast_optimizer_state(optimizer, comm, root_rank: int = 0) -> None:
 
 
 class DistributedOptimizer:
-    """Wrap a torch optimizer so that its gradients are the means over all ranks.
+    """Wrap a torch optimizer, of any number of groups, so that its gradients are the means
+    over all ranks.
 
     Gradients are sent once in `backward_passes_per_step` backward passes, during the last.
     """
@@ -530,8 +531,8 @@ def lr_at(step: int) -> float:
 
 # %%
 def train_elastic(model, optimizer, loss_sum, batches, disk, comm) -> dict[int, float]:
-    """Train to the last batch, from the disk's state if any; return the mean losses by
-    step.
+    """Train to the last batch, from the disk's state if any; return the mean losses of the
+    steps that this call does, by step.
 
     Save after every SAVE_EVERY steps; any number of ranks may continue from there. There
     may be more ranks than samples in a step.
@@ -810,8 +811,9 @@ with when_solved():
 # $A(t) = s h \left(10 + \frac{24}{t} + \frac{5 a s}{h t}\right)$ bytes is what a layer keeps of one sample, for sequences of $s$ tokens, hidden size $h$ and $a$ heads, if $t$
 # ranks share the layer (Korthikanti et al. 2022). The layer that FSDP2 has gathered is small, and does not count here.
 #
-# The seconds come from the library's cost model, which you know from lab {{number scaling}}: `seconds(model, machine, batch, data=8)` predicts a step on 8 ranks. The
-# model is the tuple `(layers, hidden, sequence, vocabulary, heads)`; the machine is a name such as `"H100 (DGX)"`.
+# The seconds come from the library's cost model, which you know from lab {{number scaling}}: `seconds(model, machine, batch, data=8)` predicts a step on 8 ranks;
+# `data=8, zero=3` is FSDP2, `tensor=8` and `pipeline=8` cut the network. The model is the tuple `(layers, hidden, sequence, vocabulary, heads)`; the machine
+# is a name such as `"H100 (DGX)"`.
 
 
 # %%

@@ -91,3 +91,11 @@ slip(
     fails=f"{CHOOSES} {TESTS}",
     says="test the network that you chose",
 )
+
+slip(
+    "a loss of 0 taken for none",
+    *(OWN, "        own = None\n"),
+    *(LOWER, "if not own or now < own:"),
+    fails=ALL,
+    says="A lowest loss of 0 is a loss",
+)

@@ -1,6 +1,7 @@
 """Wrong answers to Horovod's interface."""
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 HERE = "frameworks.horovod"
 TRAINS = ("as_one_machine", "several_passes_one_sum", "during_the_backward_pass", "zero_grad_too_late")
@@ -161,3 +162,13 @@ def broadcast_optimizer_state(optimizer, comm, root_rank=0):
         state = optimizer.state[param]
         for name in sorted(state):
             comm.broadcast(state[name], root_rank)
+
+
+slip(
+    HERE,
+    "hooks for the first group of parameters",
+    "        for group in optimizer.param_groups:\n            for",
+    "        for group in optimizer.param_groups[:1]:\n            for",
+    fails=" ".join(TRAINS),
+    says="rank 0: parameter",
+)

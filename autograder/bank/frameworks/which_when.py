@@ -38,3 +38,5 @@ slip(
 slip("ways that are not possible", f"{POSSIBLE} and ", "", fails=CHOICE, says="is not possible")
 slip("FSDP2 if nothing fits", "default=None", 'default="FSDP2"', fails=CHOICE, says="expected None; ")
 slip("only the batch must be divided", POSSIBLE, "batch % ranks == 0", fails=CHOICE, says="is not possible")
+
+slip("less than the budget", "<= budget", "< budget", fails=CHOICE, says="A way fits")

@@ -3,6 +3,7 @@
 import math
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 ALL = ("fewer_iterations", "as_many_updates", "waits_for_the_slowest", "each_at_its_own_pace", "as_measured")
 SYNCHRONOUS = ("fewer_iterations", "waits_for_the_slowest", "as_measured")
@@ -121,3 +122,13 @@ def rates(error, c, seconds, rule):
         iterations = math.ceil(gradients / n)
         return iterations, n * iterations, iterations * max(seconds)
     return math.ceil(gradients), math.ceil(gradients), math.ceil(gradients) * (sum(seconds) / n) / n
+
+
+slip(
+    "gradient_descent.rates",
+    "one more where the error is equal",
+    *("math.ceil(gradients / len(seconds))", "math.floor(gradients / len(seconds)) + 1"),
+    *("math.ceil(gradients)", "math.floor(gradients) + 1"),
+    fails=" ".join(ALL),
+    says="an error that is equal is small enough",
+)

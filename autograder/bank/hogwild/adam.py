@@ -3,6 +3,7 @@
 import torch
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 HERE = "hogwild.adam"
 BYTES = ("bytes_of_both", "which_is_less", "control_and_data")
@@ -123,3 +124,13 @@ def sum_on_server(x, delta, comm):
             comm.recv(part, worker)
         total += from_factors(*parts) if factors else parts[0]
     return total
+
+
+slip(
+    HERE,
+    "room for the factors of one sample",
+    "[(batch, m), (batch, n)]",
+    "[(1, m), (1, n)]",
+    fails=" ".join(SUM),
+    says="both sides need the same dtype and number of elements",
+)

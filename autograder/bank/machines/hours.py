@@ -1,6 +1,7 @@
 """Wrong answers to `activation`, `pooling`, `batch_norm` and `hours`."""
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 HERE = "machines.hours"
 ROWS = ("layers_without_products", "three_ways", "the_lectures_hours")
@@ -95,3 +96,13 @@ def hours(layers, batch, images, epochs, peak, bandwidth, rate, itemsize=2):
         arithmetic += (3 if i else 2) * flops / peak
         at_roof += (3 if i else 2) * roof(flops, nbytes, peak, bandwidth)[0]
     return {"arithmetic": steps * arithmetic, "roof": steps * at_roof, "measured": images * epochs / rate}
+
+
+slip(
+    HERE,
+    "every layer that equals the first counts as the first",
+    "in enumerate(layers):",
+    "in ((layers.index(layer), layer) for layer in layers):",
+    fails=" ".join(WAYS),
+    says="A later layer may equal the first",
+)

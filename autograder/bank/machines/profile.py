@@ -72,3 +72,17 @@ slip(
     says="All tensors count",
 )
 slip("ranks as strings", 'int(event["name"])', 'event["name"]', fails=WAITS, says="The ranks are ints")
+
+slip(
+    "cudaStreamSynchronize only",
+    'name in ("cudaStreamSynchronize", "cudaDeviceSynchronize")',
+    'name == "cudaStreamSynchronize"',
+    fails=CAUSES,
+    says="is 'other', expected 'host'",
+)
+slip(
+    "only events within a stall",
+    *shared("sum(b - a for a, b in parts if a >= latest and b <= begin)"),
+    fails=CAUSES,
+    says="is 'other', expected",
+)

@@ -1,6 +1,7 @@
 """Wrong answers to `conv`, `linear`, `attention` and `work`."""
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 HERE = "machines.work"
 WORK = ("forward_and_backward", "once_more")
@@ -83,3 +84,13 @@ def work(layers, batch, again=False):
         forward = 2 * batch * macs
         rows.append((forward, forward * (2 if i else 1), 4 * (batch * moved + weights)))
     return rows
+
+
+slip(
+    HERE,
+    "every layer that equals the first counts as the first",
+    "in enumerate(layers):",
+    "in ((layers.index(layer), layer) for layer in layers):",
+    fails=" ".join(WORK),
+    says="Backward is two products",
+)

@@ -3,6 +3,7 @@
 import torch
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 TENSOR = "model_parallel.tensor_parallel"
 AFTER_COLUMN = ("column", "one_all_reduce_each_way", "no_more_than_a_share")
@@ -221,3 +222,13 @@ class RowLinear:
     def backward(self, dy):
         self.weight_grad, self.bias_grad = dy.T @ self.x, dy.sum(0)
         return dy @ self.weight
+
+
+slip(
+    TENSOR,
+    "the x of the first pass",
+    "self.x = x\n        return x @ self.weight.T + self.bias",
+    'self.x = getattr(self, "x", x)\n        return x @ self.weight.T + self.bias',
+    fails=" ".join(AFTER_COLUMN),
+    says="the x of the first pass",
+)

@@ -4,6 +4,7 @@ import torch
 
 from autograder.authoring import wrong
 from autograder.bank.own_stack.later import AFTER_THE_LOSS, STEPS
+from autograder.bank.slips import slip
 from hpcdl.training.own_stack.lent import Node
 
 TAPE = "own_stack.tape"
@@ -39,7 +40,7 @@ class Node(Node):
         return Node(self.data.clamp(min=0), (self,), (lambda g: g * (self.data >= 0),))
 
 
-@wrong(TAPE, "flat keeps the flat gradient", fails=("pulls_of_relu_and_flat", *STEPS), says="shape")
+@wrong(TAPE, "flat keeps the flat gradient", fails=("pulls_of_relu_and_flat", "a_second_sweep", *STEPS), says="shape")
 class Node(Node):
     def flat(self):
         return Node(self.data.flatten(1), (self,), (lambda g: g,))
@@ -209,3 +210,13 @@ class Node(Node):
         error = logs.exp()
         error[rows, y] -= 1
         return Node(-logs[rows, y].mean(), (self,), (lambda g: error / len(y),))
+
+
+slip(
+    TAPE,
+    "a pull that changes what it uses",
+    *("        error[rows, y] -= 1\n", ""),
+    *("g * error / n", "g * error.index_put_((rows, y), error[rows, y] - 1) / n"),
+    fails="a_second_sweep",
+    says="must not change what it uses",
+)

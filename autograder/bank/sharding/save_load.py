@@ -3,6 +3,7 @@
 import torch
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 HERE = "sharding.save_load"
 KILLED = "killed_at_any_moment"
@@ -83,7 +84,7 @@ def load(disk, comm):
     return (manifest["step"], {name: torch.cat(parts) for name, parts in pieces.items()})
 
 
-@wrong(HERE, "every file is read", fails="nobody_has_the_whole", says="alone")
+@wrong(HERE, "every file is read", fails="nobody_has_the_whole", says="has elements only in those of [0]")
 def load(disk, comm):
     manifest, pieces = (disk.read("manifest"), {})
     start, stop = bounds(manifest["n"], comm.size, comm.rank)
@@ -167,3 +168,13 @@ def save(disk, step, state, n, comm):
     disk.write("manifest-to-be", {"step": step, "p": comm.size, "n": n})
     disk.rename("manifest-to-be", "manifest")
     comm.barrier()
+
+
+slip(
+    HERE,
+    "a single piece is a view of its file",
+    *("[a - first : b - first].clone()", "[a - first : b - first]"),
+    *("torch.cat(parts)", "torch.cat(parts) if len(parts) > 1 else parts[0]"),
+    fails="nobody_has_the_whole",
+    says="keeps the whole file in memory",
+)

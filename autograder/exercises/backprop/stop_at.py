@@ -21,11 +21,13 @@ STOP: dict[str, dict[str, Any]] = {
 }
 
 
-def run(curve, patience: int, most: int, extra=0, with_last=False, in_sum=False, ties=False) -> tuple[int, int]:
+def run(
+    curve, patience: int, most: int, extra=0, with_last=False, in_sum=False, ties=False, zero=False
+) -> tuple[int, int]:
     """The epochs trained and the best one for the losses `curve` of epochs 1, 2, ...; options are mistakes."""
     best, waited = 0, 0
     for epoch, loss in enumerate(curve[:most]):
-        lower = loss < curve[best] or epoch == 0 or (ties and loss == curve[best])
+        lower = loss < curve[best] or epoch == 0 or (ties and loss == curve[best]) or (zero and not curve[best])
         good = lower or (with_last and loss < curve[epoch - 1])
         best = epoch if lower else best
         waited = (0 if not in_sum else waited) if good else waited + 1
@@ -34,19 +36,24 @@ def run(curve, patience: int, most: int, extra=0, with_last=False, in_sum=False,
     return most, best + 1
 
 
-def drawn(rng, patience: int, most: int) -> list[float]:
+def drawn(rng, patience: int, most: int, lowest: float | None = None) -> list[float]:
     """A random curve with ties, for which every mistake of `STOP` trains for another number of epochs below `most`.
 
-    About one curve in a hundred does; a draw takes 60 microseconds.
+    About one curve in a hundred does; a draw takes 60 microseconds. With `lowest` it is shifted to that lowest loss; if
+    that is 0, an answer that takes 0 for no loss trains for another number of epochs, too.
     """
     while True:
         steps = torch.randint(-2, 3, (most + LATER,), generator=rng).tolist()
         curve = [8.0]
         for step in steps[1:]:
             curve.append(curve[-1] + step / 4)
+        right, best = run(curve, patience, most)
+        if lowest is not None:
+            curve = [loss - curve[best - 1] + lowest for loss in curve]
         ends = [
             most,
-            run(curve, patience, most)[0],
+            right,
+            *([run(curve, patience, most, zero=True)[0]] if lowest == 0 else []),
             *(run(curve, patience, most, **mistake)[0] for mistake in STOP.values()),
         ]
         if len(set(ends)) == len(ends):
@@ -140,6 +147,7 @@ def stops_after(records: Records, c: int, patience: int, most: int) -> None:
     expected = run(curve, patience, most)[0]
     named = {sentence: run(curve, patience, most, **mistake)[0] for sentence, mistake in STOP.items()}
     named["You never stop: after `patience` epochs in a row without a new lowest loss, leave the loop."] = most
+    named["A lowest loss of 0 is a loss: ask whether it `is None`."] = run(curve, patience, most, zero=True)[0]
     losses = ", ".join(f"{loss:g}" for loss in curve[: expected + 1])
     checks.equal(
         got,
@@ -153,8 +161,8 @@ def stops_after(records: Records, c: int, patience: int, most: int) -> None:
 @exercise.check(points=3)
 def stops_by_patience(student, rng):
     "One candidate is trained until `patience` epochs in a row brought no new lowest validation loss."
-    for patience, most in ((3, 24), (2, 20), (4, 30)):
-        records = Records(rng, [drawn(rng, patience, most)])
+    for patience, most, lowest in ((3, 24, 2.0), (2, 20, 0.0), (4, 30, -1.5)):
+        records = Records(rng, [drawn(rng, patience, most, lowest)])
         records.ask(student, patience, most)
         stops_after(records, 0, patience, most)
 

@@ -151,6 +151,12 @@ def tempting(rng) -> Case:
     raise RuntimeError(f"none of {MOST} random trainings has a way that fits and is not possible")
 
 
+def full_to_the_brim() -> Case:
+    """A training for which tensor parallelism holds exactly the budget, and every other way more."""
+    case = Case((16, 1024, 512, 32_768, 16), CARDS[0], 8, 64, 0.0)
+    return case._replace(budget=held("tensor", case.model, case.ranks))
+
+
 def asked(student, case: Case):
     call = f"which({case.model}, {case.machine!r}, {case.ranks}, {case.batch}, {case.budget:g})"
     try:
@@ -193,7 +199,7 @@ def why_not(got, case: Case, fits: dict[str, Prediction]) -> str:
 @exercise.check(points=5, needs="bytes_of_a_rank", seconds=20.0)
 def the_fastest_that_fits(student, rng):
     "which: of the ways that fit, the fastest, or one within the prediction's interval; None if none fits."
-    for case in (*cases(rng), tempting(rng)):
+    for case in (*cases(rng), tempting(rng), full_to_the_brim()):
         right(student, case)
 
 

@@ -26,6 +26,12 @@ def case(rng, workers: int) -> tuple[float, float, list[float]]:
             return error, c, seconds
 
 
+def exact(rng, workers: int) -> tuple[float, float, list[float]]:
+    """A case whose rate is equal to the error after a whole number of iterations; all numbers are powers of two."""
+    error = 2.0 ** -integer(rng, 2, 6)
+    return error, error * 2 ** integer(rng, 2, 6), [integer(rng, 2, 12) / 4 for _ in range(workers)]
+
+
 def expected(error: float, c: float, seconds: list[float], rule: str) -> tuple[int, int, float]:
     gradients, n = (Fraction(c) / Fraction(error)) ** 2, len(seconds)
     if rule == SYNCHRONOUS:
@@ -48,13 +54,14 @@ def ask(student, error, c, seconds, rule) -> tuple[int, int, float]:
 
 def counts_are(student, rng, rule: str) -> None:
     """Iterations and gradients are the fewest with which the rate keeps to the error."""
-    for workers in (1, 4, 7):
-        error, c, seconds = case(rng, workers)
+    for draw, workers in ((case, 1), (case, 4), (case, 7), (exact, 1), (exact, 4)):
+        error, c, seconds = draw(rng, workers)
         got, right = ask(student, error, c, seconds, rule), expected(error, c, seconds, rule)
         gradients = float((Fraction(c) / Fraction(error)) ** 2)
         n = workers if rule == SYNCHRONOUS else 1
         mistakes = {
             "Round up: with one iteration less the rate is still above the error.": right[0] - 1,
+            "At most `error`: an error that is equal is small enough.": right[0] + 1,
             "The square is missing: c / sqrt(x) = error means x = (c / error)².": ceil(c / error / n),
             "The rate has N I under the root: N workers need 1/N of the iterations.": ceil(gradients / workers**0.5),
             "That is one worker's number: N gradients in each iteration are averaged.": ceil(gradients),

@@ -67,7 +67,8 @@ def exact(layers: list, batch: int, images: int, epochs: int, device: tuple, rat
     """Hours of the three kinds, or what a usual mistake makes of them."""
     peak, bandwidth, itemsize = map(Fraction, device)
     steps = Fraction(images * epochs, 1 if kind == "no batch" else batch)
-    passes = [Fraction(1 if kind == "forward" else 3 if i or kind == "first" else 2) for i in range(len(layers))]
+    places = [layers.index(layer) for layer in layers] if kind == "equal" else range(len(layers))
+    passes = [Fraction(1 if kind == "forward" else 3 if i or kind == "first" else 2) for i in places]
     arithmetic = [(1 if kind == "macs" else 2) * batch * Fraction(macs) / peak for _, macs, _ in layers]
     memory = [
         (4 if kind == "float32" else itemsize)
@@ -94,6 +95,7 @@ TOLD = {
     "macs": "A MAC is two operations.",
     "forward": "The backward pass takes twice the forward pass: three passes in all, two for the first layer.",
     "first": "The first layer's input needs no gradient: two passes for it, three for every other layer.",
+    "equal": "A later layer may equal the first, and needs three passes: count by its place.",
     "no batch": "A step takes a whole batch: there are images * epochs / batch steps.",
     "weights": "The weights are read once for each step, not for each image.",
     "float32": "Each number has `itemsize` bytes.",
@@ -112,8 +114,10 @@ def three_ways(student, rng):
         (5, 64, 2, (512.0, 64.0, 2), 0.25),
     ):
         sizes = torch.randint(1, 40, (5, 2), generator=rng).tolist()
-        layers = [(9 * c * c, 9 * c * c * s, 2 * c * s) for c, s in sizes[:3]]
-        layers += [(2 * c, 0, 3 * c * s) for c, s in sizes[3:]]
+        sizes[1] = [30 + n // 4 for n in sizes[1]]  # limited by arithmetic, after a batch norm, which never is
+        first, second, third = ((9 * c * c, 9 * c * c * s, 2 * c * s) for c, s in sizes[:3])
+        norms = [(2 * c, 0, 3 * c * s) for c, s in sizes[3:]]
+        layers = [first, norms[0], second, third, norms[1], first]
         got = student.hours(list(layers), batch, images, epochs, *device[:2], rate, device[2])
         call = (
             f"hours({show.show(layers)}, {batch}, {images}, {epochs}, {show.show(device[:2])}, {rate:g}, {device[2]})"

@@ -12,6 +12,8 @@ from hpcdl.training import traced
 
 exercise = Exercise("profile", points=20, minutes=20, functions=("stalls", "waits"))
 
+SYNCHRONIZATIONS = ("StreamSynchronize", "DeviceSynchronize", "LaunchKernel")  # the last one is none
+HOST = tuple(f"cuda{name}" for name in SYNCHRONIZATIONS[:2])
 CAUSES = ("input", "communication", "host")
 Stall = tuple[str, int, int]
 
@@ -27,7 +29,7 @@ def is_cause(event: dict, cause: str) -> bool:
         and {
             "input": name.startswith(traced.INPUT),
             "communication": name.startswith("nccl"),
-            "host": name in ("cudaStreamSynchronize", "cudaDeviceSynchronize"),
+            "host": name in HOST,
         }[cause]
     )
 
@@ -78,6 +80,30 @@ def short(rng: torch.Generator, blocks: int) -> list[dict]:
     return events
 
 
+def trace(rng: torch.Generator, stalls: int) -> list[dict]:
+    """A trace whose four longest stalls differ in length: no sentence says which of equals comes first."""
+    while True:
+        events = traced.device_trace(rng, stalls)
+        lengths = [length for *_, length in longest(events)[:4]]
+        if len(set(lengths)) == len(lengths):
+            return events
+
+
+def one_cause_each(rng: torch.Generator) -> list[list[dict]]:
+    """Traces with two stalls: of each cause one that begins before its stall, and one that ends after it."""
+    stream, device, other = ({"cat": "cuda_runtime", "name": f"cuda{name}"} for name in SYNCHRONIZATIONS)
+    kinds = [traced.KINDS["input"], traced.KINDS["communication"], stream, device, other]
+    traces = []
+    for kind in kinds:
+        events = short(rng, 3)
+        for i, (_, begin, length) in enumerate(sorted(longest(events), key=lambda stall: stall[1])):
+            half = begin + length // 2
+            a, b = (begin - 5, half) if i else (half, begin + length + 5)
+            events.append({"ph": "X", **kind, "pid": 0, "tid": 3, "ts": a, "dur": b - a})
+        traces.append(events)
+    return traces
+
+
 def found_by(student, events: list[dict]) -> list[Stall]:
     got = student.stalls([dict(event) for event in events])
     checks.that(
@@ -91,7 +117,7 @@ def found_by(student, events: list[dict]) -> list[Stall]:
 def the_three_longest_gaps(student, rng):
     "stalls: begin and length of the three longest times in which the GPU does not compute, the longest first."
     for events in (
-        *(traced.device_trace(rng, stalls) for stalls in (6, 3, 8, 2)),
+        *(trace(rng, stalls) for stalls in (6, 3, 8, 2)),
         short(rng, 1)[:1],
         short(rng, 2)[:-1],
     ):
@@ -129,8 +155,7 @@ def the_three_longest_gaps(student, rng):
 @exercise.check(points=5, needs="the_three_longest_gaps")
 def their_causes(student, rng):
     "stalls: the cause is what covers most of the stall."
-    for stalls in (3, 4, 6, 8):
-        events = traced.device_trace(rng, stalls)
+    for events in (*(trace(rng, stalls) for stalls in (3, 4, 6, 8)), *one_cause_each(rng)):
         right = longest(events)[:3]
         told = {
             "Add up what covers the stall: one long event may cover less than two short ones.": by_event(

@@ -100,6 +100,8 @@ def uses_little_memory(student, rng):
     for p in (3, 4, 6, whole(rng, 3, 7)):
         m, cap = whole(rng, p, 3 * p), whole(rng, 2, p - 1)
         beats(student, p, m, seconds_of(rng), cap, short_of_memory(p, m, cap), "1F1B with that cap")
+    for cap in (2, 3):  # a short W gains little: one forward pass less before the first B costs more
+        beats(student, 4, 5, (1.0, 2.0, 0.5), cap, short_of_memory(4, 5, cap), "1F1B with that cap")
 
 
 def short_of_memory(p: int, m: int, cap: int) -> Orders:

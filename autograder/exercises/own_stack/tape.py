@@ -223,3 +223,17 @@ def a_second_sweep(student, rng):
     )
     checks.close(b.grad, one, name="b.grad after two sweeps of y = a + b + a", mistakes={again: 2 * one, SHARED: two})
     checks.close(y.grad, one, name="y.grad", mistakes={again: 2 * one, SHARED: two})
+    x, w, b = (student.Node(normal(rng, *shape)) for shape in ((4, 2, 3), (6, 3), (3,)))
+    loss = ((x.flat() @ w).relu() + b).cross_entropy(torch.tensor([0, 2, 1, 2]))
+    grads = []
+    for _ in range(2):
+        loss.backward()
+        grads.append([node.grad.clone() for node in (x, w, b)])
+    for name, first, second in zip(("x", "w", "b"), *grads, strict=True):
+        checks.close(
+            second,
+            first,
+            name=f"{name}.grad after a second sweep through all operations",
+            mistakes={again: 2 * first},
+            why="A function in `pulls` is called in every sweep: it must not change what it uses.",
+        )

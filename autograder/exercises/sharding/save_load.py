@@ -113,8 +113,14 @@ def moments(run) -> list[float]:
     return sorted(times)
 
 
-def load(student, p: int, files: Files):
-    return student.ranks("load", p, lambda rank: (copy.deepcopy(files),), harness="loading").results
+def load(student, p: int, files: Files) -> list:
+    return [(result, names) for result, _, names in loaded(student, p, files)]
+
+
+def loaded(student, p: int, files: Files) -> list:
+    """By rank: what load returns, the bytes of memory in which its tensors lie, and the files that it reads."""
+    run = student.ranks("load", p, lambda rank: (copy.deepcopy(files),), harness="loading")
+    return [(result, nbytes, names) for (result, nbytes), names in run.results]
 
 
 @exercise.check(points=4, seconds=SECONDS)
@@ -202,16 +208,22 @@ def nobody_has_the_whole(student, rng):
             )
     writers = {name: rank for rank, log in enumerate(run.results) for name in shares_in(log)}
     files = after(run, {})
-    for new in (8, 4):
-        found = load(student, new, files)
-        state.is_loaded(found, new, f"saved on {p} ranks, loaded on {new}")
-        for rank, (_, names) in enumerate(found):
+    for new in (8, 4, 16):
+        found = loaded(student, new, files)
+        state.is_loaded([(result, names) for result, _, names in found], new, f"saved on {p} ranks, loaded on {new}")
+        for rank, (_, nbytes, names) in enumerate(found):
             opened = sorted({writers[name] for name in names if name in writers})
-            needed = [old for old in range(p) if old * new // p == rank]
+            needed = [old for old in range(p) if max(old * new, rank * p) < min((old + 1) * new, (rank + 1) * p)]
             checks.that(
                 opened == needed,
                 f"Saved on {p} ranks, loaded on {new}: rank {rank} opens the files of ranks {opened}, and has elements "
                 f"only in those of {needed}.",
+            )
+            own = sum(x.nbytes for x in state.share(rank, new).values())
+            checks.that(
+                nbytes == own,
+                f"Saved on {p} ranks, loaded on {new}: rank {rank} has {own} bytes, in {nbytes} bytes of memory. A "
+                "part of a tensor is a view, and keeps the whole file in memory: copy it (.clone()).",
             )
 
 

@@ -421,3 +421,19 @@ def balance(odds):
     for best in odds.max(1).indices:
         counts[best] += 1
     return float(odds.shape[1] * torch.dot(counts / counts.sum(), odds.double().mean(0)))
+
+
+# %% moe: sorting by expert, index_copy
+def moe(x: Tensor, gate: Tensor, w: Tensor, capacity: int, comm) -> tuple[Tensor, int]:
+    p, n = comm.size, x.shape[0]
+    probability, chosen = (x @ gate.mT).softmax(-1).max(-1)
+    order = chosen.argsort(stable=True)
+    runs = chosen[order].bincount(minlength=p)
+    place = torch.arange(n) - (runs.cumsum(0) - runs)[chosen[order]]
+    kept = order[place < capacity]
+    counts = runs.clamp(max=capacity)
+    there = all_to_all(counts.unsqueeze(1), comm).squeeze(1)
+    tokens = all_to_all(x.index_select(0, kept), comm, counts.tolist(), there.tolist())
+    back = all_to_all(expert(tokens, w), comm, there.tolist(), counts.tolist())
+    y = x.index_copy(0, kept, back * probability[kept].unsqueeze(1))
+    return y, n - len(kept)

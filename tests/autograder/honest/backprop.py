@@ -393,3 +393,25 @@ def stop_at(candidates, train_once, validate, test, patience, most_epochs):
             run.step(train_once, validate)
     winner = sorted(runs, key=lambda run: run.low)[0]
     return winner.best, winner.at, test(winner.best)
+
+
+# %% stop_at: a generator of epochs, min with a key
+import math
+
+
+def epochs(network, train_once, validate, patience, most_epochs):
+    lowest, since = math.inf, 0
+    for epoch in range(1, most_epochs + 1):
+        network = train_once(network)
+        loss = validate(network)
+        yield loss, epoch, network
+        since = 0 if epoch == 1 or loss < lowest else since + 1
+        lowest = loss if since == 0 else lowest
+        if since >= patience:
+            return
+
+
+def stop_at(candidates, train_once, validate, test, patience, most_epochs):
+    every = [row for first in candidates for row in epochs(first, train_once, validate, patience, most_epochs)]
+    loss, epoch, network = min(every, key=lambda row: row[0])
+    return network, epoch, test(network)

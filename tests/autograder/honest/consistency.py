@@ -322,3 +322,71 @@ def gossip(x, comm, rounds):
         x.mul_(1 - sum(shares))
         for share, out in zip(shares, theirs):
             x.add_(out, alpha=share)
+
+
+# %% clocks: recursion with a cache
+from functools import cache
+
+
+def clocks(seconds, staleness):
+    workers, n = range(len(seconds)), len(seconds[0])
+
+    @cache
+    def end(w, k):
+        return start(w, k) + seconds[w][k] if k >= 0 else 0.0
+
+    @cache
+    def start(w, k):
+        s = end(w, k - 1)
+        if k > staleness:
+            s = max(s, max(end(other, k - int(staleness) - 1) for other in workers))
+        return s
+
+    for k in range(n):
+        for w in workers:
+            end(w, k)
+    return [[(start(w, k), end(w, k)) for k in range(n)] for w in workers]
+
+
+# %% gossip: differences added, loops, tags
+def neighbours(p, edges):
+    near = [[] for _ in range(p)]
+    for a, b in edges:
+        near[a] += [b]
+        near[b] += [a]
+    return near
+
+
+def weights(p, edges):
+    near = neighbours(p, edges)
+    W = torch.eye(p, dtype=torch.float64)
+    for a in range(p):
+        for b in near[a]:
+            share = 1 / (1 + max(len(near[a]), len(near[b])))
+            W[a, b] += share
+            W[a, a] -= share
+    return W
+
+
+def rounds_needed(W, close):
+    p = len(W)
+    rest = W.to(torch.float64) - torch.full((p, p), 1 / p, dtype=torch.float64)
+    norm = torch.linalg.matrix_norm(rest, 2).item()
+    if norm <= close:
+        return 1
+    return math.ceil(math.log(close) / math.log(norm) - 1e-9)
+
+
+def gossip(x, comm, rounds):
+    for number, edges in enumerate(rounds):
+        near = neighbours(comm.size, edges)
+        before, requests, arrived = x.detach().clone(), [], []
+        for other in near[comm.rank]:
+            arrived.append(torch.zeros_like(x))
+            requests.append(comm.irecv(arrived[-1], other, tag=number))
+        for other in near[comm.rank]:
+            requests.append(comm.isend(before, other, tag=number))
+        [r.wait() for r in requests]
+        for other, there in zip(near[comm.rank], arrived):
+            share = 1 / (1 + max(len(near[other]), len(near[comm.rank])))
+            x += share * (there - before)

@@ -675,3 +675,50 @@ def which(model, machine, ranks, batch, budget):
     ways += ["pipeline"] if not model[0] % ranks else []
     ways = [way for way in sorted(ways, key=time) if holds(way, model, ranks) <= budget]
     return (ways + [None])[0]
+
+
+# %% horovod: per-parameter counters in a dict by identity
+def allreduce(x, comm, average=True):
+    y = x.detach().clone().contiguous()
+    ring_all_reduce(y, comm)
+    return y / comm.size if average else y
+
+
+def broadcast_parameters(params, comm, root_rank=0):
+    for x in params:
+        y = x.detach().clone().contiguous()
+        comm.broadcast(y, root_rank)
+        x.detach().copy_(y)
+
+
+def broadcast_optimizer_state(optimizer, comm, root_rank=0):
+    for group in optimizer.param_groups:
+        for p in group["params"]:
+            state = optimizer.state[p] if p in optimizer.state else {}
+            for key in sorted(state):
+                if torch.is_tensor(state[key]):
+                    broadcast_parameters([state[key]], comm, root_rank)
+
+
+class DistributedOptimizer:
+    def __init__(self, optimizer, comm, backward_passes_per_step=1):
+        self.optimizer, self.comm, self.k = optimizer, comm, backward_passes_per_step
+        self.params = [p for g in optimizer.param_groups for p in g["params"]]
+        self.passes = {id(p): 0 for p in self.params}
+        for p in self.params:
+            if p.requires_grad:
+                p.register_post_accumulate_grad_hook(self.hook)
+
+    def hook(self, param):
+        self.passes[id(param)] += 1
+        if self.passes[id(param)] == self.k:
+            param.grad.copy_(allreduce(param.grad, self.comm))
+
+    def step(self):
+        self.optimizer.step()
+        self.passes = dict.fromkeys(self.passes, 0)
+
+    def zero_grad(self):
+        assert not any(count >= self.k for count in self.passes.values()), "call step() first"
+        self.optimizer.zero_grad()
+        self.passes = dict.fromkeys(self.passes, 0)

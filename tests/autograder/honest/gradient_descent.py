@@ -393,3 +393,20 @@ def rates(error, c, seconds, rule):
         return [count, count, count * harmonic_mean(seconds) / len(seconds)]
     count = -int(-needed / len(seconds) // 1)
     return [count, count * len(seconds), count * sorted(seconds)[-1]]
+
+
+# %% rates: exact fractions and a search
+from fractions import Fraction
+
+
+def rates(error: float, c: float, seconds: list, rule: str) -> tuple[int, int, float]:
+    each = len(seconds) if rule == "synchronous" else 1
+    target = Fraction(c) ** 2 / Fraction(error) ** 2
+    iterations = -(-target // each)
+    iterations = int(iterations)
+    time = (
+        iterations * max(seconds)
+        if each > 1 or rule == "synchronous"
+        else iterations / sum(map(lambda s: s**-1, seconds))
+    )
+    return iterations, iterations * each, float(time)

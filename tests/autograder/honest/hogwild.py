@@ -460,3 +460,70 @@ def shard_server(comm, servers, w, n_fetch, n_push, steps, lr):
             buffers[i] = buffer(talks[i][-1])
             requests[i] = comm.irecv(buffers[i], replicas[i])
     return shard
+
+
+# %% two_loop: all dot products from one all-reduced Gram matrix
+def lbfgs_direction(comm, s, y, g):
+    if len(s) == 0:
+        return g.neg()
+    m = len(s)
+    vectors = torch.stack([*s, *y, g])
+    gram = vectors @ vectors.T
+    flat = gram.flatten().contiguous()
+    comm.all_reduce(flat)
+    gram = flat.view_as(gram)
+    c = torch.zeros(2 * m + 1, dtype=gram.dtype)
+    c[-1] = 1.0
+    a = {}
+    for i in reversed(range(m)):
+        a[i] = gram[i] @ c / gram[i, m + i]
+        c[m + i] -= a[i]
+    c = c * gram[m - 1, 2 * m - 1] / gram[2 * m - 1, 2 * m - 1]
+    for i in range(m):
+        b = gram[m + i] @ c / gram[i, m + i]
+        c[i] += a[i] - b
+    return -(c @ vectors)
+
+
+# %% adam: all control messages first, factors stacked
+def from_factors(x: Tensor, delta: Tensor) -> Tensor:
+    return sum((torch.outer(a, b) for a, b in zip(x, delta)), x.new_zeros(x.shape[1], delta.shape[1]))
+
+
+def fc_bytes(batch: int, m: int, n: int, how: str) -> int:
+    numbers = m * n if how == "gradient" else batch * m + batch * n
+    return numbers * 4
+
+
+def cheaper(batch, m, n):
+    if batch * (m + n) < m * n:
+        return "factors"
+    return "gradient"
+
+
+def sum_on_server(x, delta, comm):
+    m, n, workers = x.shape[1], delta.shape[1], range(1, comm.size)
+    if comm.rank:
+        if cheaper(x.shape[0], m, n) == "factors":
+            comm.send(torch.tensor([x.shape[0], 7]), 0, tag=1)
+            comm.send(x, 0, tag=2)
+            comm.send(delta, 0, tag=2)
+        else:
+            comm.send(torch.tensor([x.shape[0], 3]), 0, tag=1)
+            comm.send(from_factors(x, delta), 0, tag=2)
+        return
+    controls = {r: torch.zeros(2, dtype=torch.int64) for r in workers}
+    for q in [comm.irecv(c, r, tag=1) for r, c in controls.items()]:
+        q.wait()
+    parts = {}
+    for r, c in controls.items():
+        rows = int(c[0])
+        shapes = [(rows, m), (rows, n)] if c[1] == 7 else [(m, n)]
+        buffers = [torch.zeros(shape, dtype=x.dtype) for shape in shapes]
+        parts[r] = buffers, [comm.irecv(b, r, tag=2) for b in buffers]
+    out = torch.zeros((m, n), dtype=x.dtype)
+    for buffers, requests in parts.values():
+        for q in requests:
+            q.wait()
+        out = out + (buffers[0] if len(buffers) == 1 else buffers[0].T @ buffers[1])
+    return out

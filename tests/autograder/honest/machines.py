@@ -458,3 +458,53 @@ def waits(events):
                     found[rank, last_rank] += last_time - time
             group = []
     return found
+
+
+# %% profile: sweep over points
+def kind(event):
+    category, name = event.get("cat"), event.get("name", "")
+    if category == "kernel":
+        return "communication" if name.startswith("nccl") else "work"
+    if category == "user_annotation" and name.startswith("enumerate(DataLoader)"):
+        return "input"
+    if category == "cuda_runtime" and name in ("cudaStreamSynchronize", "cudaDeviceSynchronize"):
+        return "host"
+    return None
+
+
+def stalls(events):
+    spans = {"work": [], "input": [], "communication": [], "host": []}
+    for event in events:
+        if event.get("ph") == "X" and kind(event):
+            spans[kind(event)].append((event["ts"], event["ts"] + event["dur"]))
+    work = sorted(spans.pop("work"))
+    gaps, end = [], None
+    for a, b in work:
+        if end is not None and a > end:
+            gaps.append((end, a))
+        end = b if end is None else max(end, b)
+    gaps = sorted(gaps, key=lambda gap: gap[0] - gap[1])[:3]
+    out = []
+    for a, b in gaps:
+        cover = {name: sum(max(0, min(b, y) - max(a, x)) for x, y in of) for name, of in spans.items()}
+        cause = max(cover, key=cover.get)
+        out.append((cause if cover[cause] > 0 else "other", a, b - a))
+    return out
+
+
+def waits(events):
+    open_, out = {}, {}
+    for event in events:
+        pid = event["pid"] if "pid" in event else None
+        if event["ph"] == "B" and event.get("name", "").startswith("NEGOTIATE"):
+            open_[pid] = []
+        elif event["ph"] == "X" and pid in open_:
+            open_[pid].append((int(event["name"]), event["ts"]))
+        elif event["ph"] == "E" and pid in open_:
+            ranks = open_.pop(pid)
+            if ranks:
+                last, when = max(ranks, key=lambda r: r[1])
+                for rank, ts in ranks:
+                    if rank != last:
+                        out[rank, last] = out.get((rank, last), 0) + when - ts
+    return out

@@ -482,3 +482,81 @@ def train_step(weights, velocities, x, y, lr, seed, comm, cap_bytes=8192):
         new, velocities[i][:] = momentum_step(weights[i], node.grad, velocities[i], lr, 0.9)
         weights[i][:] = bf16_round_bits(new, random16(seed + i, new.numel()).reshape(new.shape))
     return loss.data.tolist()
+
+
+# %% tape: closures and recursion
+class Node:
+    def __init__(self, data, parents=(), pulls=()):
+        self.data, self.parents, self.pulls = data, list(parents), list(pulls)
+        self.grad = torch.zeros_like(data)
+
+    def __add__(self, other):
+        def back(g):
+            return g if other.data.shape == g.shape else g.sum(0)
+
+        return Node(self.data + other.data, [self, other], [lambda g: g, back])
+
+    def __matmul__(self, other):
+        a, b = self.data, other.data
+        return Node(a @ b, [self, other], [lambda g: g @ b.T, lambda g: a.T @ g])
+
+    def relu(self):
+        mask = (self.data > 0).to(self.data.dtype)
+        return Node(self.data * mask, [self], [lambda g: g * mask])
+
+    def flat(self):
+        shape = self.data.shape
+        return Node(self.data.flatten(1), [self], [lambda g: g.reshape(shape)])
+
+    def cross_entropy(self, y):
+        z, n = self.data, len(y)
+        logs = z - torch.logsumexp(z, 1, keepdim=True)
+
+        def pull(g):
+            p = logs.exp()
+            p[torch.arange(n), y] -= 1
+            return g * p / n
+
+        return Node(-logs[torch.arange(n), y].mean(), [self], [pull])
+
+    def backward(self):
+        order, seen = [], set()
+        stack = [(self, False)]
+        while stack:
+            node, done = stack.pop()
+            if done:
+                order.append(node)
+            elif id(node) not in seen:
+                seen.add(id(node))
+                stack.append((node, True))
+                stack.extend((p, False) for p in node.parents)
+        for node in order:
+            node.grad = torch.zeros_like(node.data)
+        self.grad = torch.ones_like(self.data)
+        for node in reversed(order):
+            for parent, pull in zip(node.parents, node.pulls):
+                parent.grad = parent.grad + pull(node.grad)
+
+
+# %% rounding: numpy uint arithmetic
+import numpy as np
+
+
+def random16(seed, n):
+    def mix(x):
+        x = x.astype(np.uint32)
+        x ^= x >> np.uint32(16)
+        x *= np.uint32(0x7FEB352D)
+        x ^= x >> np.uint32(15)
+        x *= np.uint32(0x846CA68B)
+        x ^= x >> np.uint32(16)
+        return x
+
+    key = mix(np.array([seed], dtype=np.uint32))
+    return torch.from_numpy((mix(key ^ np.arange(n, dtype=np.uint32)) >> np.uint32(16)).astype(np.int32))
+
+
+def bf16_round_bits(x, rand16):
+    bits = x.contiguous().view(torch.int32) + rand16
+    out = (bits & -65536).view(torch.float32)
+    return torch.where(x.isnan(), x, out).bfloat16()

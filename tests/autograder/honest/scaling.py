@@ -398,3 +398,34 @@ def samples(step, rank, p, n, batch, seed):
     first = (step % per_epoch) * batch
     mine = order[first : first + batch]
     return torch.tensor_split(mine, p)[rank]
+
+
+# %% fusion: recursion with a cache
+from functools import cache
+
+
+def wfbp(buckets, alpha, beta):
+    spans, free = [], 0.0
+    for ready, nbytes in buckets:
+        begin = max(ready, free)
+        free = begin + alpha + beta * nbytes
+        spans.append((begin, free))
+    return spans
+
+
+def fuse(gradients, alpha, beta):
+    n = len(gradients)
+    sizes = [0]
+    for _, nbytes in gradients:
+        sizes.append(sizes[-1] + nbytes)
+    best = [(0.0, None)]
+    for k in range(1, n + 1):
+        ready = gradients[k - 1][0]
+        options = [(max(ready, best[j][0]) + alpha + beta * (sizes[k] - sizes[j]), j) for j in range(k)]
+        best.append(min(options))
+    out, k = [], n
+    while k:
+        j = best[k][1]
+        out.append((gradients[k - 1][0], sizes[k] - sizes[j]))
+        k = j
+    return out[::-1]

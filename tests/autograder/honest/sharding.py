@@ -477,3 +477,29 @@ def clip(shares, comm, max_norm):
         for i in range(len(shares)):
             shares[i][:] = shares[i] * (max_norm / norm)
     return norm
+
+
+# %% save_load: names with step, rank 0's manifest
+def save(disk, step, state, n, comm):
+    disk.write(f"step{step}-rank{comm.rank}of{comm.size}", state)
+    comm.barrier()
+    if comm.rank == 0:
+        disk.write("manifest.new", {"step": step, "n": n, "p": comm.size, "names": sorted(state)})
+        disk.rename("manifest.new", "manifest")
+    comm.barrier()
+
+
+def load(disk, comm):
+    about = disk.read("manifest")
+    step, n, p, names = about["step"], about["n"], about["p"], about["names"]
+    start, stop = bounds(n, comm.size, comm.rank)
+    pieces = {name: [] for name in names}
+    for other in range(p):
+        a, b = bounds(n, p, other)
+        low, high = max(a, start), min(b, stop)
+        if low < high:
+            content = disk.read(f"step{step}-rank{other}of{p}")
+            for name in names:
+                pieces[name].append(content[name][low - a : high - a].clone())
+            del content
+    return step, {name: torch.cat(parts) for name, parts in pieces.items()}
