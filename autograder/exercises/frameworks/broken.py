@@ -209,9 +209,9 @@ def on_several_machines(student, rng):
 @exercise.check(points=3, seconds=2 * SECONDS)
 def killed_at_any_write(student, rng):
     "saved: killed at any moment, the script continues from the last complete state with the weights of one process."
-    p, every = 2, 2
-    job = Job(p, 16, "saved, p = 2, a state after every 2 of 5 steps", rng)
-    batches = batches_of(16, (6,) * 5, rng)
+    p, every = 2, 3
+    job = Job(p, 16, f"saved, p = 2, a state after every {every} of {2 * every + 1} steps", rng)
+    batches = batches_of(16, (6,) * (2 * every + 1), rng)
     parts = lambda _: ("model", "optimizer", "loss_sum", batches, every, "disk", "comm")  # noqa: E731
     run = job.run(student, "saved", parts)
     right = [mean_of(chosen) for chosen in batches]
@@ -223,7 +223,7 @@ def killed_at_any_write(student, rng):
     begins = [i for i, (_, op) in enumerate(events) if op == "write"]
     checks.that(
         len(begins) == 2,
-        f"{job.setting}: the ranks write {len(begins)} files; one rank writes one file after steps 2 and 4.",
+        f"{job.setting}: the ranks write {len(begins)} files; one rank writes one file after steps {every} and {2 * every}.",
     )
     saved = [events[begins[1] - 1][0], events[-1][0]]  # when each state was complete
     for moment in (-1.0, *moments(logs)):
