@@ -85,8 +85,8 @@ class Notebook:
         functions = self.definitions.keys() - self.classes
         self.setters = {n for n in functions if self._sets(self.definitions[n]) and not self.definitions[n].returns}
         self.captures = any(ast.unparse(target) == "sys.stdout" for node in nodes for target in _targets(node))
-        made = (call.last for each in (*facts, *self.definitions.values()) for call in each.calls)
-        self.starts = not STARTS.isdisjoint(made)
+        calls = (call.last for each in (*facts, *self.definitions.values()) for call in each.calls)
+        self.starts = not STARTS.isdisjoint(calls)
         self._spread()
         self.behind: dict[str, set[str]] = {}  # name -> the objects that it may refer to
         for made, (new, old) in ((each, pair) for each in facts for pair in each.aliases):

@@ -53,7 +53,7 @@ def plain_python(source: str) -> str:
         if name not in TRANSPARENT:
             return ""  # another language
         if name == "timeit":
-            return before + _timed(plain_python(rest), TIMEIT.sub("", line, count=1))
+            return before + blank + _timed(plain_python(rest), TIMEIT.sub("", line, count=1))
         before += blank + (_captured(line) if name == "capture" else "") + "\n"
         source = rest
     if is_python(source) and not PROMPT.match(source):

@@ -4,8 +4,7 @@ import ast
 import re
 from typing import Any
 
-from .effects import root_of
-from .facts import Definition
+from .facts import Definition, root_of
 from .magics import CELL_MAGIC
 from .syntax import lines_of
 
@@ -52,7 +51,7 @@ def is_stop(node: ast.stmt) -> bool:
     """Whether a statement always raises: `raise`, `sys.exit()`."""
     call = node.value if isinstance(node, ast.Expr) else None
     ends = isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in ENDS
-    return isinstance(node, ast.Raise) or (ends and root_of(node.value) in ("sys", "os"))
+    return isinstance(node, ast.Raise) or (ends and call is not None and root_of(call) in ("sys", "os"))
 
 
 def may_stop(node: ast.stmt) -> bool:

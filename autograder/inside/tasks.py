@@ -1,5 +1,6 @@
 """The event loop of a notebook's kernel: it is running while a cell runs, and its tasks also run between cells."""
 
+import contextlib
 import inspect
 import time
 import types
@@ -42,7 +43,8 @@ class Loop:
 
         while self.left > 0 and self._is_busy():
             start = time.monotonic()
-            self.loop.run_until_complete(asyncio.sleep(STEP))
+            with contextlib.suppress(Exception, SystemExit, KeyboardInterrupt):  # of a task
+                self.loop.run_until_complete(asyncio.sleep(STEP))
             self.left -= time.monotonic() - start
 
     def _is_busy(self) -> bool:
