@@ -9,14 +9,14 @@ from zoo.entries_layers import images, sequences, tokens
 from zoo.registry import add, rows
 
 # -- layers of torch.nn -----------------------------------------------------------------------------------------------
-add("PixelShuffle", lambda: nn.Sequential(nn.Conv2d(2, 8, 1), nn.PixelShuffle(2), nn.Conv2d(2, 2, 1)), images())
+add("PixelShuffle", lambda: nn.Sequential(nn.Conv2d(2, 12, 1), nn.PixelShuffle(2), nn.Conv2d(3, 3, 1)), images())
 add("Conv1d, circular", lambda: nn.Conv1d(3, 4, 3, padding=1, padding_mode="circular"), sequences(6, 3))
 add("Conv3d", lambda: Model(lambda m, x: m.c(x[:, None]), c=nn.Conv3d(1, 2, (2, 2, 3))), images(6))
 add(
     "MaxUnpool",
     lambda: Model(
         lambda m, x: m.u(*m.p(m.c(x))),
-        c=nn.Conv2d(2, 2, 1),
+        c=nn.Conv2d(2, 3, 1),
         p=nn.MaxPool2d(2, return_indices=True),
         u=nn.MaxUnpool2d(2),
     ),
@@ -41,7 +41,7 @@ add(
 )
 add(
     "upsampled",
-    lambda: nn.Sequential(nn.Conv2d(2, 2, 3), nn.Upsample(scale_factor=2, mode="bilinear"), nn.Conv2d(2, 1, 1)),
+    lambda: nn.Sequential(nn.Conv2d(2, 3, 3), nn.Upsample(scale_factor=2, mode="bilinear"), nn.Conv2d(3, 3, 1)),
     images(),
 )
 add(

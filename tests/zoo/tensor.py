@@ -190,6 +190,7 @@ class TensorParallel(Kit):
             "target network",
             "forward that failed and is repeated",  # on some ranks only
             "rank 0 alone does not step",
+            "SyncBatchNorm",  # torch's own needs GPUs where torch.distributed is set up
             "gradient noise",  # drawn for shares, other numbers
             "parameter made in forward",
             "weight filled in forward",
@@ -241,9 +242,10 @@ class TensorParallel(Kit):
 
     def _walk(self, module, prefix, found):
         for name, child in list(module._modules.items()):
-            if type(child) in SPLITS and not (
-                isinstance(module, nn.TransformerDecoderLayer) and name == "multihead_attn"
-            ):
+            whole = isinstance(module, nn.TransformerDecoderLayer) and name == "multihead_attn"
+            if isinstance(child, nn.Conv2d):
+                whole = child.groups == 1 and max(child.in_channels, child.out_channels) < self.size
+            if type(child) in SPLITS and not whole:
                 module._modules[name] = self._replace(f"{prefix}{name}", child, found)
             elif child is not None:
                 self._walk(child, f"{prefix}{name}.", found)

@@ -18,6 +18,8 @@ pytestmark = [
     # torch.compile warns of what it leaves to Python (the simulated machine), and of tensors that it looks at itself.
     pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace"),
     pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor"),
+    # A pipeline that recomputes runs a reentrant checkpoint without gradients first.
+    pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad=True"),
 ]
 
 OF_SEVERAL = (
@@ -36,6 +38,8 @@ def ids(case):
 def compare(case, p):
     stated, found = page.read().get(case), outcome(*case, p)
     alone = p == 1 and any(said in stated for said in OF_SEVERAL)
+    if p == 1 and case[1] in ("tensor parallel", "pipeline"):  # the rank has whole layers, and all
+        alone |= any(said in stated for said in ("this rank", "cannot be tried"))
     assert found == (RIGHT if alone else stated), "run `python tests/zoo/page.py` if the new outcome is intended"
 
 

@@ -28,7 +28,7 @@ class SplitLayer(nn.Module):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError(
-            f"a {type(self).__name__} cannot be copied or pickled: its communicator belongs to this process; save its "
+            "a split layer cannot be copied or pickled: its communicator belongs to this process; save its "
             "state_dict(), or split the dense layer once more"
         )
 
