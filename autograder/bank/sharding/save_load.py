@@ -83,7 +83,7 @@ def load(disk, comm):
     return (manifest["step"], {name: torch.cat(parts) for name, parts in pieces.items()})
 
 
-@wrong(HERE, "every file is read", fails="nobody_has_the_whole", says="alone")
+@wrong(HERE, "every file is read", fails="nobody_has_the_whole", says="has elements only in")
 def load(disk, comm):
     manifest, pieces = (disk.read("manifest"), {})
     start, stop = bounds(manifest["n"], comm.size, comm.rank)
