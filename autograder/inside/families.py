@@ -54,7 +54,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "backends": ("onednn::*", "mkldnn*::*", "mkl::*", "static_runtime::*", "inductor*::*", "sparse::*"),
     "sparse": ("aten::_sparse_*softmax*", "aten::_nested_*softmax*", "aten::*segment_reduce*"),
     "internal": tuple(private(list(torch.__path__))),
-    "tools": tuple(f"torch.{name}" for name in ("ao", "export", "masked", "onnx", "package", "testing")),
+    "tools": tuple(f"torch.{name}" for name in ("masked", "onnx", "testing")),
     "distributed": ("torch.distributed",),
     "scipy": ("scipy",),
     "sklearn": ("sklearn",),
