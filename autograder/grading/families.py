@@ -85,13 +85,13 @@ def family_of(call: str) -> str:
 
 
 @contextlib.contextmanager
-def noted(guard: Guard, used: set[str], opened: list[str]) -> Iterator[None]:
-    """Close all families except the `opened` ones to the answers that `guard` watches, and note calls of them instead
+def noted(guard: Guard, used: set[str], known: list[str]) -> Iterator[None]:
+    """Close all families except the `known` ones to the answers that `guard` watches, and note calls of them instead
     of refusing them."""
     forbid, knock = guard.forbid, guard.knock
 
-    def all_closed(patterns: tuple[str, ...], library: tuple[str, ...] | None = None) -> None:
-        forbid((*patterns, *families.closed(opened)) if library is not None else patterns, library)
+    def all_closed(patterns: tuple[str, ...], opened: tuple[str, ...] | None = None) -> None:
+        forbid((*patterns, *families.closed(known)) if opened is not None else patterns, opened)
 
     def note(name: str) -> None:
         family = family_of(name)

@@ -5,29 +5,8 @@ has its row, which `python -m autograder.grading.families` derives. Operators th
 indices, sums, sorting, products, solvers and Fourier transforms belong to no family: every answer may use them.
 No operator is in two families, so closing one closes nothing of another.
 
-Torch has many operators and algorithms a second time, in Python, for its own compilers and exporters: `torch._refs`,
-`torch._decomp`, a knapsack. Its private packages are a family, except the few that every program runs, and so are its
-tools.
+Torch has many operators a second time, in Python, for its own compilers and exporters: they are a family, too.
 """
-
-import pkgutil
-
-import torch
-
-# Private packages that run with any code: torch calls their functions for a module, an optimizer or a class of tensors.
-RUN = ("_custom_op", "_dispatch", "_dynamo", "_functorch", "_library", "_logging", "_prims_common", "_subclasses")
-
-
-def private(paths: list[str], name: str = "torch") -> list[str]:
-    """Return the private packages in these folders, except those that every program runs, but with those in them."""
-    found = []
-    for module in pkgutil.iter_modules(paths):
-        if module.ispkg and module.name.startswith("_"):
-            full = f"{name}.{module.name}"
-            is_run = name == "torch" and module.name in RUN
-            found += private([f"{path}/{module.name}" for path in paths], full) if is_run else [full]
-    return found
-
 
 FAMILIES: dict[str, tuple[str, ...]] = {
     "networks": (
@@ -53,9 +32,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "quantized": ("aten::*quantize_*", "aten::_dyn_quant*", "quantized::*", "_quantized::*"),
     "backends": ("onednn::*", "mkldnn*::*", "mkl::*", "static_runtime::*", "inductor*::*", "sparse::*"),
     "sparse": ("aten::_sparse_*softmax*", "aten::_nested_*softmax*", "aten::*segment_reduce*"),
-    "internal": tuple(private(list(torch.__path__))),
-    "tools": tuple(f"torch.{name}" for name in ("masked", "onnx", "testing")),
-    "distributed": ("torch.distributed",),
+    "internal": ("torch._refs", "torch._decomp.decompositions", "torch._functorch._activation_checkpointing"),
     "scipy": ("scipy",),
     "sklearn": ("sklearn",),
 }  # fmt: skip
