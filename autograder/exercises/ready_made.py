@@ -33,6 +33,8 @@ UPDATES = (  # all of them, except torch.optim's hooks, by which the memory mete
 )
 LOADERS = ("torch.utils.data",)
 RANKS = ("torch.distributed.distributed_c10d", "torch.nn.parallel")
+C10D = "torch._C._distributed_c10d._compute_bucket_assignment_by_size"
+BUCKETS = ("torch._utils._take_tensors", C10D)  # tensors in groups of a size
 MACHINES_COLLECTIVES = ("hpcdl.comm.base.Communicator.all_reduce", "hpcdl.comm.base.Communicator.broadcast")
 SHARDING = (
     *RANKS,

@@ -17,7 +17,6 @@ import contextlib
 import functools
 import importlib
 import importlib.abc
-import inspect
 import sys
 import types
 import warnings
@@ -25,15 +24,15 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
-import numpy
 import torch
 
 from hpcdl.lazy import whole
 
 from .compilers import by_compiler
 from .doors import Doors, opaque
+from .dotted import imported, python_functions
 from .library import Library, imports, is_below, name_of
-from .once import BARRED, KNOWN
+from .once import BARRED
 from .operators import matching, watching
 from .shims import NAMED, SHIMS
 
@@ -45,8 +44,6 @@ NO_GRAPH = "does not require grad and does not have a grad_fn"  # torch, of a ba
 _autograd: Any = torch._C._autograd
 EXCLUDED = "torch._C._dispatch_tls_set_dispatch_key_excluded"
 BackendSelect, _is_excluded = torch._C.DispatchKey.BackendSelect, torch._C._dispatch_tls_is_dispatch_key_excluded
-
-KINDS = (type, types.FunctionType, functools._lru_cache_wrapper, type(numpy.sum))  # types with code to replace
 
 
 class ForbiddenCallError(BaseException):
@@ -235,57 +232,9 @@ def _meant(_: Hashable, dotted: tuple[str, ...]) -> frozenset[str]:
     return frozenset(name for name, _ in imported() if name in owners or is_below(name, *dotted))
 
 
-def imported() -> list[tuple[str, types.ModuleType]]:
-    """Return all imported modules with their names, also those that an answer took out of `sys.modules`."""
-    known: list[tuple[str, types.ModuleType]] = []
-    sys.audit(KNOWN, known)  # a worker's sentry answers
-    now = [(name, module) for name, module in list(sys.modules.items()) if isinstance(module, types.ModuleType)]
-    return [*known, *now]
-
-
 @functools.lru_cache(maxsize=256)
 def _functions_in(modules: frozenset[str], dotted: tuple[str, ...]) -> frozenset[types.FunctionType]:
     return frozenset(python_functions(dotted))
-
-
-def python_functions(dotted: tuple[str, ...]) -> list[types.FunctionType]:
-    """Return the functions that dotted names refer to, in imported modules."""
-    every = imported()
-    found = [value for name in dotted for value in _at(name, every)]
-    for module in {id(m): m for key, m in every if is_below(key, *dotted)}.values():
-        own = [v for v in vars(module).values() if _has_code(v) and is_below(str(v.__module__), *dotted)]
-        # An enumeration class holds methods of `enum`.
-        methods = [m for kind in own if isinstance(kind, type) for value in vars(kind).values() for m in _within(value)]
-        found += own + [m for m in methods if _has_code(m) and is_below(str(m.__module__), *dotted)]
-    plain = [inspect.unwrap(f) for value in found for f in _within(value) if _has_code(f)]
-    return [f for f in plain if type(f) is types.FunctionType]
-
-
-def _within(value) -> list:
-    """Return the functions that a class holds in a static method, a class method or a property; else the value."""
-    if isinstance(value, staticmethod | classmethod):
-        return [value.__func__]
-    if isinstance(value, property):
-        return [value.fget, value.fset, value.fdel]
-    return [value]
-
-
-def _has_code(value) -> bool:
-    """Whether a value has code, judged only by its type: some torch objects warn on attribute access."""
-    return issubclass(type(value), KINDS)
-
-
-def _at(name: str, every: list[tuple[str, types.ModuleType]]) -> list:
-    """Return what has this dotted name: a module's function, or a method and its overrides in subclasses."""
-    owner, _, attribute = name.rpartition(".")
-    if found := [vars(module).get(attribute) for key, module in every if key == owner]:
-        return found  # attribute access may import more
-    module_name, _, class_name = owner.rpartition(".")
-    classes = [vars(module).get(class_name) for key, module in every if key == module_name]
-    kinds = list(dict.fromkeys(kind for kind in classes if isinstance(kind, type)))
-    for kind in kinds:
-        kinds += kind.__subclasses__()
-    return [vars(kind).get(attribute) for kind in kinds]
 
 
 def look_for(patterns: tuple[str, ...]) -> None:

@@ -8,6 +8,7 @@ import _thread
 import ctypes
 import re
 import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -52,6 +53,10 @@ SHIMS = frozenset(FUNCTIONS)
 NAMED: dict[str, tuple[Any, str]] = {  # refused where an exercise names them
     f"numpy._core.multiarray.{name}": (multiarray, name) for name in ("correlate", "correlate2")
 }
+if torch.distributed.is_available():
+    C10D: Any = torch._C._distributed_c10d
+    FUNCTIONS_OF_C10D = [name for name, value in vars(C10D).items() if isinstance(value, types.BuiltinFunctionType)]
+    NAMED |= {f"torch._C._distributed_c10d.{name}": (C10D, name) for name in FUNCTIONS_OF_C10D}
 GRAPHS = {"_set_grad_enabled": True, "_InferenceMode": False}  # the argument with which each turns graphs on
 STARTS = ("start_new_thread", "start_new", "start_joinable_thread")  # of `_thread`
 

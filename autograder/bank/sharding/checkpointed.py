@@ -12,7 +12,7 @@ ALL = ("as_if_it_were_kept", *AFTER)
 @wrong(
     HERE,
     "right, and keeps everything",
-    fails="keeps_its_inputs_alone",
+    fails=ALL,
     says="What is between input and output is kept",
 )
 class Checkpointed(torch.autograd.Function):

@@ -5,8 +5,11 @@ import torch
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.exercises.ddp.grouping import bucketed, grouped
+from autograder.exercises.ready_made import BUCKETS
 
-exercise = Exercise("make_buckets", points=10, minutes=10)
+exercise = Exercise(
+    "make_buckets", points=10, minutes=10, forbid=BUCKETS, instead="Write yourself where a bucket ends."
+)
 
 
 def parameters(numels, rng, dtype=torch.float32) -> list[torch.Tensor]:

@@ -70,11 +70,17 @@ def a_schedule(student, rng):
 
 @exercise.check(points=3, needs="a_schedule")
 def within_the_cap(student, rng):
-    "No stage ever holds more than cap microbatches from their F to their W."
+    "No stage ever holds more than cap microbatches from their F to their W, and more than one where it may."
     for p, m in ((2, 5), (3, 8), (4, 9), (6, 14)):
         for cap in range(1, 2 * p + 2):
             orders, call = designed(student, p, m, seconds_of(rng), cap)
             keeps_the_cap(orders, cap, call)
+            most = max(map(held, orders))
+            checks.that(
+                most > 1 or cap == 1,
+                f"{call}: no stage ever holds more than one microbatch, and the cap is {cap}. Let a stage begin the "
+                "next microbatch while others work on this one.",
+            )
 
 
 @exercise.check(points=4, needs="a_schedule")

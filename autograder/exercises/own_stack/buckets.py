@@ -3,7 +3,14 @@
 from autograder.authoring import Exercise
 from autograder.exercises.ddp import buckets as ddp
 
-exercise = Exercise("buckets", points=10, minutes=8, functions=("make_buckets",))
+exercise = Exercise(
+    "buckets",
+    points=10,
+    minutes=8,
+    functions=("make_buckets",),
+    forbid=ddp.exercise.forbid,
+    instead=ddp.exercise.instead,
+)
 
 exercise.check(points=3)(ddp.in_reverse)
 exercise.check(points=3, needs="in_reverse")(ddp.full_up_to_the_cap)

@@ -19,6 +19,7 @@ exercise = Exercise(
     instead="Write the second forward pass yourself.",
 )
 
+KEPT = "What is between input and output is kept: forward must return f(*inputs) without recording it."
 ROWS, WIDE, HIDDEN = 4, 5, 64  # what lies between is much larger than inputs and outputs
 
 
@@ -95,7 +96,10 @@ class Pass:
 def as_if_it_were_kept(student, rng):
     "Output and gradients of the inputs and of f's weights, as if everything were kept."
     for _ in range(3):
-        Pass(rng, 0.0).agrees(student)
+        (forward, both), *_ = Pass(rng, 0.0).agrees(student)
+        if both <= forward:
+            said = f"All calls of f ({show.show(both)}) are in the forward pass: backward must call f again."
+            raise checks.CheckFailure(said, mistake=KEPT)
 
 
 @exercise.check(points=3, needs="as_if_it_were_kept", seconds=SECONDS)
@@ -108,9 +112,7 @@ def keeps_its_inputs_alone(student, rng):
             f"Between the passes {kept} bytes are kept next to inputs and output.",
             got=f"{kept} bytes",
             expected="0: the inputs exist anyway",
-            mistake="What is between input and output is kept: forward must return f(*inputs) without recording it."
-            if type(kept) is int and kept > 0
-            else "",
+            mistake=KEPT if type(kept) is int and kept > 0 else "",
         )
     checks.that(
         calls == (1, 2),

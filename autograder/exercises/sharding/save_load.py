@@ -51,9 +51,9 @@ class State:
         mine, owners = self.vectors[name].tensor_split(p)[rank], owner.tensor_split(p)[rank]
         return torch.cat([mine[owners == r] for r in sorted(range(old), key=str)])
 
-    def is_loaded(self, found, p: int, setting: str, other: "State | None" = None, old: int = 1) -> None:
-        """Each rank has its share of this state, to the bit; it was saved on `old` ranks."""
-        for rank, (result, _) in enumerate(found):
+    def is_loaded(self, found, files: Files, p: int, setting: str, other: "State | None" = None, old: int = 1) -> None:
+        """Each rank has read its share of this state from `files`, to the bit; it was saved on `old` ranks."""
+        for rank, (result, names) in enumerate(found):
             checks.that(
                 type(result) in (tuple, list) and len(result) == 2 and type(result[1]) is dict,
                 f"{setting}: load returns {show.show(result, 80)} on rank {rank}, expected (step, a dict of tensors).",
@@ -82,6 +82,36 @@ class State:
                     atol=0.0,
                     mistakes=mistakes if old > 10 else None,
                 )
+            self.is_from(files, names, self.share(rank, p), f"{setting}: rank {rank}")
+
+    def is_from(self, files: Files, names: list[str], share: dict[str, torch.Tensor], setting: str) -> None:
+        """The files with these `names` have the numbers of `share`, or as many bytes in another form."""
+        numbers, others = numbers_in([files.get(name) for name in names])
+        absent = [name for name, x in share.items() if not torch.isin(x.double(), numbers).all()]
+        checks.that(
+            not absent or others >= sum(x.nbytes for x in share.values()),
+            f"{setting} returns {' and '.join(absent)}, and the files that it reads do not have these numbers. Another "
+            "process must be able to load them: save writes the whole state to the disk, and load reads it from there.",
+        )
+
+
+def numbers_in(content) -> tuple[torch.Tensor, int]:
+    """The floating numbers in what files hold, as float64, and the bytes of what holds none."""
+    values, found, others = [content], [torch.zeros(0, dtype=torch.float64)], 0
+    for value in values:
+        if isinstance(value, dict):
+            values += value.values()
+        elif isinstance(value, list | tuple):
+            values += value
+        elif isinstance(value, torch.Tensor) and value.is_floating_point():
+            found.append(value.flatten().double())
+        elif isinstance(value, float):
+            found.append(torch.tensor([value], dtype=torch.float64))
+        else:
+            others += (
+                value.nbytes if isinstance(value, torch.Tensor) else len(value) if hasattr(value, "__len__") else 0
+            )
+    return torch.cat(found), others
 
 
 def _takes_time(run, rank: int, log: list, p: int) -> None:
@@ -129,9 +159,10 @@ def there_and_back(student, rng):
     for p, n in ((4, 10), (1, 3), (5, 5)):
         first, second = State(n, 3, rng), State(n, 7, rng)
         files = after(first.save(student, p, {}), {})
-        first.is_loaded(load(student, p, files), p, f"p = {p}, n = {n}")
+        first.is_loaded(load(student, p, files), files, p, f"p = {p}, n = {n}")
         files = after(second.save(student, p, files), files)
-        second.is_loaded(load(student, p, files), p, f"p = {p}, n = {n}, saved for the second time", first)
+        setting = f"p = {p}, n = {n}, saved for the second time"
+        second.is_loaded(load(student, p, files), files, p, setting, first)
 
 
 @exercise.check(points=3, needs="there_and_back", seconds=SECONDS)
@@ -141,7 +172,8 @@ def onto_other_numbers(student, rng):
         state = State(n, 4, rng)
         files = after(state.save(student, old, {}), {})
         for p in numbers:
-            state.is_loaded(load(student, p, files), p, f"saved on {old} ranks, loaded on {p}, n = {n}", old=old)
+            setting = f"saved on {old} ranks, loaded on {p}, n = {n}"
+            state.is_loaded(load(student, p, files), files, p, setting, old=old)
 
 
 @exercise.check(points=5, needs="there_and_back", seconds=SECONDS)
@@ -164,7 +196,7 @@ def killed(student, p: int, before: State, now: State) -> None:
         try:
             found = load(student, 1, left)
             step = found[0][0][0] if type(found[0][0]) is tuple else None
-            (now if step == now.step else before).is_loaded(found, 1, where)
+            (now if step == now.step else before).is_loaded(found, left, 1, where)
         except (StudentError, CheckFailure) as error:
             if isinstance(error, StudentError) and error.kind != "exception":
                 raise
@@ -210,7 +242,8 @@ def nobody_has_the_whole(student, rng):
     files = after(run, {})
     for new in (8, 4, 16):
         found = loaded(student, new, files)
-        state.is_loaded([(result, names) for result, _, names in found], new, f"saved on {p} ranks, loaded on {new}")
+        setting = f"saved on {p} ranks, loaded on {new}"
+        state.is_loaded([(result, names) for result, _, names in found], files, new, setting)
         for rank, (_, nbytes, names) in enumerate(found):
             opened = sorted({writers[name] for name in names if name in writers})
             needed = [old for old in range(p) if max(old * new, rank * p) < min((old + 1) * new, (rank + 1) * p)]
