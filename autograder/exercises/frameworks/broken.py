@@ -223,7 +223,8 @@ def killed_at_any_write(student, rng):
     begins = [i for i, (_, op) in enumerate(events) if op == "write"]
     checks.that(
         len(begins) == 2,
-        f"{job.setting}: the ranks write {len(begins)} files; one rank writes one file after steps {every} and {2 * every}.",
+        f"{job.setting}: the ranks write {len(begins)} files; one rank writes one file after steps {every} and "
+        f"{2 * every}.",
     )
     saved = [events[begins[1] - 1][0], events[-1][0]]  # when each state was complete
     for moment in (-1.0, *moments(logs)):
