@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import nbformat
 
-from . import stops, syntax
+from . import magics, stops, syntax
 from .magics import plain_python
 from .source import defined_names
 
@@ -22,11 +22,18 @@ class UngradableError(Exception):
 
 @dataclass
 class TextCell:
-    """A Markdown or raw cell that defines functions or classes: probably a converted code cell."""
+    """A cell that defines functions or classes but does not run: of text (probably a converted code cell), or one that
+    begins with a magic of another language or of the student's own."""
 
     label: str
-    kind: str
+    kind: str  # "Markdown", "raw", or the magic, as "%%mine"
     names: list[str]
+
+    @property
+    def advice(self) -> str:
+        if self.kind.startswith("%%"):
+            return f"begins with `{self.kind}`, which grading does not run: take that line out"
+        return f"is a {self.kind} cell: turn it into a code cell"
 
 
 @dataclass
@@ -41,9 +48,9 @@ class Notebook:
     stopped: dict[str, int] = field(default_factory=dict)  # label -> line of the saved error, 0 if unknown
 
     def asleep(self, functions: list[str]) -> dict[str, str]:
-        """Say what to do about `functions` that only a text cell defines."""
+        """Say what to do about `functions` that only a cell defines which does not run."""
         return {
-            name: f"{text.label}, in which you define `{name}`, is a {text.kind} cell: turn it into a code cell"
+            name: f"{text.label}, in which you define `{name}`, {text.advice}"
             for text in self.texts
             for name in functions
             if name in text.names and name not in self.names
@@ -134,6 +141,9 @@ def _text_cell(cell: dict, number: int) -> TextCell | None:
     for kind, name in (("markdown", "Markdown"), ("raw", "raw")):
         if names := DEFINITION.findall(_source(cell, kind)[:MAX_CELL]):
             return TextCell(f"cell {number}", name, sorted({*names}))
+    source = _source(cell, "code")[:MAX_CELL]
+    if (magic := magics.unknown(source)) and (names := DEFINITION.findall(source)):
+        return TextCell(f"cell {number}", magic, sorted({*names}))
     return None
 
 

@@ -242,6 +242,20 @@ def test_text_that_defines_is_named(text):
     assert [*found.asleep(["mean", "count"])] == ["mean"]
 
 
+@pytest.mark.parametrize("before", ["%%mine", "%%time\n%%mine 3", "\n%%mine --fast", "%%capture out\n%%mine"])
+def test_a_cell_under_a_magic_that_grading_does_not_run_is_named(before):
+    found = parse(notebook(f"{before}\ndef mean(x):\n    return 1", "x = 1").encode())
+    sentence = (
+        "cell 1, in which you define `mean`, begins with `%%mine`, which grading does not run: take that line out"
+    )
+    assert found.asleep(["mean", "count"]) == {"mean": sentence}
+
+
+@pytest.mark.parametrize("cell", ["%%writefile m.py\ndef mean(x): ...", "%%time\ndef mean(x): ...", "%%bash\nls"])
+def test_a_cell_under_another_magic_is_not(cell):
+    assert parse(notebook(cell, "x = 1").encode()).texts == []
+
+
 def test_text_beside_code_is_text(solution):
     found = parse(notebook(solution["mean"], "def mean(x): return 0", kinds=["markdown"]).encode())
     assert found.cells == [("cell 2", "def mean(x): return 0")]
