@@ -66,7 +66,7 @@ def plain_python(source: str) -> str:
 
 
 def unknown(source: str) -> str:
-    """Return the magic, as "%%mine", because of which `plain_python` leaves a cell out; "" if there is none."""
+    """Return the magic that makes `plain_python` leave a cell out, as "%%mine"; or an empty text."""
     while found := CELL_MAGIC.match(source):
         if (name := found[2]) not in TRANSPARENT:
             return "" if name in FILES else f"%%{name}"
