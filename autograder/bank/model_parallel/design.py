@@ -60,7 +60,7 @@ def design(p, m, f, b, w, cap):
     return [[new for op in order for new in ((op, ("W", *op[1:])) if op[0] == "B" else (op,))] for order in plain]
 
 
-@wrong("model_parallel.design", "one microbatch at a time", fails=f"within_the_cap {BUBBLES}", says="and 1F1B has")
+@wrong("model_parallel.design", "one microbatch at a time", fails=CAP, says="and 1F1B has")
 def design(p, m, f, b, w, cap):
     return [[(op, k, 0) for k in range(m) for op in "FBW"] for _ in range(p)]
 
