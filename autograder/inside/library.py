@@ -20,11 +20,12 @@ from typing import Any, cast
 from .doors import behind, is_door
 
 # What a check passes to answers (the machine of the ranks, networks, number formats), and what no exercise is about.
-# torch calls the memory meter in the middle of an answer that a check measures, `guarded` and `steps` around each
-# optimizer's step.
+# torch calls the memory meter in the middle of an answer that a check measures, `guarded`, `steps` and a function of
+# `reducer` around each optimizer's step.
 GIVEN = (
     "hpcdl.comm",
     "hpcdl.ddp.guarded",
+    "hpcdl.ddp.reducer._require_wrapped",
     "hpcdl.nn.awkward",
     "hpcdl.nn.decoder",
     "hpcdl.nn.lenet",
