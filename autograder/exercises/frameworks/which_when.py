@@ -112,6 +112,7 @@ def bytes_of_a_rank(student, rng):
     "holds: weights, gradients, states and activations on each rank, for each of the four ways."
     for _ in range(4):
         case = drawn(rng)
+        case = case._replace(ranks=8) if case.ranks == 4 else case  # 16 - 12 bytes are 16 / 4: two mistakes in one
         for way in WAYS:
             got, right = student.holds(way, case.model, case.ranks), held(way, case.model, case.ranks)
             call = f"holds({way!r}, {case.model}, {case.ranks})"
@@ -199,7 +200,7 @@ def why_not(got, case: Case, fits: dict[str, Prediction]) -> str:
 @exercise.check(points=5, needs="bytes_of_a_rank", seconds=20.0)
 def the_fastest_that_fits(student, rng):
     "which: of the ways that fit, the fastest, or one within the prediction's interval; None if none fits."
-    for case in (*cases(rng), tempting(rng), full_to_the_brim()):
+    for case in (tempting(rng), *cases(rng), full_to_the_brim()):
         right(student, case)
 
 
