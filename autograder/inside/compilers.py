@@ -22,6 +22,7 @@ def folders(*packages: str) -> tuple[str, ...]:
 
 
 USERS, READERS = folders("numba", "torch"), folders("numba", "triton", "torch/jit")  # of packages; of functions' text
+FAKES = folders("torch/_subclasses")  # tensors without numbers, with which torch finds shapes
 
 
 def by_compiler(package: str) -> bool:
@@ -29,5 +30,7 @@ def by_compiler(package: str) -> bool:
     frame: types.FrameType | None = sys._getframe(2)
     own = folders(package)
     while frame is not None and (IMPORTS.search(file := frame.f_code.co_filename) or file.startswith(own)):
+        if file.startswith(FAKES):
+            return True
         frame = frame.f_back
     return frame is not None and frame.f_code.co_filename.startswith(USERS)
