@@ -226,6 +226,9 @@ def killed_at_any_write(student, rng):
         f"{job.setting}: the ranks write {len(begins)} files; one rank writes one file after steps {every} and "
         f"{2 * every}.",
     )
+    alone = Job(1, 16, f"saved, p = 1, a state after every {every} of {2 * every + 1} steps", rng)
+    written = sum(op == "write" for *_, log in alone.run(student, "saved", parts).results for op, *_ in log)
+    checks.that(written == 2, f"{alone.setting}: the rank writes {written} files; it writes one for each state.")
     saved = [events[begins[1] - 1][0], events[-1][0]]  # when each state was complete
     for moment in (-1.0, *moments(logs)):
         job.setting = "saved, p = 2, started again after a kill " + (

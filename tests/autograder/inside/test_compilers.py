@@ -15,8 +15,6 @@ OWN = {
     "numba": "import numba\n@numba.njit\ndef one(): return 1.0\ndef f(x): return x + one()",
     "numba's algebra": "import numba, numpy\n@numba.njit\ndef one(a): return numpy.linalg.det(a)\n"
     "def f(x): return x + one(numpy.eye(2))",
-    "torch.compile": "@torch.compile(backend='eager')\ndef half(a): return a - 0.5 * a\n"
-    "def f(x): return half(torch.tensor(x))",
     "an operator": "@torch.library.custom_op('ours::same', mutates_args=())\n"
     "def same(x: torch.Tensor) -> torch.Tensor: return x.clone()\ndef f(x): return torch.ops.ours.same(x)",
 }
