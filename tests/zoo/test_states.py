@@ -89,8 +89,9 @@ def test_saved_and_loaded_is_the_state_dict(name, tmp_path):
 
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled, unavailable or uninitialized")
 @pytest.mark.thinned(20, 6)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "names changed by a state_dict hook"])
 def test_torch_reads_what_dcp_wrote(name, tmp_path):
+    """Shards have the parameters' own names, so those that a hook changes are left out."""
     import torch.distributed.checkpoint as dcp
 
     simulate(lambda comm: save_dcp(tmp_path / "dcp", wrap(comm, build(name), name).shards(), comm), 2)
