@@ -86,6 +86,11 @@ def listen(param: torch.Tensor) -> None:
     param.register_post_accumulate_grad_hook(own(keep))
 
 
+def is_used() -> bool:
+    """Return whether any parameter is known: every optimizer's step asks this first."""
+    return bool(_known)
+
+
 def is_known(param: torch.Tensor, kind: type[Guarded]) -> bool:
     """Return whether gradients of `param` are guarded as `kind`."""
     known = _known.get(param)

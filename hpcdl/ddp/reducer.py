@@ -236,7 +236,7 @@ class Reducer:
 
 def _require_wrapped(optimizer: torch.optim.Optimizer, *_: Any) -> None:
     """Raise RuntimeError if an optimizer steps parameters of a wrapped model together with others."""
-    params = [param for group in optimizer.param_groups for param in group["params"]]
+    params = [param for group in optimizer.param_groups for param in group["params"]] if _reducers else []
     if any(_reducers.get(param) for param in params):
         for param in params:
             if param.grad is not None and not _reducers.get(param) and not isinstance(param.grad, Guarded):

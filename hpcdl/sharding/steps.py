@@ -44,6 +44,8 @@ def stepped_with(pieces: Iterable[torch.Tensor]) -> list[Any]:
 
 
 def _before(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    if not (_pieces or _wholes or _dense or apart.is_used()):
+        return
     params = [param for group in optimizer.param_groups for param in group["params"]]
     for group in optimizer.param_groups if _pieces else ():
         if group["params"] and group["params"][0] in _pieces:
@@ -139,7 +141,7 @@ def _options_of(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
 
 
 def _after(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-    for group in optimizer.param_groups:
+    for group in optimizer.param_groups if apart.is_used() else ():
         for param in group["params"]:
             if apart.is_known(param, apart.OfStage):
                 param.grad = apart.guarded(param, param.grad)

@@ -210,7 +210,8 @@ def on_several_machines(student, rng):
 def killed_at_any_write(student, rng):
     "saved: killed at any moment, the script continues from the last complete state with the weights of one process."
     p, every = 2, 3
-    job = Job(p, 16, f"saved, p = 2, a state after every {every} of {2 * every + 1} steps", rng)
+    states = f"a state after every {every} of {2 * every + 1} steps"
+    job = Job(p, 16, f"saved, p = 2, {states}", rng)
     batches = batches_of(16, (6,) * (2 * every + 1), rng)
     parts = lambda _: ("model", "optimizer", "loss_sum", batches, every, "disk", "comm")  # noqa: E731
     run = job.run(student, "saved", parts)
@@ -226,7 +227,7 @@ def killed_at_any_write(student, rng):
         f"{job.setting}: the ranks write {len(begins)} files; one rank writes one file after steps {every} and "
         f"{2 * every}.",
     )
-    alone = Job(1, 16, f"saved, p = 1, a state after every {every} of {2 * every + 1} steps", rng)
+    alone = Job(1, 16, f"saved, p = 1, {states}", rng)
     written = sum(op == "write" for *_, log in alone.run(student, "saved", parts).results for op, *_ in log)
     checks.that(written == 2, f"{alone.setting}: the rank writes {written} files; it writes one for each state.")
     saved = [events[begins[1] - 1][0], events[-1][0]]  # when each state was complete

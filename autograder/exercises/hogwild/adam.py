@@ -109,13 +109,13 @@ class Layer:
         return found
 
 
-SETTINGS = (
+SETTINGS = (  # on both sides of mn / (m + n)
     ([2], 3, 4),
     ([1, 5], 3, 4),
     ([2, 1, 9], 4, 3),
     ([3, 2], 6, 2),
     ([2, 4, 1], 7, 6),
-)  # on both sides of mn / (m + n)
+)
 
 
 @exercise.check(points=6, seconds=SECONDS)

@@ -12,8 +12,7 @@ from hpcdl.training import traced
 
 exercise = Exercise("profile", points=20, minutes=20, functions=("stalls", "waits"))
 
-SYNCHRONIZATIONS = ("StreamSynchronize", "DeviceSynchronize", "LaunchKernel")  # the last one is none
-HOST = tuple(f"cuda{name}" for name in SYNCHRONIZATIONS[:2])
+HOST = ("cudaStreamSynchronize", "cudaDeviceSynchronize")  # calls that wait for the GPU
 CAUSES = ("input", "communication", "host")
 Stall = tuple[str, int, int]
 
@@ -91,7 +90,7 @@ def trace(rng: torch.Generator, stalls: int) -> list[dict]:
 
 def one_cause_each(rng: torch.Generator) -> list[list[dict]]:
     """Traces with two stalls: of each cause one that begins before its stall, and one that ends after it."""
-    stream, device, other = ({"cat": "cuda_runtime", "name": f"cuda{name}"} for name in SYNCHRONIZATIONS)
+    stream, device, other = ({"cat": "cuda_runtime", "name": name} for name in (*HOST, "cudaLaunchKernel"))
     kinds = [traced.KINDS["input"], traced.KINDS["communication"], stream, device, other]
     traces = []
     for kind in kinds:

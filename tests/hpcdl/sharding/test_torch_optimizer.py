@@ -7,9 +7,11 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.functional import mse_loss
+from torch.utils.weak import WeakIdKeyDictionary
 
 from hpcdl.comm import simulate
-from hpcdl.sharding import Disk, Offloaded, ShardedOptimizer
+from hpcdl.ddp import apart, reducer
+from hpcdl.sharding import Disk, Offloaded, ShardedOptimizer, steps
 from hpcdl.training import LAMB, LARS
 
 from .small import batch, close, learn, network, weights
@@ -167,3 +169,13 @@ def test_layers_freeze_thaw_and_come_later(p, stage):
 
     for found in simulate(rank, p).results:
         close(found, expected)
+
+
+def test_a_step_of_an_unwrapped_network_looks_at_no_parameter(monkeypatch):
+    """The hooks are called at every optimizer's step in the process: without wrappers they return at once."""
+    for module, names in ((steps, ("_pieces", "_wholes", "_dense")), (apart, ("_known",)), (reducer, ("_reducers",))):
+        for name in names:
+            monkeypatch.setattr(module, name, WeakIdKeyDictionary())
+    unreadable = object()  # it has no `param_groups`
+    for hook in (steps._before, steps._after, reducer._require_wrapped):
+        assert hook(unreadable) is None
