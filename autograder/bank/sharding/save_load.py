@@ -184,7 +184,8 @@ slip(
     HERE,
     "nothing saved is taken for step 0",
     "    manifest, pieces",
-    '    try:\n        disk.read("manifest")\n    except FileNotFoundError:\n        return 0, {}\n    manifest, pieces',
+    "    try:\n        disk.read('manifest')\n    except FileNotFoundError:\n        return 0, {}\n"
+    "    manifest, pieces",
     fails="a_missing_file",
     says="Nothing was saved, so there is no manifest",
 )
