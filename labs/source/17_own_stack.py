@@ -394,9 +394,9 @@ check("own_stack.ring")
 class Node:
     """A tensor on the tape.
 
-    data: the tensor. parents: the nodes it was made from. pulls: for each parent a function
-    from this node's gradient to the part that goes back to the parent. grad: of data's
-    shape, zeros until a sweep.
+    data: the tensor, which no method changes. parents: the nodes it was made from. pulls:
+    for each parent a function from this node's gradient to the part that goes back to the
+    parent. grad: of data's shape, zeros until a sweep.
     """
 
     def __init__(self, data: Tensor, parents=(), pulls=()):
