@@ -67,7 +67,7 @@ def agrees(student, formula: str, f: Callable, names: str, inputs: list, mistake
     for name, node, x, value in zip(names.split(), nodes, inputs, expected, strict=True):
         checks.that(
             checks.same(node.data, x),
-            f"{name}.data is not what it was, after a sweep of {formula}: no method changes the data of a node.",
+            f"{name}.data has changed after a sweep of {formula}: no method changes the data of a node.",
             got=node.data,
             expected=x,
         )
