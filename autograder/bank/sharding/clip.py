@@ -208,3 +208,12 @@ slip(
     fails=SCALED,
     says="scale each share in place",
 )
+
+slip(
+    HERE,
+    "divided by a norm of 0",
+    "    if norm > max_norm:\n        for mine in shares:\n            mine.mul_(max_norm / norm)\n",
+    "    for mine in shares:\n        mine.mul_(min(1.0, max_norm / norm))\n",
+    fails=SCALED,
+    says="division by zero",
+)

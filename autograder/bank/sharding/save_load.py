@@ -189,3 +189,12 @@ slip(
     fails="a_missing_file",
     says="Nothing was saved, so there is no manifest",
 )
+
+slip(
+    HERE,
+    "a rank that owns nothing does not save",
+    "    disk.write(f",
+    "    if not len(state['weights']):\n        return\n    disk.write(f",
+    fails="onto_other_numbers",
+    says="returned",
+)

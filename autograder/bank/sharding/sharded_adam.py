@@ -219,3 +219,12 @@ slip(
     fails=" ".join(ALL),
     says="need one dtype",
 )
+
+slip(
+    ADAM,
+    "a rank without a share returns early",
+    "        w = flat(self.params)\n        adamw",
+    "        if not len(g):\n            return\n        w = flat(self.params)\n        adamw",
+    fails="a_rank_without_a_share",
+    says="both sides need",
+)

@@ -89,6 +89,14 @@ def scaled_by_the_same(student, rng):
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
         gradient = Gradient(PIECES[:3], rng, dtype=dtype)
         is_clipped(student, gradient, 0.25 * gradient.norm)
+    run = Gradient(PIECES[:3], rng, 0.0).run(student, 1.0)
+    for rank, got in enumerate(run.results):
+        stays = all(not bool(x.any()) for x in run.arguments[rank][0])
+        checks.that(
+            type(got) is float and got == 0.0 and stays,
+            f"All gradients are 0: on rank {rank} of 3 clip returns {show.show(got)}, and the shares "
+            f"{'stay 0' if stays else 'change'}, expected 0.0 and no change.",
+        )
 
 
 def is_clipped(student, gradient: Gradient, max_norm: float) -> None:
