@@ -1,6 +1,8 @@
 """Wrong answers to `make_buckets`."""
 
 from autograder.authoring import wrong
+from autograder.bank.own_stack.later import AFTER_THE_LOSS
+from autograder.bank.slips import slip
 
 BUCKETS = "own_stack.buckets"
 ALL = ("in_reverse", "full_up_to_the_cap", "a_parameter_larger_than_the_cap", "extreme_caps", "the_same_on_every_rank")
@@ -61,3 +63,15 @@ def make_buckets(params, cap_bytes):
 )
 def make_buckets(params, cap_bytes):
     return [[param] for param in reversed(list(params))]
+
+
+slip(BUCKETS, "params gone through backwards", "list(params)", "params", fails="extreme_caps", says="not reversible")
+slip(BUCKETS, "exactly full is too full", "> cap_bytes:", ">= cap_bytes:", fails="full_up_to_the_cap", says="cap")
+slip(
+    BUCKETS,
+    "copies of the tensors",
+    "append(param)",
+    "append(param.clone())",
+    fails=" ".join((*ALL, *AFTER_THE_LOSS)),
+    says="not one of the parameters",
+)

@@ -3,7 +3,8 @@
 import torch
 
 from autograder.authoring import wrong
-from autograder.bank.own_stack.later import AFTER_THE_LOSS
+from autograder.bank.own_stack.later import AFTER_THE_LOSS, STEPS
+from autograder.bank.slips import slip
 
 RING = "own_stack.ring"
 ALL = ("whole_chunks", "any_p_and_n", "neighbours_only", "few_bytes", "all_at_once", "the_same_bits")
@@ -68,3 +69,13 @@ def ring_all_reduce(x, comm):
             taken += incoming
         else:
             taken.copy_(incoming)
+
+
+slip(
+    RING,
+    "equal chunks",
+    "x.view(-1).tensor_split(p)",
+    "x.view(p, -1)",
+    fails=" ".join(("any_p_and_n", "the_same_bits", *STEPS)),
+    says="invalid for input of size",
+)
