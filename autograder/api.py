@@ -17,6 +17,7 @@ from hpcdl import moved
 from hpcdl.identity import code_of
 from hpcdl.interrupt import whole_imports
 from hpcdl.lazy import BACKWARD, COMPILER, import_whole, is_imported, repair_imports
+from hpcdl.numerics.rounding.threads import one_thread
 from hpcdl.points import Checked, Record, file_in, unsolved
 
 from . import exercises
@@ -129,9 +130,12 @@ def not_checked(exercise: Exercise, namespace: dict) -> NotChecked | None:
 
 
 def feedback(exercise: Exercise, namespace: dict, begun: Begun = lambda *_: None) -> Feedback:
-    """Check one exercise against the functions in `namespace` and remember its points; tell `begun` each check."""
+    """Check one exercise against the functions in `namespace` and remember its points; tell `begun` each check.
+
+    Torch uses one thread, as in grading: on a busy machine a pool of threads waits for cores, in the answer's time.
+    """
     printed, code = _Capped(), code_of(namespace, exercise.functions)
-    with contextlib.redirect_stdout(printed):
+    with contextlib.redirect_stdout(printed), one_thread():
         exercise.lab.bring()
         result = run_exercise(exercise, LocalSession(namespace), SEEDS, hidden=False, begun=begun)
     note = _remember(result, code)

@@ -28,6 +28,11 @@ hypothesis.settings.load_profile("suite")
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
+# Tests share the cores, with one another and with the processes that they start. There a pool of threads waits for
+# cores that others use, tenfold longer than its work takes; a test of several threads says how many.
+os.environ["OMP_NUM_THREADS"] = "1"
+torch.set_num_threads(1)
+
 # Kernels of tests store no points next to the labs, and their pages ask for no guesses unless a test wants them.
 os.environ |= {"HPCDL_POINTS": "", "HPCDL_GUESSES": "off"}
 leave_out_slow()
