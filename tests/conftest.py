@@ -65,6 +65,7 @@ def nothing_is_unsolved():
     yield
     if points := sys.modules.get("hpcdl.points"):
         points.unsolved.clear()
+        points.solved.clear()
 
 
 # -- tiers, and one lab alone -----------------------------------------------------------------------------------------
@@ -180,9 +181,8 @@ LEFT: pytest.StashKey[list[str]] = pytest.StashKey()
 
 def pytest_terminal_summary(terminalreporter, config):
     if left := config.stash.get(LEFT, []):
-        terminalreporter.write_line(
-            f"{len(left)} files of killed ranks were removed from {SHARED_MEMORY}: {left[0]} ..."
-        )
+        said = f"{len(left)} files of killed ranks were removed from {SHARED_MEMORY}: {left[0]} ..."
+        terminalreporter.write_line(said)
 
 
 # -- Slurm ------------------------------------------------------------------------------------------------------------
