@@ -18,7 +18,7 @@ ALPHA, BETA = 1e-5, 1e-9  # seconds for a message and for a byte
 LATE = 1e-3  # seconds by which `LATECOMER` starts late: as long as a hundred messages
 LATECOMER = 1
 PATIENCE = 5.0  # seconds; right programs take a fraction of one
-SHOWN = 60  # characters of a line of code
+SHOWN = 76  # characters of a line of code
 
 Program = Callable[[Communicator], object]
 
@@ -142,5 +142,5 @@ def _quietly():
 
 def shown(line: SourceLine) -> str:
     """Return a line as a student finds it: `line 7: comm.send(x, right)`."""
-    source = line.source if len(line.source) <= SHOWN else f"{line.source[: SHOWN - 2]} …"
+    source = line.source if len(line.source) <= SHOWN else f"{line.source[: SHOWN - 2].rstrip()} …"
     return f"line {line.line}: {source}" if source else f"line {line.line}"

@@ -30,7 +30,7 @@ ABSENT = 1  # the rank that never starts
 
 @dataclass(frozen=True)
 class Asked:
-    """A question about a program, its only answer, and a note with the lines of code that show it."""
+    """A question about a program, its only answer, and a note: a row for each line of code that shows it."""
 
     what: str
     text: str
@@ -104,8 +104,7 @@ def bytes_sent(lines: "Lines", trace: "Trace", sent: list[int]) -> Asked | None:
     if rank is None or any(event.op in ("broadcast", "all_reduce") for event in trace):
         return None
     where = sorted((line, nbytes) for (of, line), nbytes in lines.sent.items() if of == rank)
-    each = "; ".join(f"{nbytes:,} by {_shown(line)}" for line, nbytes in where)
-    note = f"Exactly {sent[rank]:,} bytes" + (f": {each}" if len(where) > 1 else f", by {_shown(where[0][0])}")
+    note = "\n".join(f"{nbytes:,} bytes by {_shown(line)}" for line, nbytes in where)
     return Asked("bytes", f"how many bytes does rank {rank} send?", float(sent[rank]), "bytes", note=note)
 
 
@@ -120,8 +119,8 @@ def longest_wait(lines: "Lines") -> Asked | None:
     note = "All ranks together: " + "; ".join(
         f"{units.seconds(lines.seconds[line])} on line {line.line}" for line in ordered
     )
-    text = "rank 1 starts 1 ms late. On which line of your code do the ranks spend most time?"
-    return Asked("line", text, choices[ordered[0]], choices=tuple(choices.values()), note=f"{note}.")
+    text = "rank 1 starts 1 ms late. On which line of your code do the ranks spend the most time?"
+    return Asked("line", text, choices[ordered[0]], choices=tuple(choices.values()), note=note)
 
 
 def stuck(program: "Program", p: int) -> Asked | None:
@@ -135,7 +134,7 @@ def stuck(program: "Program", p: int) -> Asked | None:
     by_line = defaultdict(list)
     for rank, line in waiting.items():
         by_line[_shown(line) if line else ""].append(rank)
-    note = "Waiting: " + "; ".join(f"{_ranks(ranks)} on {line}" for line, ranks in by_line.items() if line)
+    note = "\n".join(f"{_waits(ranks)} on {line}" for line, ranks in by_line.items() if line)
     if len(waiting) == p - 1 and len(by_line) > 1 and "" not in by_line:
         return _where(by_line, max(waiting), note)
     text = f"rank {ABSENT} never starts. How many of the other {p - 1} ranks wait forever?"
@@ -172,8 +171,9 @@ def _shown(line: "SourceLine") -> str:
     return own_runs.shown(line)
 
 
-def _ranks(ranks: list[int]) -> str:
-    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
+def _waits(ranks: list[int]) -> str:
+    numbers = ", ".join(map(str, ranks))
+    return f"Ranks {numbers} wait" if len(ranks) > 1 else f"Rank {numbers} waits"
 
 
 # -- on the page ------------------------------------------------------------------------------------------------------
@@ -194,8 +194,10 @@ class OwnQuestion(guessing.Question):
             if kept and kept.truth != self.asked.truth:
                 self.said, self.seen = "", False
             elif kept and self.asked.note:
-                self.said = f"{self.said} {self.asked.note}"
+                self.said = f"{self.said}\n{self.asked.note}"
 
     def __repr__(self) -> str:
+        if guessing.somebody_is_there():  # a saved page must not show the answer
+            return super().__repr__()
         truth = guessing.sentence(Guess(self.name, None, unit=self.unit).seen(self.asked.truth))
-        return f"{self.question} {truth} {self.asked.note}".rstrip()
+        return f"{self.question} {truth}\n{self.asked.note}".rstrip()
