@@ -447,9 +447,9 @@ check("consistency.gossip")
 with when_solved():
     your_program(
         "consistency.gossip",
-        lambda comm: gossip(torch.ones(100), comm, [TOPOLOGIES["ring"](comm.size, 0)] * 3),
+        lambda comm: gossip(torch.ones(100), comm, [TOPOLOGIES["ring"](comm.size, 0)] * 2),
         p=7,
-        on="3 rounds in a ring with 100 numbers",
+        on="2 rounds in a ring with 100 numbers",
     )
 
 # %% [markdown]

@@ -53,11 +53,10 @@ def your_program(exercise: str, program: "Program", p: int, on: str) -> list["Ow
     except (Exception, TooLong) as error:  # whatever a student's program does
         print(f"No questions about your {name}: on {p} ranks with {on}, {error}")
         return []
+    contexts = [f"Your {name}, p = {p}, {on}", *["The same program"] * MOST]
     shown = [
-        OwnQuestion(
-            f"{OWN}{exercise}.{each.what}", each, f"Your {name}, p = {p}, {on}" if i == 0 else "The same program"
-        )
-        for i, each in enumerate(asked)
+        OwnQuestion(f"{OWN}{exercise}.{each.what}", each, context)
+        for each, context in zip(asked, contexts, strict=False)
     ]
     for question in shown:
         guessing.display_or_print(question)
@@ -98,10 +97,10 @@ def _first(most: int, possible: list[Callable[[], Asked | None]]) -> Iterator[As
 
 
 def bytes_sent(lines: "Lines", trace: "Trace", sent: list[int]) -> Asked | None:
-    """Ask for the bytes of one rank; None if the machine's own collectives move them, or no rank sends any."""
+    """Ask for the bytes of a busiest rank; None if no rank sends any, or if the machine's own collectives move them."""
     ranks = [*range(len(sent) - 2, 0, -1), len(sent) - 1, 0]
-    rank = next((rank for rank in ranks if sent[rank]), None)
-    if rank is None or any(event.op in ("broadcast", "all_reduce") for event in trace):
+    rank = max(ranks, key=lambda rank: sent[rank])
+    if not sent[rank] or any(event.op in ("broadcast", "all_reduce") for event in trace):
         return None
     where = sorted((line, nbytes) for (of, line), nbytes in lines.sent.items() if of == rank)
     note = "\n".join(f"{nbytes:,} bytes by {_shown(line)}" for line, nbytes in where)
@@ -116,9 +115,8 @@ def longest_wait(lines: "Lines") -> Asked | None:
         return None
     if lines.seconds[ordered[0]] < CLEARLY * lines.seconds[ordered[1]]:
         return None
-    note = "All ranks together: " + "; ".join(
-        f"{units.seconds(lines.seconds[line])} on line {line.line}" for line in ordered
-    )
+    spent = (f"{units.seconds(lines.seconds[line])} on line {line.line}" for line in ordered)
+    note = f"All ranks together: {'; '.join(spent)}"
     text = "rank 1 starts 1 ms late. On which line of your code do the ranks spend the most time?"
     return Asked("line", text, choices[ordered[0]], choices=tuple(choices.values()), note=note)
 
@@ -138,9 +136,7 @@ def stuck(program: "Program", p: int) -> Asked | None:
     if len(waiting) == p - 1 and len(by_line) > 1 and "" not in by_line:
         return _where(by_line, max(waiting), note)
     text = f"rank {ABSENT} never starts. How many of the other {p - 1} ranks wait forever?"
-    return Asked(
-        "absent", text, str(len(waiting)), choices=tuple(map(str, range(p))), note=note if any(by_line) else ""
-    )
+    return Asked("absent", text, str(len(waiting)), choices=tuple(map(str, range(p))), note=note)
 
 
 def _where(by_line: dict[str, list[int]], rank: int, note: str) -> Asked:
