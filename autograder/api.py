@@ -18,7 +18,7 @@ from hpcdl.identity import code_of
 from hpcdl.interrupt import whole_imports
 from hpcdl.lazy import BACKWARD, COMPILER, import_whole, is_imported, repair_imports
 from hpcdl.numerics.rounding.threads import one_thread
-from hpcdl.points import Checked, Record, file_in, unsolved
+from hpcdl.points import Checked, Record, file_in, solved, unsolved
 
 from . import exercises
 from .authoring import Exercise, Lab
@@ -125,7 +125,7 @@ def not_checked(exercise: Exercise, namespace: dict) -> NotChecked | None:
     if not reason:
         return None
     record.add(Checked(exercise.id, None))
-    unsolved[exercise.id] = exercise.functions
+    _note(exercise, passed=False)
     return NotChecked(exercise.name, reason, total(exercise.lab))
 
 
@@ -139,10 +139,18 @@ def feedback(exercise: Exercise, namespace: dict, begun: Begun = lambda *_: None
         exercise.lab.bring()
         result = run_exercise(exercise, LocalSession(namespace), SEEDS, hidden=False, begun=begun)
     note = _remember(result, code)
-    unsolved[exercise.id] = exercise.functions
-    if result.passed:
-        del unsolved[exercise.id]
+    _note(exercise, result.passed)
     return Feedback(result, total(exercise.lab), printed.getvalue(), note)
+
+
+def _note(exercise: Exercise, passed: bool) -> None:
+    """Tell the cells that build on the exercise, in this kernel, whether all its checks passed."""
+    if passed:
+        unsolved.pop(exercise.id, None)
+        solved.add(exercise.id)
+    else:
+        unsolved[exercise.id] = exercise.functions
+        solved.discard(exercise.id)
 
 
 def total(lab: Lab) -> str:

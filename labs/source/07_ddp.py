@@ -33,7 +33,7 @@ from hpcdl.comm import simulate
 from hpcdl.machine import cores
 from hpcdl.nn.lenet import lenet5
 from hpcdl.training.train import load
-from hpcdl.widgets import guess, guessed, reveal, style, when_solved
+from hpcdl.widgets import guess, guessed, reveal, style, when_solved, your_program
 from hpcdl.widgets.pictures import bucket_timeline, ring_passing, training, training_dashboard
 
 torch.set_num_threads(1)
@@ -208,6 +208,18 @@ with when_solved():
     print(simulate(the_same, p=3).results)
 
 # %% [markdown]
+# Questions on *your* program, without points: predict what it does. Its run on the simulated machine gives the answers.
+
+# %%
+with when_solved():
+    your_program(
+        "ddp.broadcast_parameters",
+        lambda comm: broadcast_parameters([torch.ones(40, 25), torch.ones(25)], comm, root=2),
+        p=7,
+        on="1,025 numbers from rank 2",
+    )
+
+# %% [markdown]
 # ## The ring
 #
 # The simplest all-reduce sends everything to rank 0, which adds up and sends the sum back. Then rank 0 moves $2(p-1)n$
@@ -296,6 +308,18 @@ check("ddp.ring_all_reduce")
 ring_passing.explorable(ring_all_reduce)
 
 # %% [markdown]
+# Predict what *your* ring does, on more ranks (again without points):
+
+# %%
+with when_solved():
+    your_program(
+        "ddp.ring_all_reduce",
+        lambda comm: ring_all_reduce(torch.ones(1000), comm),
+        p=7,
+        on="1,000 numbers",
+    )
+
+# %% [markdown]
 # ## The mean gradient
 #
 # These are the two most common mistakes in data parallelism. Neither raises an error.
@@ -355,6 +379,18 @@ def average_gradients(grads: list[Tensor], local_n: int, comm) -> None:
 
 # %%
 check("ddp.average_gradients")
+
+# %% [markdown]
+# Predict what *your* average does:
+
+# %%
+with when_solved():
+    your_program(
+        "ddp.average_gradients",
+        lambda comm: average_gradients([torch.ones(20, 50), torch.ones(50)], comm.rank, comm),
+        p=6,
+        on="1,050 gradients",
+    )
 
 # %% [markdown]
 # ## Buckets

@@ -32,7 +32,7 @@ from autograder import check
 from hpcdl.collectives import ALL_REDUCE, broadcast, naive_all_reduce, reduce, ring_all_reduce
 from hpcdl.comm import Group, simulate
 from hpcdl.machine import cores
-from hpcdl.widgets import LiveFigure, guess, guessed, reveal, style, when_solved
+from hpcdl.widgets import LiveFigure, guess, guessed, reveal, style, when_solved, your_program
 from hpcdl.widgets.pictures import best_algorithm as best_map
 from hpcdl.widgets.pictures import message_cost, topology
 
@@ -237,6 +237,18 @@ with when_solved():
     print(run.results, f"after {run.seconds:.0f} rounds")
 
 # %% [markdown]
+# Now predict what *your* reduce does. These questions have no points; a run of your program gives the answers.
+
+# %%
+with when_solved():
+    your_program(
+        "collectives.tree_reduce",
+        lambda comm: tree_reduce(torch.ones(1000), comm),
+        p=7,
+        on="a reduce of 1,000 numbers",
+    )
+
+# %% [markdown]
 # ## Recursive doubling
 #
 # An all-reduce up the tree and down again takes $2\lceil\log_2 p\rceil$ rounds, and on the way down the ranks add
@@ -316,6 +328,18 @@ check("collectives.recursive_doubling_all_reduce")
 
 # %%
 topology.explorable(recursive_doubling_all_reduce)
+
+# %% [markdown]
+# With 7 ranks, three of them are folded in. Predict what *your* program does:
+
+# %%
+with when_solved():
+    your_program(
+        "collectives.recursive_doubling_all_reduce",
+        lambda comm: recursive_doubling_all_reduce(torch.ones(1000), comm),
+        p=7,
+        on="1,000 numbers",
+    )
 
 # %% [markdown]
 # ## Parameter servers
@@ -402,6 +426,18 @@ def parameter_server_all_reduce(x: Tensor, comm, servers: int = 1) -> None:
 check("collectives.parameter_server_all_reduce")
 
 # %% [markdown]
+# Predict what *your* program does with two servers:
+
+# %%
+with when_solved():
+    your_program(
+        "collectives.parameter_server_all_reduce",
+        lambda comm: parameter_server_all_reduce(torch.ones(1000), comm, servers=2),
+        p=6,
+        on="1,000 numbers on 2 servers",
+    )
+
+# %% [markdown]
 # ## Nodes
 #
 # GPUs are grouped in nodes. A fast bus connects the GPUs of a node. The nodes share a network, where a message takes
@@ -455,6 +491,18 @@ def hierarchical_all_reduce(x: Tensor, comm, per_node: int = 4) -> None:
 
 # %%
 check("collectives.hierarchical_all_reduce")
+
+# %% [markdown]
+# Predict what *your* nodes do:
+
+# %%
+with when_solved():
+    your_program(
+        "collectives.hierarchical_all_reduce",
+        lambda comm: hierarchical_all_reduce(torch.ones(1000), comm, per_node=3),
+        p=7,
+        on="1,000 numbers, 3 ranks in a node",
+    )
 
 # %% [markdown]
 # ## The cost

@@ -33,7 +33,7 @@ from torch import Tensor
 
 from autograder import check
 from hpcdl.comm import simulate
-from hpcdl.widgets import guess, guessed, reveal, style, when_solved
+from hpcdl.widgets import guess, guessed, reveal, style, when_solved, your_program
 from hpcdl.widgets.pictures import lost_updates
 
 torch.set_num_threads(1)
@@ -316,6 +316,18 @@ def shard_server(
 
 # %%
 check("hogwild.downpour")
+
+# %% [markdown]
+# Predict what *your* servers and replicas do. These questions have no points; a run of your program gives the answers.
+
+# %%
+with when_solved():
+    your_program(
+        "hogwild.downpour",
+        lambda comm: downpour(comm, 2, lambda w, k: w, torch.ones(100), 2, 3, 6, 0.1),
+        p=6,
+        on="2 servers, 100 weights, a fetch every 2 and a push every 3 of 6 steps",
+    )
 
 
 # %%

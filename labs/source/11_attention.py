@@ -33,7 +33,7 @@ from torch.nn.functional import layer_norm
 from autograder import check
 from hpcdl.comm import simulate
 from hpcdl.memory import meter
-from hpcdl.widgets import guess, guessed, reveal, style, when_solved
+from hpcdl.widgets import guess, guessed, reveal, style, when_solved, your_program
 from hpcdl.widgets.pictures import attention_weights
 
 torch.set_num_threads(1)
@@ -468,6 +468,24 @@ def stripes(n: int, p: int) -> list[Tensor]:
 # %%
 check("attention.ring_attention")
 
+# %% [markdown]
+# Predict what *your* ring does. These questions have no points; a run of your program gives the answers.
+
+
+# %%
+def around_the_ring(comm):
+    q, k, v = torch.ones(3, 5, 8)
+    ring_attention(q, k, v, list(torch.arange(5 * comm.size).split(5)), comm)
+
+
+with when_solved():
+    your_program(
+        "attention.ring_attention",
+        around_the_ring,
+        p=6,
+        on="5 tokens of 8 numbers on each rank",
+    )
+
 # %%
 guess(
     "attention.stripes",
@@ -626,6 +644,23 @@ def moe(x: Tensor, gate: Tensor, w: Tensor, capacity: int, comm) -> tuple[Tensor
 
 # %%
 check("attention.moe")
+
+# %% [markdown]
+# Predict what *your* layer of experts does:
+
+
+# %%
+def five_tokens_each(comm):
+    moe(torch.eye(5), torch.eye(5), torch.eye(5), 1, comm)
+
+
+with when_solved():
+    your_program(
+        "attention.moe",
+        five_tokens_each,
+        p=5,
+        on="5 tokens of 5 numbers on each rank, one for each expert",
+    )
 
 # %%
 guess(

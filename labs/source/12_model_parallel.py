@@ -31,13 +31,13 @@ import matplotlib.pyplot as plt
 import torch
 from IPython.display import display
 from torch import Tensor, nn
-from torch.nn.functional import conv2d, cross_entropy
+from torch.nn.functional import conv2d, cross_entropy, mse_loss
 
 from autograder import check
 from hpcdl import designs
 from hpcdl.comm import simulate
 from hpcdl.nn.networks import alexnet
-from hpcdl.widgets import guess, guessed, reveal, style, when_solved
+from hpcdl.widgets import guess, guessed, reveal, style, when_solved, your_program
 from hpcdl.widgets.pictures import cut_the_matrix, fill_the_bubble, your_design
 
 torch.set_num_threads(1)
@@ -824,6 +824,33 @@ def run_stage(stage, order: list[tuple[str, int, int]], rows: list[int], comm) -
 
 # %%
 check("model_parallel.run_stage")
+
+# %% [markdown]
+# Predict what *your* stages do. These questions have no points; a run of your program gives the answers.
+
+
+# %%
+from hpcdl.nn.stage import Stage
+
+
+def four_microbatches(comm):
+    batch, rows, last = [torch.ones(2, 10)] * 4, [2] * 4, comm.rank == comm.size - 1
+    ends = {
+        "inputs": None if comm.rank else batch,
+        "targets": batch if last else None,
+        "loss": mse_loss if last else None,
+    }
+    stage = Stage(nn.Linear(10, 10), rows, takes=(10,), gives=(10,), **ends)
+    run_stage(stage, [(op, k, 0) for op in "FB" for k in range(4)], rows, comm)
+
+
+with when_solved():
+    your_program(
+        "model_parallel.run_stage",
+        four_microbatches,
+        p=5,
+        on="4 microbatches of 2 rows with 10 numbers",
+    )
 
 # %% [markdown]
 # ## Live: a transformer in a pipeline

@@ -108,4 +108,5 @@ def test_inputs_are_drawn(slug, name):
     with contextlib.redirect_stdout(io.StringIO()):
         for label, statement in source.needed(solved(slug), list(exercise.functions))[0]:
             exec(compile(statement, label, "exec"), namespace)
-    assert not not_drawn(exercise, namespace), "draw a part of their inputs from rng, or let them need a check that does"
+    learnt = not_drawn(exercise, namespace)
+    assert not learnt, "draw a part of their inputs from rng, or let them need a check that does"
