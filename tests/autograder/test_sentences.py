@@ -75,7 +75,8 @@ def asked(slug: str) -> dict[str, Asked]:
     mistakes = {name: {} for name in lab.exercises}
     for answer in selfcheck.bank(slug):
         fails = mistakes[answer.exercise.partition(".")[2]]
-        fails[answer.mistake] = (*fails.get(answer.mistake, ()), *answer.fails)
+        own = [check.removeprefix(f"{answer.exercise.partition('.')[2]}.") for check in answer.fails]
+        fails[answer.mistake] = (*fails.get(answer.mistake, ()), *own)
     return {
         name: Asked(docstrings(sources[name]), text, tuple(exercise.checks), mistakes[name])
         for name, exercise in lab.exercises.items()
