@@ -58,7 +58,7 @@ def no_overflow(student, rng):
 @exercise.check(points=3)
 def slope_from_the_output(student, rng):
     "logistic_grad(y) takes the output y = f(x) and gives f'(x)."
-    for shape, dtype in (((5,), torch.float64), ((2, 3), torch.float32), ((), torch.float64)):
+    for shape, dtype in (((5,), torch.float64), ((2, 3), torch.float32)):
         slope_at(student, uniform(-4, 4, shape, rng).to(dtype))
 
 
