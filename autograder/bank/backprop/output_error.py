@@ -63,3 +63,13 @@ slip(
     fails="error_of_a_batch",
     says="changed its argument a",
 )
+
+
+slip(
+    "backprop.output_error",
+    "adds up the layer",
+    "(a - y) * sigma_prime(z)",
+    "((a - y) * sigma_prime(z)).sum()",
+    fails=" ".join((*OUTPUT, *BACKPROP, "backprop.leaves_parameters_alone")),
+    says="You took the sum",
+)

@@ -94,3 +94,13 @@ slip(
     fails="every_bf16_stays",
     says="changed its argument rand16",
 )
+
+
+slip(
+    BITS,
+    "flattens x",
+    "rounded.masked_fill(x.isnan(), torch.nan)",
+    "rounded.masked_fill(x.isnan(), torch.nan).flatten()",
+    fails=" ".join(EVERY_BIT),
+    says="has shape",
+)

@@ -100,3 +100,13 @@ slip(
     fails="ends_and_zeros",
     says="changed its argument x",
 )
+
+
+slip(
+    NEAREST,
+    "flattens x",
+    "x = x.double()\n",
+    "x = x.double().flatten()\n",
+    fails=" ".join((*WHOLE, *AFTER)),
+    says="has shape",
+)

@@ -161,3 +161,13 @@ slip(
     fails="a_value_of_the_format",
     says="changed its argument x",
 )
+
+
+slip(
+    NEIGHBOURS,
+    "flattens x",
+    "x = x.double()\n",
+    "x = x.double().flatten()\n",
+    fails=" ".join(FIXED),
+    says="has shape",
+)
