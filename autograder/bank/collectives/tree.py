@@ -3,6 +3,7 @@
 import torch
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 AFTER_THE_SUM = ("sum_on_the_root", "reduce_in_log_p_rounds", "one_message_per_rank")
 AFTER_THE_COPIES = ("copies_everywhere", "broadcast_in_log_p_rounds", "one_message_per_rank")
@@ -130,3 +131,13 @@ def tree_reduce(x, comm, root=0):
             x += incoming
         elif distance <= place < 2 * distance:
             comm.send(x, (comm.rank - distance) % p)
+
+
+slip(
+    "collectives.tree_reduce",
+    "room for a vector only",
+    "torch.empty_like(x)",
+    "x.new_empty(len(x))",
+    fails=" ".join(AFTER_THE_SUM),
+    says="tree_reduce",
+)

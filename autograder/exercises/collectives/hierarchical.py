@@ -35,7 +35,7 @@ def nodes_have_sum(student, xs: list, per_node: int, **machine):
 
 @exercise.check(points=4, seconds=SECONDS)
 def any_nodes(student, rng):
-    "The sum on every rank for any p and per_node, also when the last node is smaller."
+    "The sum on every rank for any p, per_node and shape of x, also when the last node is smaller."
     for p, per_node in (
         (4, 2),
         (6, 3),
@@ -51,6 +51,7 @@ def any_nodes(student, rng):
         (9, 10),
     ):
         nodes_have_sum(student, numbers(p, 3, rng), per_node)
+    nodes_have_sum(student, numbers(3, (2, 2), rng), 2)
     p, per_node = one_of(((4, 2), (6, 3), (5, 2), (4, 4)), rng)
     setting = f"p = {p}, per_node = {per_node}"
     carried(student, rng, lambda: nodes_have_sum(student, numbers(p, 3, rng), per_node), setting)

@@ -39,10 +39,11 @@ def roots(p: int) -> tuple[int, ...]:
 
 @exercise.check(points=4, seconds=SECONDS)
 def sum_on_the_root(student, rng):
-    "tree_reduce: the root's x is the sum, for p = 1 to 9 and any root."
+    "tree_reduce: the root's x is the sum, for p = 1 to 9, any root and any shape."
     for p in FEW:
         for root in roots(p):
             root_has_sum(student, numbers(p, 3, rng), root)
+    root_has_sum(student, numbers(3, (2, 2), rng), 1)
     p = one_of((2, 3, 4, 5), rng)
     carried(student, rng, lambda: root_has_sum(student, numbers(p, 3, rng), p - 1), f"tree_reduce, p = {p}")
 
