@@ -3,6 +3,7 @@
 import torch
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 AFTER_THE_SHARDS = ("every_sample_once", "equal_lengths", "new_each_epoch", "same_permutation_again")
 SHARD = "ddp.shard_indices"
@@ -73,3 +74,13 @@ def shard_indices(n, rank, size, epoch, seed):
 @wrong(SHARD, "forgets the seed", fails="same_permutation_again", says="you ignore seed")
 def shard_indices(n, rank, size, epoch, seed):
     return torch.randperm(n, generator=torch.Generator().manual_seed(epoch))[rank::size]
+
+
+slip(
+    SHARD,
+    "indices of 32 bits",
+    "order[rank::size]",
+    "order[rank::size].int()",
+    fails=" ".join(AFTER_THE_SHARDS),
+    says="int64",
+)
