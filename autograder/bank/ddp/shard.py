@@ -71,7 +71,7 @@ def shard_indices(n, rank, size, epoch, seed):
     return torch.randperm(n, generator=torch.Generator().manual_seed(seed))[rank::size]
 
 
-@wrong(SHARD, "forgets the seed", fails="same_permutation_again", says="you ignore seed")
+@wrong(SHARD, "forgets the seed", fails="same_permutation_again", says="seed the generator with both")
 def shard_indices(n, rank, size, epoch, seed):
     return torch.randperm(n, generator=torch.Generator().manual_seed(epoch))[rank::size]
 
@@ -83,4 +83,14 @@ slip(
     "order[rank::size].int()",
     fails=" ".join(AFTER_THE_SHARDS),
     says="int64",
+)
+
+
+slip(
+    SHARD,
+    "the product of seed and epoch",
+    "seed + epoch",
+    "seed * epoch",
+    fails="new_each_epoch same_permutation_again",
+    says="with seed 0",
 )
