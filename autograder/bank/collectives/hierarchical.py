@@ -84,3 +84,16 @@ slip(
     fails=" ".join(ALL_OF_NODES),
     says="whole.copy_(x)",
 )
+
+slip(
+    NODES,
+    "the last rank of a node is its leader",
+    "Group(comm, range(first, min(first + per_node, comm.size)))",
+    "Group(comm, range(first, min(first + per_node, comm.size))[::-1])",
+    "if comm.rank == first:",
+    "if node.rank == 0:",
+    "Group(comm, range(0, comm.size, per_node))",
+    "Group(comm, [min(r + per_node, comm.size) - 1 for r in range(0, comm.size, per_node)])",
+    fails="one_leader_per_node",
+    says="Let its first rank do this",
+)

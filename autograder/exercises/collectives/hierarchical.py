@@ -59,7 +59,7 @@ def any_nodes(student, rng):
 
 @exercise.check(points=2, seconds=SECONDS, needs="any_nodes")
 def one_leader_per_node(student, rng):
-    "Only one rank of each node talks to other nodes."
+    "Only the first rank of each node talks to other nodes."
     for p, per_node in ((8, 4), (8, 2), (9, 3), (10, 4)):
         talking: dict[int, set[int]] = {}  # node -> its ranks that do
         run = nodes_have_sum(student, small_numbers(p, 24, rng), per_node)
@@ -72,6 +72,11 @@ def one_leader_per_node(student, rng):
                 len(ranks) == 1,
                 f"p = {p}, per_node = {per_node}: ranks {', '.join(map(str, sorted(ranks)))} of node {node} all talk "
                 "to other nodes. Sum inside the node first; then only its first rank talks to other nodes.",
+            )
+            checks.that(
+                ranks == {node * per_node},
+                f"p = {p}, per_node = {per_node}: rank {max(ranks)} of node {node} talks to other nodes. Let its first "
+                f"rank do this, rank {node * per_node}.",
             )
 
 
