@@ -185,3 +185,12 @@ slip(
     fails="no_more_than_the_tokens",
     says="changed its argument gate",
 )
+
+slip(
+    MOE,
+    "a rank without tokens stays away",
+    "    probability, chosen",
+    "    if not len(x):\n        return x, 0\n    probability, chosen",
+    fails="a_rank_without_tokens",
+    says="deadlock",
+)

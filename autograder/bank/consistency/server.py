@@ -252,3 +252,12 @@ slip(
     fails="as_one_machine",
     says="changed its argument w",
 )
+
+slip(
+    HERE,
+    "asks for gradient 0 in each step",
+    "grad(w, k)",
+    "grad(w, 0)",
+    fails="as_one_machine nobody_waits_who_may_go_on",
+    says="s = 0",
+)

@@ -139,3 +139,12 @@ slip(
     fails="only_numbers_travel",
     says="changed its argument s, y or g",
 )
+
+slip(
+    "hogwild.two_loop",
+    "needs a history",
+    "    if s:\n        q *=",
+    "    q *=",
+    fails="two_loops only_numbers_travel",
+    says="out of range",
+)
