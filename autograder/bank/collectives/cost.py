@@ -118,3 +118,12 @@ slip(
     fails="alone",
     says='cost("naive", 1, ...)',
 )
+
+slip(
+    "collectives.cost",
+    "a tree's rounds rounded down",
+    "2 * (p - 1).bit_length() * message",
+    "2 * (p.bit_length() - 1) * message",
+    fails="naive_ring_and_tree server_and_nodes",
+    says="If you round down",
+)

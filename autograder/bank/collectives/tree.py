@@ -105,7 +105,7 @@ def tree_broadcast(x, comm, root=0):
     comm.broadcast(x, root)
 
 
-@wrong("collectives.tree_reduce", "passes on in a row", fails="broadcast_in_log_p_rounds", says="messages follow one")
+@wrong("collectives.tree_reduce", "passes on in a row", fails="broadcast_in_log_p_rounds", says="in a row: let several")
 def tree_broadcast(x, comm, root=0):
     p, place = comm.size, (comm.rank - root) % comm.size
     if place > 0:
