@@ -118,7 +118,8 @@ def shard_indices(n: int, rank: int, size: int, epoch: int, seed: int) -> Tensor
     (about n / size,), int64.
 
     All ranks' shards together hold each of 0 to n-1 once; their lengths differ by at most
-    one. Each epoch gives different shards. torch's global generator is not changed.
+    one. Each epoch and each seed gives different shards. torch's global generator is not
+    changed.
 
     >>> shards = [shard_indices(5, rank, 2, epoch=0, seed=0) for rank in range(2)]
     >>> sorted(torch.cat(shards).tolist())
@@ -282,7 +283,7 @@ def ring_all_reduce(x: Tensor, comm) -> None:
     about n/p elements.
 
     x: contiguous, any shape, n >= 1 elements. Sends go to rank + 1, receives come from
-    rank - 1 (modulo p).
+    rank - 1 (modulo p). All ranks end with the same bits.
     """
     # BEGIN SOLUTION
     p, rank = comm.size, comm.rank
@@ -516,7 +517,7 @@ def train_step(
     the loss of this part.
 
     batch: x (n_r, ...), y (n_r,) labels for cross_entropy; n_r may differ from rank to
-    rank. One all-reduce per bucket.
+    rank, and may be 0. One all-reduce per bucket.
     """
     # BEGIN SOLUTION
     x, y = batch

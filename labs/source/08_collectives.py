@@ -397,7 +397,7 @@ def parameter_server_all_reduce(x: Tensor, comm, servers: int = 1) -> None:
     it to all.
 
     x: shape (n,). servers: 1 to comm.size. k servers take 1/k of one server's time for the
-    bytes.
+    bytes. Wait for every isend and irecv.
 
     >>> on_ranks(parameter_server_all_reduce, p=3, n=2, servers=2).results
     [[111, 111], [111, 111], [111, 111]]
@@ -552,7 +552,8 @@ def cost(algorithm: str, p: int, nbytes: float, alpha: float, beta: float) -> fl
 
     algorithm: "naive", "ring", "tree", "recursive_doubling", "rabenseifner",
     "parameter_server" (one server) or "hierarchical" (nodes of four). alpha: seconds per
-    message, beta: seconds per byte. The additions take no time here.
+    message, beta: seconds per byte. The additions take no time here. One rank sends
+    nothing: it takes 0 seconds.
 
     >>> cost("ring", 4, 1000, alpha=10.0, beta=0.01)  # 6 messages, 250 bytes each
     75.0

@@ -299,7 +299,7 @@ guess(
 def delayed_sgd(w: Tensor, grad, lr: float, delay: int, steps: int) -> list[Tensor]:
     """Return the weights w_0 = w, w_1, ..., w_steps of SGD, gradients `delay` steps late.
 
-    While no weights are that old, take the gradient at w_0.
+    While no weights are that old, take the gradient at w_0. Do not change w.
     """
     # BEGIN SOLUTION
     ws = [w]

@@ -241,8 +241,7 @@ def downpour(
 ) -> Tensor:
     """Train by Downpour SGD; return a server's final shard, or a replica's last copy of w.
 
-    w: the initial weights, equal on all ranks; do not change them. grad(w, k): a replica's
-    gradient in step k. Wait for every isend and irecv.
+    w: the initial weights, equal on all ranks. grad(w, k): a replica's gradient in step k.
     """
     if comm.rank < servers:
         return shard_server(comm, servers, w, n_fetch, n_push, steps, lr)
@@ -258,7 +257,10 @@ def replica(
     n_push: int,
     steps: int,
 ) -> Tensor:
-    """Fetch, compute and push as `plan` says; return the last copy of w."""
+    """Fetch, compute and push as `plan` says; return the last copy of w.
+
+    Do not change the given w. Wait for every isend and irecv.
+    """
     # BEGIN SOLUTION
     w, total, k = w.clone(), torch.zeros_like(w), 0
     for op in plan(n_fetch, n_push, steps):
@@ -286,7 +288,10 @@ def shard_server(
     steps: int,
     lr: float,
 ) -> Tensor:
-    """Answer fetches and pushes (Adagrad) in order of arrival; return the final shard."""
+    """Answer fetches and pushes (Adagrad) in order of arrival; return the final shard.
+
+    Do not change the given w. Wait for every isend and irecv.
+    """
     # BEGIN SOLUTION
     mine = w.tensor_split(servers)[comm.rank].clone()
     squares, buffers = torch.ones_like(mine), {}
@@ -597,7 +602,7 @@ def sum_on_server(x: Tensor, delta: Tensor, comm) -> Tensor | None:
 
     x (B, m) and delta (B, n): each worker's own, B may differ between workers; the server's
     have no rows. Each worker sends one control message (tag 1), then data (tag 2): x and
-    then delta, or the gradient, as `cheaper` says.
+    delta, or the gradient, as `cheaper` says.
     """
     # BEGIN SOLUTION
     m, n = x.shape[1], delta.shape[1]

@@ -231,7 +231,8 @@ class RowLinear:
         """Return the gradient of this rank's part of x, given dy (n, out), which is equal
         on all ranks. Sends no message.
 
-        Stores the gradients of its own weights in `weight_grad` and `bias_grad`.
+        Stores the gradients of its own weights in `weight_grad` and `bias_grad`, for this
+        pass only.
         """
         # BEGIN SOLUTION
         self.weight_grad, self.bias_grad = dy.T @ self.x, dy.sum(0)
@@ -679,7 +680,8 @@ def design(p: int, m: int, f: float, b: float, w: float, cap: int) -> list[list[
 
     Each stage does F, B and W of each of m microbatches once, in an order that all stages
     can follow together. F, B and W take f, b and w seconds, messages are free. No stage
-    holds more than `cap` microbatches (1 or more) from their F to their W.
+    holds more than `cap` microbatches (1 or more) from their F to their W. If cap, m and p
+    are above 1, some stage holds more than one.
     For m >= p > 1 its bubble is smaller than that of 1F1B if cap is p, and than that of
     1F1B whose stages begin with at most cap forward passes if cap is 2 to p - 1. With
     cap = 2p - 1, m >= 2p - 1 and w no longer than f and b, its bubble is smaller than that
