@@ -21,11 +21,13 @@ from .book import Moment
 from .framework_harnesses import filled
 
 SIZES = (12, 8, 2, 2)  # vocabulary, hidden, heads, blocks
+OF_A_BLOCK = 13  # tensors of parameters
 LR = 0.1
 
 
 def decoder(weights: list, tied: bool = False) -> Decoder:
-    return filled(Decoder(*SIZES, tied=tied).double(), weights)
+    """Return a decoder of as many blocks as the weights fill."""
+    return filled(Decoder(*SIZES[:3], len(weights) // OF_A_BLOCK, tied=tied).double(), weights)
 
 
 def next_token(model: nn.Module, tokens: torch.Tensor) -> torch.Tensor:

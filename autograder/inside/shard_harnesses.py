@@ -21,7 +21,8 @@ def of_its_own(nbytes: Bytes) -> int:
 def optimizing(make: Callable, weights: list, gradients: list, lr: float, comm: Communicator):
     """Run steps of the student's optimizer, which finds each step's gradients in its parameters.
 
-    Returns the weights afterwards, the bytes that it keeps besides them, and how many parameters still have a gradient.
+    Returns the weights afterwards, the bytes that it keeps besides them, how many parameters still have a gradient, and
+    its attributes m, v and t, None if it has none.
     """
     params = [nn.Parameter(weight.clone()) for weight in weights]
     with meter(*params) as memory:
@@ -32,7 +33,8 @@ def optimizing(make: Callable, weights: list, gradients: list, lr: float, comm: 
             optimizer.step()
         left = sum(param.grad is not None for param in params)
         kept = of_its_own(memory.live) - sum(param.nbytes for param in params)
-    return [param.detach() for param in params], kept, left
+    states = [getattr(optimizer, name, None) for name in "mvt"]
+    return [param.detach() for param in params], kept, left, states
 
 
 class DenseLayer:

@@ -546,7 +546,8 @@ def clip(shares: list[Tensor], comm, max_norm: float) -> float:
     """Scale all ranks' shares, in place, by max_norm / norm if their norm is larger.
 
     shares: this rank's flat pieces of the gradient, of any floating dtype; may be empty.
-    Returns the norm before scaling, equal on all ranks; squares are added in float64.
+    Returns the norm before scaling, equal on all ranks; squares are added in float64. Each
+    rank sends one number.
     """
     # BEGIN SOLUTION
     squares = torch.zeros(1, dtype=torch.float64)

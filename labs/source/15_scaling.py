@@ -454,7 +454,8 @@ class LossScaler:
         """Call update(gradients / scale), unless any rank has a number that is not finite;
         adapt the scale.
 
-        Returns whether update was called, which is equal on all ranks.
+        Returns whether update was called, which is equal on all ranks. Send one number, in
+        one all-reduce.
         """
         # BEGIN SOLUTION
         unscaled = [x.float() / self.scale for x in gradients]

@@ -288,8 +288,8 @@ def random16(seed: int, n: int) -> Tensor:
 def bf16_round_bits(x: Tensor, rand16: Tensor) -> Tensor:
     """Round x stochastically to bfloat16: add rand16 to its 32 bits, cut off the low 16.
 
-    x: float32, any shape; rand16: int32 of that shape, uniform in 0 ... 65535. Returns
-    bfloat16. NaN stays NaN.
+    x: float32, any shape; rand16: int32 of that shape, uniform in 0 ... 65535; do not
+    change them. Returns bfloat16. NaN stays NaN.
 
     >>> bf16_round_bits(torch.tensor([1.00390625, 1.00390625]),
     ...                 torch.tensor([32767, 32768], dtype=torch.int32))
@@ -406,9 +406,9 @@ with when_solved():
 class Node:
     """A tensor on the tape.
 
-    data: the tensor. parents: the nodes it was made from. pulls: for each parent a function
-    from this node's gradient to the part that goes back to the parent. grad: of data's
-    shape, zeros until a sweep.
+    data: the tensor, which no method changes. parents: the nodes it was made from. pulls:
+    for each parent a function from this node's gradient to the part that goes back to the
+    parent. grad: of data's shape, zeros until a sweep.
     """
 
     def __init__(self, data: Tensor, parents=(), pulls=()):
@@ -530,7 +530,7 @@ check("own_stack.tape")
 # %%
 def conv2d(x: Tensor, w: Tensor) -> Tensor:
     """Convolve x (N, C, H, W) with w (K, C, R, S), stride 1, no padding; return y (N, K, P,
-    Q) of x's dtype.
+    Q) of x's dtype. Like both gradients, leave the arguments unchanged.
 
     >>> conv2d(torch.arange(1.0, 10.0).view(1, 1, 3, 3), torch.ones(1, 1, 2, 2))
     tensor([[[[12., 16.], [24., 28.]]]])
@@ -547,7 +547,8 @@ def conv2d(x: Tensor, w: Tensor) -> Tensor:
 
 
 def conv2d_input_grad(g: Tensor, w: Tensor) -> Tensor:
-    """Return the gradient (N, C, H, W) of the images, given g (N, K, P, Q), that of y."""
+    """Return the gradient (N, C, H, W) of the images in g's dtype, given g (N, K, P, Q),
+    that of y."""
     # BEGIN SOLUTION
     (N, _, P, Q), (_, C, R, S) = g.shape, w.shape
     dx = g.new_zeros(N, C, P + R - 1, Q + S - 1)
@@ -559,8 +560,8 @@ def conv2d_input_grad(g: Tensor, w: Tensor) -> Tensor:
 
 
 def conv2d_weight_grad(g: Tensor, x: Tensor) -> Tensor:
-    """Return the gradient (K, C, R, S) of the filters, given g (N, K, P, Q) and images
-    x."""
+    """Return the gradient (K, C, R, S) of the filters in g's dtype, given g (N, K, P, Q)
+    and images x."""
     # BEGIN SOLUTION
     (_, K, P, Q), (_, C, H, W) = g.shape, x.shape
     R, S = H - P + 1, W - Q + 1
@@ -610,7 +611,10 @@ check("own_stack.convolution")
 
 # %%
 def network(x, weights):
-    """Return the logits, a Node (n, 10), of images x (n, 1, 8, 8); weights: four Nodes."""
+    """Return the logits, a Node (n, 10).
+
+    x: a Node with images (n, 1, 8, 8). weights: four Nodes.
+    """
 
     # BEGIN SOLUTION
     def conv(x, w):

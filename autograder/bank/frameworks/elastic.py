@@ -1,6 +1,7 @@
 """Wrong answers to `train_elastic`."""
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 HERE = "frameworks.elastic"
 ALL = ("as_one_process", "more_ranks_than_samples", "one_fewer", "one_writer", "a_barrier_before_going_on")
@@ -349,3 +350,19 @@ def train_elastic(model, optimizer, loss_sum, batches, disk, comm):
                 disk.write("state", {**state, "step": step + 1})
             comm.barrier()
     return losses
+
+
+slip(
+    HERE,
+    "a state of each rank",
+    'disk.exists("state")',
+    'disk.exists(f"state {comm.rank}")',
+    'disk.read("state")',
+    'disk.read(f"state {comm.rank}")',
+    'disk.write("state"',
+    'disk.write(f"state {comm.rank}"',
+    "if comm.rank == 0:",
+    "if True:",
+    fails="one_fewer one_writer",
+    says="one rank writes it",
+)

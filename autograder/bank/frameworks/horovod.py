@@ -172,3 +172,11 @@ slip(
     fails=" ".join(TRAINS),
     says="rank 0: parameter",
 )
+slip(
+    HERE,
+    "zero_grad that resets nothing",
+    "self.optimizer.zero_grad()",
+    "pass",
+    fails=" ".join(TRAINS),
+    says="zero_grad must reach the optimizer",
+)

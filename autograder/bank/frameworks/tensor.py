@@ -1,6 +1,7 @@
 """Wrong answers to `plan`."""
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 HERE = "frameworks.plan"
 WHOLE = "a_share_of_each_matrix"
@@ -54,3 +55,13 @@ def plan(model):
 def plan(model):
     names = ("attention.q", "attention.k", "attention.v", "attention.out", "mlp.up", "mlp.down")
     return {f"blocks.{i}.{name}": ColwiseParallel() for i in range(len(model.blocks)) for name in names}
+
+
+slip(
+    HERE,
+    "two blocks of any number",
+    "range(len(model.blocks))",
+    "range(2)",
+    fails=WHOLE,
+    says="holds all of blocks.2.attention.q",
+)

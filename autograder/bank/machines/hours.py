@@ -106,3 +106,7 @@ slip(
     fails=" ".join(WAYS),
     says="A later layer may equal the first",
 )
+
+
+slip(HERE, "always float32", "itemsize * (batch", "4 * (batch", fails=" ".join(WAYS), says="`itemsize` bytes")
+slip(HERE, "one epoch measured", "images * epochs / rate", "images / rate", fails=" ".join(WAYS), says=": measured")

@@ -86,3 +86,21 @@ slip(
     fails=CAUSES,
     says="is 'other', expected",
 )
+
+
+slip(
+    "events taken in the order of the trace",
+    'sorted(times.pop("compute"))',
+    'times.pop("compute")',
+    fails=GAPS,
+    says="begin and length of the stalls",
+)
+slip("a category for every event", 'event.get("cat")', 'event["cat"]', fails=GAPS, says="'cat'")
+slip("pairs that never wait", "if rank != last:", "if True:", fails=WAITS, says="waits(the timeline of")
+slip(
+    "the last request of each pair",
+    "found.get((rank, last), 0) + end - tick",
+    "end - tick",
+    fails=WAITS,
+    says="waits(the timeline of",
+)

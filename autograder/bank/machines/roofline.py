@@ -3,6 +3,7 @@
 import math
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 HERE = "machines.roofline"
 ROOF = ("the_roof", "each_layer", "the_batch_that_fills_it", "no_batch_helps")
@@ -106,3 +107,22 @@ def smallest_batch(layer, peak, bandwidth, itemsize):
     weights, macs, moved = layer
     gain, need = 2 * macs / peak - itemsize * moved / bandwidth, itemsize * weights / bandwidth
     return max(1, math.ceil(need / gain)) if gain else 1
+
+
+slip(HERE, "memory where both take equally long", ">= memory", "> memory", fails=" ".join(ROOF), says="what limits it")
+slip(
+    HERE,
+    "no batch for equal times without weights",
+    "return 1 if gain == late == 0 else math.inf",
+    "return math.inf",
+    fails="no_batch_helps",
+    says="is inf, expected 1",
+)
+slip(
+    HERE,
+    "a batch of no sample for a layer without weights",
+    "max(1, math.ceil(late / gain))",
+    "math.ceil(late / gain)",
+    fails="no_batch_helps",
+    says="is 0, expected 1",
+)

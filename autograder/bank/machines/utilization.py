@@ -1,6 +1,7 @@
 """Wrong answers to `transformer_flops`, `utilization` and `train_seconds`."""
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 HERE = "machines.utilization"
 FLOPS, SHARES, SECONDS = "every_product", "printed_utilization", "seconds_to_the_end"
@@ -68,3 +69,13 @@ def train_seconds(parameters, tokens, gpus, peak, share, again=False):
 @wrong(HERE, "at the peak", fails=SECONDS, says="do not reach their peak")
 def train_seconds(parameters, tokens, gpus, peak, share, again=False):
     return (8 if again else 6) * parameters * tokens / (gpus * peak)
+
+
+slip(
+    HERE,
+    "recomputed even if again is False",
+    "(8 if again else 6)",
+    "8",
+    fails="seconds_to_the_end",
+    says="Without recomputation it is 6",
+)

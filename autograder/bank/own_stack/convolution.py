@@ -4,6 +4,7 @@ import torch
 
 from autograder.authoring import wrong
 from autograder.bank.own_stack.later import AFTER_THE_LOSS, STEPS
+from autograder.bank.slips import slip
 
 CONV = "own_stack.convolution"
 AFTER_GRADS = ("in_float32", "leaves_all_alone")
@@ -112,3 +113,21 @@ def conv2d_weight_grad(g, x):
             for j in range(S):
                 dw[:, :, i, j] = torch.einsum("kpq,cpq->kc", g[n], x[n, :, i : i + P, j : j + Q])
     return dw
+
+
+slip(
+    CONV,
+    "y in float64",
+    "y = x.new_zeros(N, K, P, Q)",
+    "y = torch.zeros(N, K, P, Q, dtype=torch.float64)",
+    fails=" ".join(("the_convolution", "leaves_all_alone", *STEPS)),
+    says="float64",
+)
+slip(
+    CONV,
+    "images that are changed",
+    "    return y\n",
+    "    x -= x.mean()\n    return y\n",
+    fails=" ".join(("leaves_all_alone", *AFTER_THE_LOSS)),
+    says="changed its argument x",
+)

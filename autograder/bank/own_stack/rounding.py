@@ -4,6 +4,7 @@ import torch
 
 from autograder.authoring import wrong
 from autograder.bank.own_stack.later import AFTER_THE_LOSS
+from autograder.bank.slips import slip
 
 ROUNDING = "own_stack.rounding"
 NOISE = ("the_noise", "as_int32", "the_same_every_time")
@@ -101,3 +102,13 @@ def bf16_round_bits(x, rand16):
 @wrong(ROUNDING, "NaN is forgotten", fails=("not_a_number",), says="put NaN back")
 def bf16_round_bits(x, rand16):
     return ((x.view(torch.int32) + rand16) >> 16).to(torch.int16).view(torch.bfloat16)
+
+
+slip(
+    ROUNDING,
+    "rand16 in place",
+    "((x.view(torch.int32) + rand16) >> 16)",
+    "(rand16.add_(x.view(torch.int32)) >> 16)",
+    fails="all_random_numbers every_bf16_stays",
+    says="changed its argument rand16",
+)

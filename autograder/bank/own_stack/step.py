@@ -3,6 +3,7 @@
 import torch
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 STEP = "own_stack.step"
 AFTER = ("as_one_machine", "step_after_step", "unequal_parts", "one_message_a_bucket")
@@ -262,3 +263,14 @@ def network(x, weights):
 
     w1, w2, w3, b3 = weights
     return conv(conv(x, w1).relu(), w2).relu().flat() @ w3 + b3
+
+
+slip(
+    STEP,
+    "the loss after the step",
+    "return loss.data.item()",
+    "return network(Node(x), [Node(w) for w in weights]).cross_entropy(y).data.item()",
+    fails=" ".join(("the_loss", *AFTER)),
+    says="train_step(...) on rank 0",
+)
+slip(STEP, "momentum 0.5", "lr, 0.9)", "lr, 0.5)", fails="step_after_step", says="the velocity of w1")

@@ -52,6 +52,7 @@ class Node(Node):
     fails=(
         "forward",
         "pulls_of_sums_and_products",
+        "a_node_by_hand",
         "pulls_of_relu_and_flat",
         "pull_of_the_loss",
         "large_logits",
@@ -219,4 +220,25 @@ slip(
     *("g * error / n", "g * error.index_put_((rows, y), error[rows, y] - 1) / n"),
     fails="a_second_sweep",
     says="must not change what it uses",
+)
+
+
+slip(TAPE, "relu in place", ".clamp(min=0)", ".clamp_(min=0)", fails="pulls_of_relu_and_flat", says="no method changes")
+slip(
+    TAPE,
+    "no gradient before a sweep",
+    "self.grad = torch.zeros_like(data)",
+    "self.grad = None",
+    fails="a_second_sweep",
+    says="a.grad before a sweep",
+)
+slip(
+    TAPE,
+    "pulls that take the node, too",
+    "lambda g:",
+    "lambda g, node:",
+    "pull(node.grad)",
+    "pull(node.grad, node)",
+    fails=" ".join(("a_node_by_hand", *STEPS)),
+    says="positional argument",
 )

@@ -1,6 +1,7 @@
 """Wrong answers to `lars_step`, `lamb_step` and `lr_at`."""
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 HERE = "scaling.large_batch"
 LARS, LAMB, RATE = ("lars_by_layers", "scale_of_the_gradient"), "lamb_by_layers", "the_learning_rate"
@@ -214,3 +215,21 @@ def lars_step(weights, gradients, velocities, lr, momentum=0.9, decay=1e-4, trus
         kept.append(momentum * v + lr * ratio * g)
         moved.append(w - kept[-1])
     return moved, kept
+
+
+slip(
+    HERE,
+    "drops taken out of their list",
+    "    return grown * 0.1 ** sum(step >= drop for drop in drops)",
+    "    while drops and drops[0] <= step:\n        grown, _ = grown / 10, drops.pop(0)\n    return grown",
+    fails=RATE,
+    says="changes its argument drops",
+)
+slip(
+    HERE,
+    "momenta in place",
+    "[0.9 * m + 0.1 * g for",
+    "[m.mul_(0.9).add_(0.1 * g) for",
+    fails=LAMB,
+    says="changed its argument momenta",
+)

@@ -1,6 +1,7 @@
 """Wrong answers to `input_rate`, `waiting` and `samples`."""
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 HERE = "scaling.loading"
 RATE = "the_slowest_stage"
@@ -105,3 +106,21 @@ def samples(step, rank, p, n, batch, seed):
 def samples(step, rank, p, n, batch, seed):
     epoch, i = divmod(step, -(-n // batch))
     return shuffled(n, seed, epoch)[i * batch : (i + 1) * batch]
+
+
+slip(
+    HERE,
+    "the first batch is there at once",
+    "waited += taken[-1] - done",
+    "waited += taken[-1] - done if i else 0.0",
+    fails=" ".join(WAITING),
+    says="The training waits for the first batch, too",
+)
+slip(
+    HERE,
+    "every p-th sample",
+    ".tensor_split(p)[rank]",
+    "[rank::p]",
+    fails=" ".join(SAMPLES),
+    says="shares follow one another",
+)

@@ -3,6 +3,7 @@
 import torch
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 HERE = "scaling.loss_scaler"
 AGREE = ("all_ranks_agree", "one_number_travels", "one_round")
@@ -245,3 +246,13 @@ class LossScaler:
         if self.good == self.interval:
             self.scale, self.good = self.scale * self.growth, 0
         return True
+
+
+slip(
+    HERE,
+    "says nothing of a good step",
+    "        return True\n",
+    "",
+    fails="divided_and_grown left_out all_ranks_agree one_number_travels one_round",
+    says="expected True or False",
+)

@@ -1,6 +1,7 @@
 """Wrong answers to `predict`."""
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 HERE = "scaling.prediction"
 ALL = ("parts_of_an_iteration", "one_rank_and_many", "published")
@@ -68,3 +69,21 @@ def predict(forward, gradients, p, alpha, beta, late=1.0, loading=0.0):
     parts = {"compute": compute, "stragglers": (late - 1) * compute, "exposed": end}
     parts["input"] = max(0.0, loading - sum(parts.values()))
     return parts
+
+
+slip(
+    HERE,
+    "messages of one rank",
+    "2 * (p - 1) * alpha",
+    "2 * max(1, p - 1) * alpha",
+    fails="one_rank_and_many",
+    says="exposed",
+)
+slip(
+    HERE,
+    "a negative wait",
+    "max(0.0, loading - sum(parts.values()))",
+    "loading - sum(parts.values())",
+    fails="parts_of_an_iteration one_rank_and_many published",
+    says="It cannot be negative",
+)

@@ -3,6 +3,7 @@
 import torch
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 HERE = "sharding.checkpointed"
 AFTER = ("keeps_its_inputs_alone", "the_same_dropout", "chance_goes_on")
@@ -239,3 +240,6 @@ def plan(nbytes, seconds, budget):
         fit = [again for again in sets if sum(nbytes) - sum(nbytes[i] for i in again) <= budget]
         if fit:
             return min(fit, key=lambda again: sum(seconds[i] for i in again))
+
+
+slip(HERE, "less than the budget", "<= budget", "< budget", fails="cheapest_plan", says="the cheapest of all sets")

@@ -3,6 +3,7 @@
 import torch
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 HERE = "sharding.clip"
 ALL = (
@@ -189,3 +190,21 @@ def clip(shares, comm, max_norm):
     for mine in shares:
         mine.mul_(min(1.0, max_norm / (norm + 1e-6)))
     return norm
+
+
+slip(
+    HERE,
+    "the norm after scaling",
+    "return norm",
+    "return min(norm, max_norm)",
+    fails=" ".join(ALL),
+    says="return the one before",
+)
+slip(
+    HERE,
+    "copies in float64 are scaled",
+    "squares = torch",
+    "shares = [mine.double() for mine in shares]\n    squares = torch",
+    fails=SCALED,
+    says="scale each share in place",
+)

@@ -178,3 +178,14 @@ slip(
     fails="nobody_has_the_whole",
     says="keeps the whole file in memory",
 )
+
+
+slip(
+    HERE,
+    "nothing saved is taken for step 0",
+    "    manifest, pieces",
+    "    try:\n        disk.read('manifest')\n    except FileNotFoundError:\n        return 0, {}\n"
+    "    manifest, pieces",
+    fails="a_missing_file",
+    says="Nothing was saved, so there is no manifest",
+)

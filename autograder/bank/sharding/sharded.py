@@ -1,6 +1,7 @@
 """Wrong answers to `Sharded`."""
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 HERE = "sharding.sharded"
 BYTES, MEMORY, TIME = "three_times_the_weights", "two_layers_at_a_time", "gathers_are_hidden"
@@ -519,3 +520,17 @@ class Sharded:
             dy, dw = self.layers[now].backward(whole, dy)
             self.grads[now] += reduce_scatter(dw, self.comm, 1 / self.comm.size)
         return dy
+
+
+slip(HERE, "sends that are not waited for", "sent + [", "[", fails=BYTES, says="wait")
+slip(
+    HERE,
+    "the layers in their own order",
+    "coming = self.begin(order[0])",
+    "order = list(range(len(self.layers)))\n        coming = self.begin(order[0])",
+    "back = order[::-1]",
+    "back = list(range(len(self.layers)))[::-1]",
+    fails="tied_layers",
+    says="forward(x) on rank",
+)
+slip(HERE, "the last gradient of weights", "return dy", "return dw", fails=" ".join(ALL), says="backward(dy) on rank")

@@ -3,6 +3,7 @@
 import torch
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 ADAM = "sharding.sharded_adam"
 ALL = (
@@ -199,3 +200,22 @@ class ShardedAdam:
         adamw(share(w, self.comm), g, self.m, self.v, self.t, self.lr)
         all_gather(w, self.comm)
         fill(self.params, w)
+
+
+slip(
+    ADAM,
+    "states under other names",
+    "self.m, self.v",
+    "self.momentum, self.variance",
+    fails=MEMORY,
+    says="has no attribute m",
+)
+slip(ADAM, "steps under another name", "self.t", "self.steps", fails=MEMORY, says="t is the number of steps so far")
+slip(
+    ADAM,
+    "states in float64 for weights in float32",
+    "comm)) for _",
+    "comm), dtype=torch.float64) for _",
+    fails=" ".join(ALL),
+    says="need one dtype",
+)

@@ -160,8 +160,8 @@ def resumed(student, job: Job, before: int, p: int, dies: int, setting: str, **m
 
 @exercise.check(points=6, seconds=2 * SECONDS, needs="as_one_process")
 def one_fewer(student, rng):
-    "All die in step 7, and one fewer continue from step 5: the losses, the momentum and the rate of the one process."
-    for before, p, dies, steps in ((4, 3, 7, 9), (2, 1, 7, 12), (3, 2, 12, 13)):
+    "All die in step 7, and fewer or more continue from step 5: the losses, the momentum and the rate of one process."
+    for before, p, dies, steps in ((4, 3, 7, 9), (2, 1, 7, 12), (2, 3, 12, 13)):
         job, start = Job(rng, steps), dies // SAVE_EVERY * SAVE_EVERY
         setting = f"{before} processes until step {dies}, then {p}"
         run, _ = resumed(student, job, before, p, dies, setting)

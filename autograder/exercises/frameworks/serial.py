@@ -28,8 +28,9 @@ def numel(name: str) -> int:
     return sum(param.numel() for param in MODELS[name]().parameters())
 
 
-def decoder_weights(rng: torch.Generator, tied: bool = False) -> list[torch.Tensor]:
-    return [torch.randn(p.shape, generator=rng).double() / 2 for p in Decoder(*SIZES, tied=tied).parameters()]
+def decoder_weights(rng: torch.Generator, tied: bool = False, blocks: int = SIZES[3]) -> list[torch.Tensor]:
+    model = Decoder(*SIZES[:3], blocks, tied=tied)
+    return [torch.randn(p.shape, generator=rng).double() / 2 for p in model.parameters()]
 
 
 def tokens(batch: int, length: int, rng: torch.Generator) -> torch.Tensor:

@@ -170,6 +170,7 @@ def no_batch_helps(student, rng):
     cases: list[tuple[Layer, float, float, int, float]]
     cases = [(depthwise, 112e12, 900e9, 2, INFINITY), ((0, 0, 100), 4.0, 2.0, 4, INFINITY)]
     cases += (((1, 1000, 1), 2.0, 4.0, 2, 1), ((0, 80, 10), 8.0, 2.0, 4, 1), ((1, 80, 10), 8.0, 2.0, 4, INFINITY))
+    cases.append(((0, 160, 10), 8.0, 2.0, 4, 1))
     for layer, peak, bandwidth, itemsize, right in cases:
         got = student.smallest_batch(layer, peak, bandwidth, itemsize)
         call = f"smallest_batch({layer}, {peak:g}, {bandwidth:g}, {itemsize})"

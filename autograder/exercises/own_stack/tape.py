@@ -49,22 +49,28 @@ class Plain:
 
 
 def asked(student, f: Callable, inputs: list[torch.Tensor]) -> tuple:
-    """`f` on the student's nodes after a sweep, and on torch's: result and gradients of both."""
+    """`f` on the student's nodes after a sweep, and on torch's: the result, the nodes; torch's result and gradients."""
     nodes = [student.Node(x.clone()) for x in inputs]
     y = f(*nodes)
     y.backward()
     leaves = [x.clone().requires_grad_() for x in inputs]
     right = f(*map(Plain, leaves)).data
     grads = torch.autograd.grad(right.sum(), leaves)
-    return y.data, [node.grad for node in nodes], right.detach(), grads
+    return y.data, nodes, right.detach(), grads
 
 
 def agrees(student, formula: str, f: Callable, names: str, inputs: list, mistakes: Callable | None = None) -> None:
     """Value and gradients of a formula; `mistakes(inputs)` gives, by name of an input, gradients of known mistakes."""
-    got, grads, right, expected = asked(student, f, inputs)
+    got, nodes, right, expected = asked(student, f, inputs)
     checks.close(got, right, name=f"y.data for {formula}")
     named = mistakes(*inputs) if mistakes else {}
-    for name, grad, value in zip(names.split(), grads, expected, strict=True):
+    for name, node, x, value in zip(names.split(), nodes, inputs, expected, strict=True):
+        checks.that(
+            checks.same(node.data, x),
+            f"{name}.data has changed after a sweep of {formula}: no method changes the data of a node.",
+            got=node.data,
+            expected=x,
+        )
         wrong = dict(named.get(name, {}))
         if bool(value.any()):
             wrong.setdefault(
@@ -72,7 +78,7 @@ def agrees(student, formula: str, f: Callable, names: str, inputs: list, mistake
                 torch.zeros_like(value),
             )
         why = f"y.backward() begins with ones in y.grad. {formula}"
-        checks.close(grad, value, name=f"{name}.grad", why=why, mistakes=wrong)
+        checks.close(node.grad, value, name=f"{name}.grad", why=why, mistakes=wrong)
 
 
 @exercise.check(points=3)
@@ -95,7 +101,7 @@ def forward(student, rng):
     checks.close(node(a).cross_entropy(y).data, losses.mean(), name="z.cross_entropy(y).data", mistakes=mistakes)
 
 
-@exercise.check(points=4, needs="forward")
+@exercise.check(points=3, needs="forward")
 def pulls_of_sums_and_products(student, rng):
     "The gradients of a product, a sum and a bias."
     a, b, c = normal(rng, 3, 4), normal(rng, 4, 2), normal(rng, 2, 5)
@@ -112,6 +118,19 @@ def pulls_of_sums_and_products(student, rng):
         [a, b, bias, c],
         lambda a, b, bias, c: {"bias": {rows: c.sum(1), means: c.sum(1) + 0 * bias}},
     )
+
+
+@exercise.check(points=1, needs="forward")
+def a_node_by_hand(student, rng):
+    "Node(data, parents, pulls) is a node of the tape: its pulls take its gradient, and return the parents' parts."
+    a, b, c = (normal(rng, 3, 3) for _ in range(3))
+    x, y, m = map(student.Node, (a, b, c))
+    z = student.Node(a * b, (x, y), (lambda g: g * b, lambda g: g * a))
+    (z @ m).backward()
+    g = torch.ones(3, 3, dtype=F64) @ c.T
+    why = "z = Node(a * b, (a, b), pulls), y = z @ c: pulls[0](z.grad) goes to a.grad, and pulls[1](z.grad) to b.grad."
+    for name, node, right in (("a", x, g * b), ("b", y, g * a), ("z", z, g)):
+        checks.close(node.grad, right, name=f"{name}.grad", why=why)
 
 
 @exercise.check(points=3, needs="forward")
@@ -192,7 +211,8 @@ def children_come_first(student, rng):
         ("u = a @ b, y = u @ u @ b + u", lambda a, b: (lambda u: u @ u @ b + u)(a @ b)),
         ("u = a.relu(), y = u @ b + (u + u) @ b", lambda a, b: (lambda u: u @ b + (u + u) @ b)(a.relu())),
     ):
-        _, grads, _, expected = asked(student, f, [a, b])
+        _, nodes, _, expected = asked(student, f, [a, b])
+        grads = [node.grad for node in nodes]
         right = type(grads[0]) is torch.Tensor and torch.allclose(grads[0], expected[0])
         checks.that(right, f"a.grad for {formula} is not what it should be. {early}", got=grads[0])
         checks.close(grads[1], expected[1], name=f"b.grad for {formula}")
@@ -210,10 +230,12 @@ def each_node_once(student, rng):
 
 @exercise.check(points=1, needs="a_node_used_twice")
 def a_second_sweep(student, rng):
-    "A second call gives the same, and no two nodes share a gradient."
+    "Gradients are zeros before a sweep; a second call gives the same, and no two nodes share a gradient."
     a, b = student.Node(normal(rng, 2, 2)), student.Node(normal(rng, 2, 2))
     y = a + b
     y = y + a
+    for name, node in (("a", a), ("y", y)):
+        checks.close(node.grad, torch.zeros(2, 2, dtype=F64), name=f"{name}.grad before a sweep")
     y.backward()
     y.backward()
     two, one = torch.full((2, 2), 2.0, dtype=F64), torch.ones(2, 2, dtype=F64)

@@ -252,8 +252,12 @@ def the_learning_rate(student, rng):
         (0.1, 8, 6, (2, 9)),
     ):
         for step in (0, 1, 2, 3, warmup, warmup + 1, *drops, 20):
-            got = student.lr_at(step, lr, k, warmup, list(drops))
+            given = list(drops)
+            got = student.lr_at(step, lr, k, warmup, given)
             call = f"lr_at({step}, {lr}, {k}, {warmup}{f', drops={list(drops)}' if drops else ''})"
+            checks.that(
+                given == list(drops), f"{call} changes its argument drops, which the next step needs.", got=given
+            )
             checks.that(type(got) in (int, float), f"{call} is {show.an(show.type_name(got))}, expected a number.")
             expected = rate(step, lr, k, warmup, drops)
             later = drops if step >= warmup else ()

@@ -26,10 +26,12 @@ PIECES = ((3, 4), (5, 4, 3), (4,), (2, 0, 3))  # elements of each rank's shares
 class Gradient:
     """The shares of all ranks, and what torch makes of the whole."""
 
-    def __init__(self, pieces, rng, scale: float = 1.0):
+    def __init__(self, pieces, rng, scale: float = 1.0, dtype: torch.dtype = torch.float64):
         self.p = len(pieces)
-        self.shares = [[scale * torch.randn(n, generator=rng).double() for n in sizes] for sizes in pieces]
+        self.shares = [[(scale * torch.randn(n, generator=rng)).to(dtype) for n in sizes] for sizes in pieces]
         self.setting = f"p = {self.p}, shares of {', '.join(str(sum(sizes)) for sizes in pieces)} elements"
+        self.setting += "" if dtype == torch.float64 else f" in {show.dtype(torch.zeros(0, dtype=dtype))}"
+        self.rtol = max(1e-6, 2 * torch.finfo(dtype).eps)
 
     def run(self, student, max_norm: float):
         return student.ranks(
@@ -38,11 +40,12 @@ class Gradient:
 
     @property
     def norm(self) -> float:
-        return math.sqrt(sum(float((x * x).sum()) for mine in self.shares for x in mine))
+        return math.sqrt(sum(float(x.double().square().sum()) for mine in self.shares for x in mine))
 
     def clipped(self, max_norm: float) -> list[list[torch.Tensor]]:
-        total = torch.nn.utils.get_total_norm(list(itertools.chain(*self.shares)), foreach=False).item()
-        return [[x * min(1.0, max_norm / total) for x in mine] for mine in self.shares]
+        whole = [x.double() for x in itertools.chain(*self.shares)]
+        total = torch.nn.utils.get_total_norm(whole, foreach=False).item()
+        return [[(x.double() * min(1.0, max_norm / total)).to(x.dtype) for x in mine] for mine in self.shares]
 
     def has_norm(self, run, max_norm: float) -> None:
         for rank, got in enumerate(run.results):
@@ -82,25 +85,33 @@ def scaled_by_the_same(student, rng):
         gradient = Gradient(pieces, rng, scale)
         close_call = (1 + 1e-9) * gradient.norm
         for max_norm in (0.25 * gradient.norm, 4 * gradient.norm, close_call, 2.0**-30 * gradient.norm):
-            run, right = gradient.run(student, max_norm), gradient.clipped(max_norm)
-            for rank, (mine, *_) in enumerate(run.arguments):
-                for i, got in enumerate(mine):
-                    before, name = gradient.shares[rank][i], f"{gradient.setting}: share {i} on rank {rank}"
-                    own = math.sqrt(sum(float((x * x).sum()) for x in gradient.shares[rank]))
-                    mistakes = {
-                        "It is not changed: scale each share in place, x.mul_(...).": before,
-                        "Do not change a norm below max_norm: only scale down.": max_norm / gradient.norm * before,
-                        "torch's clip_grad_norm_ adds 1e-6 to the norm: here the factor is max_norm / norm, or none.": (
-                            before * min(1.0, max_norm / (gradient.norm + 1e-6))
-                        ),
-                        "Each rank scales by its own norm: use the norm of the whole gradient.": before
-                        * min(1.0, max_norm / own),
-                    }
-                    if max_norm > gradient.norm:
-                        mistakes.pop(next(iter(mistakes)))
-                    else:
-                        mistakes.pop(list(mistakes)[1])
-                    checks.close(got, right[rank][i], name=name, mistakes=mistakes, rtol=1e-6, why=WHY)
+            is_clipped(student, gradient, max_norm)
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        gradient = Gradient(PIECES[:3], rng, dtype=dtype)
+        is_clipped(student, gradient, 0.25 * gradient.norm)
+
+
+def is_clipped(student, gradient: Gradient, max_norm: float) -> None:
+    """Every share on every rank is scaled in place by max_norm / norm, or left as it was."""
+    run, right = gradient.run(student, max_norm), gradient.clipped(max_norm)
+    for rank, (mine, *_) in enumerate(run.arguments):
+        for i, got in enumerate(mine):
+            before, name = gradient.shares[rank][i], f"{gradient.setting}: share {i} on rank {rank}"
+            own = math.sqrt(sum(float((x * x).sum()) for x in gradient.shares[rank]))
+            mistakes = {
+                "It is not changed: scale each share in place, x.mul_(...).": before,
+                "Do not change a norm below max_norm: only scale down.": max_norm / gradient.norm * before,
+                "torch's clip_grad_norm_ adds 1e-6 to the norm: here the factor is max_norm / norm, or none.": (
+                    before * min(1.0, max_norm / (gradient.norm + 1e-6))
+                ),
+                "Each rank scales by its own norm: use the norm of the whole gradient.": before
+                * min(1.0, max_norm / own),
+            }
+            if max_norm > gradient.norm:
+                mistakes.pop(next(iter(mistakes)))
+            else:
+                mistakes.pop(list(mistakes)[1])
+            checks.close(got, right[rank][i], name=name, mistakes=mistakes, rtol=gradient.rtol, why=WHY)
 
 
 @exercise.check(points=1, needs="the_norm_of_all", seconds=SECONDS)

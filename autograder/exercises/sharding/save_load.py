@@ -278,11 +278,16 @@ def bytes_of(log) -> int:
 
 @exercise.check(points=1, needs="there_and_back", seconds=SECONDS)
 def a_missing_file(student, rng):
-    "If a rank's file is missing, load raises an error instead of inventing its elements."
+    "If a rank's file or the manifest is missing, load raises FileNotFoundError instead of inventing a state."
     state = State(8, 2, rng)
     run = state.save(student, 4, {})
     gone = shares_in(run.results[0])[0]
-    files = {name: content for name, content in after(run, {}).items() if name != gone}
+    is_missed(student, {name: content for name, content in after(run, {}).items() if name != gone}, gone)
+    is_missed(student, {}, "")
+
+
+def is_missed(student, files: Files, gone: str) -> None:
+    """Loading from `files` raises FileNotFoundError, which names the file `gone`; an empty disk has no file at all."""
     try:
         found = load(student, 1, files)
     except StudentError as error:
@@ -290,6 +295,7 @@ def a_missing_file(student, rng):
             return
         raise
     checks.fail(
-        f"The file {gone!r} is missing, and load returns {show.show(found[0][0], 80)}. disk.read raises "
-        "FileNotFoundError, which names the file: let it."
+        (f"The file {gone!r} is missing" if gone else "Nothing was saved, so there is no manifest")
+        + f", and load returns {show.show(found[0][0], 80)}. disk.read raises FileNotFoundError, which names the file: "
+        "let it."
     )

@@ -18,6 +18,7 @@ exercise = Exercise(
     functions=("ShardedAdam",),
     forbid=(*SHARDING, *UPDATES),
     instead="Write the sharded optimizer yourself, with reduce_scatter, adamw and all_gather.",
+    meanings={"for `end` but got dtype": "Momentum, variance, gradient and weights need one dtype: the weights'."},
 )
 
 SHAPES = ((3, 4), (5,), (2, 2))  # 21 elements, which 2 and 4 do not divide
@@ -28,7 +29,7 @@ class Training:
     """Weights, and each rank's gradients for some steps."""
 
     def __init__(self, p: int, rng, shapes=SHAPES, steps: int = 2):
-        self.p, self.lr = p, 0.05
+        self.p, self.lr, self.rtol = p, 0.05, 1e-9
         self.weights = [torch.randn(shape, generator=rng).double() for shape in shapes]
         self.gradients = [
             [[torch.randn(shape, generator=rng).double() for shape in shapes] for _ in range(steps)] for _ in range(p)
@@ -43,8 +44,28 @@ class Training:
 
         return student.ranks("ShardedAdam", self.p, arguments, harness="optimizing")
 
-    def serial(self, factor: float = 1.0, ranks=None, decay: float = 0.01, forgets: bool = False) -> list[torch.Tensor]:
-        """The weights after all steps of torch's AdamW on factor times the mean gradient; variants are mistakes."""
+    def in_float32(self) -> "Training":
+        """The same in float32, with gradients in eighths, whose sums are exact."""
+        self.weights = [w.float() for w in self.weights]
+        self.gradients = [[[(8 * g).round().float() / 8 for g in step] for step in mine] for mine in self.gradients]
+        self.setting, self.rtol = f"{self.setting} in float32", 1e-4
+        return self
+
+    def serial(self, *mistakes, **more) -> list[torch.Tensor]:
+        """The weights after all steps, or what mistakes make of them."""
+        return [param.detach() for param in self.whole(*mistakes, **more).param_groups[0]["params"]]
+
+    def states(self, rank: int) -> dict[str, torch.Tensor]:
+        """Momentum and variance of the rank's share after all steps."""
+        states = self.whole().state.values()
+        names = {"m": "exp_avg", "v": "exp_avg_sq"}
+        return {
+            name: torch.cat([state[key].flatten() for state in states]).tensor_split(self.p)[rank]
+            for name, key in names.items()
+        }
+
+    def whole(self, factor: float = 1.0, ranks=None, decay: float = 0.01, forgets: bool = False):
+        """torch's AdamW after all steps on factor times the mean gradient; variants are mistakes."""
         ranks = range(self.p) if ranks is None else ranks
         params = [nn.Parameter(w.clone()) for w in self.weights]
         optimizer = torch.optim.AdamW(params, self.lr, weight_decay=decay, foreach=False)
@@ -55,7 +76,7 @@ class Training:
                 for state in optimizer.state.values():
                     state["step"].zero_()
             optimizer.step()
-        return [param.detach() for param in params]
+        return optimizer
 
     def not_gathered(self, rank: int) -> list[torch.Tensor]:
         """The weights where the rank's share alone is new."""
@@ -86,18 +107,19 @@ class Training:
                     name=f"{self.setting}: weight {i} on rank {rank}, after {len(self.gradients[0])} steps",
                     why="torch's AdamW on one machine gives this, with the mean of all ranks' gradients.",
                     mistakes={sentence: lambda of=of, i=i: of()[i] for sentence, of in variants.items()},
-                    rtol=1e-9,
-                    atol=1e-10,
+                    rtol=self.rtol,
+                    atol=self.rtol / 10,
                 )
         return run
 
 
 @exercise.check(points=6, seconds=SECONDS)
 def as_one_machine(student, rng):
-    "After each step all ranks have the weights of AdamW on the mean gradient, for p = 1 to 4."
+    "After each step all ranks have the weights of AdamW on the mean gradient, for p = 1 to 4, in float32 too."
     for p in (2, 1, 3, 4):
         Training(p, rng).agrees(student)
     Training(2, rng, steps=5).agrees(student)
+    Training(2, rng).in_float32().agrees(student)
     carried(student, rng, lambda: Training(2, rng, steps=1).agrees(student), "p = 2")
 
 
@@ -138,11 +160,11 @@ def no_more_bytes(student, rng):
 
 @exercise.check(points=5, needs="as_one_machine", seconds=SECONDS)
 def states_of_the_share_alone(student, rng):
-    "A rank keeps only two numbers for each element of its share: momentum and variance."
+    "A rank keeps only two numbers for each element of its share: m, the momentum, and v, the variance."
     for p, shapes in ((4, ((32, 32), (64,))), (5, ((30, 31),))):
         training = Training(p, rng, shapes)
         run = training.agrees(student)
-        for rank, (_, kept, _) in enumerate(run.results):
+        for rank, (_, kept, _, states) in enumerate(run.results):
             owns = len(torch.empty(training.numel).tensor_split(p)[rank])
             right, everything = 2 * owns * NUMBER, 2 * training.numel * NUMBER
             checks.that(
@@ -166,6 +188,17 @@ def states_of_the_share_alone(student, rng):
                     expected=f"{right} bytes",
                     mistake=mistake,
                 )
+            has_states(training, rank, *states)
+
+
+def has_states(training: Training, rank: int, m, v, t) -> None:
+    """A checkpoint finds the rank's share of both states and the number of steps under their names."""
+    where, steps = f"{training.setting}, rank {rank}", len(training.gradients[0])
+    for (name, right), got in zip(training.states(rank).items(), (m, v), strict=True):
+        why = "A checkpoint saves this rank's momentum m, its variance v and the number t of steps."
+        checks.that(got is not None, f"{where}: the optimizer has no attribute {name}.", why=why)
+        checks.close(got, right, name=f"{where}: {name} after {steps} steps", why=why, rtol=1e-9, atol=1e-12)
+    checks.equal(t, steps, name=f"{where}: t after {steps} steps", why="t is the number of steps so far.")
 
 
 @exercise.check(points=2, needs="as_one_machine", seconds=SECONDS)
@@ -173,7 +206,7 @@ def gradients_are_gone(student, rng):
     "After a step no parameter has a gradient."
     for p in (4, 1):
         training = Training(p, rng, steps=1)
-        for rank, (*_, left) in enumerate(training.run(student).results):
+        for rank, (*_, left, _) in enumerate(training.run(student).results):
             checks.that(
                 left == 0,
                 f"{training.setting}: after a step {show.show(left)} of {len(training.weights)} parameters have a "
