@@ -34,7 +34,7 @@ class Door:
     """Replaces a function: knocks, then runs the function's own code.
 
     A door keeps no entry, and no listener once it is open: Python's garbage collector does not look into code, so that
-    a cycle through an entry would keep a check's guard, and all that the student's cells hold, for ever.
+    a cycle through an entry would keep a check's guard, and all that the student's cells hold, forever.
     """
 
     def __init__(self, function: types.FunctionType):
