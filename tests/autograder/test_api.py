@@ -6,6 +6,7 @@ import time
 
 import nbformat
 import pytest
+import torch
 from nbclient import NotebookClient
 
 from autograder import api, check, feedback
@@ -29,6 +30,24 @@ def shown(code: str, name: str) -> api.Feedback:
 
 def test_all_right_is_one_line(solution):
     assert repr(shown(solution["mean"], "tiny.mean")) == "✓ mean: 60 / 60 points    Lab total so far: 60 / 100"
+
+
+COUNTS_THREADS = """
+import torch
+def mean(x):
+    assert torch.get_num_threads() == 1
+    return x.mean()
+"""
+
+
+def test_torch_has_one_thread_as_in_grading():
+    torch.set_num_threads(2)
+    try:
+        text = repr(shown(COUNTS_THREADS, "tiny.mean"))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+    assert text.startswith("✓ mean")
 
 
 def test_full_points_open_the_questions_on_the_program(solution):
