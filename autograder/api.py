@@ -17,7 +17,8 @@ from hpcdl import moved
 from hpcdl.identity import code_of
 from hpcdl.interrupt import whole_imports
 from hpcdl.lazy import BACKWARD, COMPILER, import_whole, is_imported, repair_imports
-from hpcdl.points import Checked, Record, file_in, unsolved
+from hpcdl.numerics.rounding.threads import one_thread
+from hpcdl.points import Checked, Record, file_in, solved, unsolved
 
 from . import exercises
 from .authoring import Exercise, Lab
@@ -124,21 +125,32 @@ def not_checked(exercise: Exercise, namespace: dict) -> NotChecked | None:
     if not reason:
         return None
     record.add(Checked(exercise.id, None))
-    unsolved[exercise.id] = exercise.functions
+    _note(exercise, passed=False)
     return NotChecked(exercise.name, reason, total(exercise.lab))
 
 
 def feedback(exercise: Exercise, namespace: dict, begun: Begun = lambda *_: None) -> Feedback:
-    """Check one exercise against the functions in `namespace` and remember its points; tell `begun` each check."""
+    """Check one exercise against the functions in `namespace` and remember its points; tell `begun` each check.
+
+    Torch uses one thread, as in grading: on a busy machine a pool of threads waits for cores, in the answer's time.
+    """
     printed, code = _Capped(), code_of(namespace, exercise.functions)
-    with contextlib.redirect_stdout(printed):
+    with contextlib.redirect_stdout(printed), one_thread():
         exercise.lab.bring()
         result = run_exercise(exercise, LocalSession(namespace), SEEDS, hidden=False, begun=begun)
     note = _remember(result, code)
-    unsolved[exercise.id] = exercise.functions
-    if result.passed:
-        del unsolved[exercise.id]
+    _note(exercise, result.passed)
     return Feedback(result, total(exercise.lab), printed.getvalue(), note)
+
+
+def _note(exercise: Exercise, passed: bool) -> None:
+    """Tell the cells that build on the exercise, in this kernel, whether all its checks passed."""
+    if passed:
+        unsolved.pop(exercise.id, None)
+        solved.add(exercise.id)
+    else:
+        unsolved[exercise.id] = exercise.functions
+        solved.discard(exercise.id)
 
 
 def total(lab: Lab) -> str:

@@ -240,9 +240,14 @@ def _source(definition) -> str:
     functions = filter(inspect.isfunction, methods) if is_class else [definition]
     line = next(iter(functions)).__code__.co_firstlineno
     lines, _ = inspect.findsource(sys.modules[definition.__module__])
-    nodes = [node for node in ast.parse("".join(lines)).body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
-    node = next(node for node in nodes if _first_line(node) <= line <= node.end_lineno)
+    node = next(node for node in _definitions("".join(lines)) if _first_line(node) <= line <= node.end_lineno)
     return "".join(lines[node.lineno - 1 : node.end_lineno])
+
+
+@cache
+def _definitions(text: str) -> list[Any]:
+    """Return the functions and classes of a module; a bank asks once for each of its answers."""
+    return [node for node in ast.parse(text).body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
 
 
 def _first_line(node) -> int:

@@ -22,6 +22,7 @@ NAME = ".guesses.jsonl"  # in the folder of the labs; JupyterLab does not list i
 VARIABLE = "HPCDL_GUESSES"  # another file, or no file if empty; OFF: ask nothing
 OFF = "off"
 ALL = "*"  # instead of a name: forget all lines above
+OWN = "your_program."  # begins the names of answers about a student's own program: its truth is the student's own
 
 Answer = float | str | None
 
@@ -76,7 +77,15 @@ class Ledger:
 
     @property
     def guesses(self) -> dict[str, Guess]:
-        """Return the latest guess for each name, in the order in which they were first made."""
+        """Return the latest guess for each name, in the order in which they were first made.
+
+        They leave out what students said about their own programs: each program has a truth of its own.
+        """
+        return {name: guess for name, guess in self.answers.items() if not name.startswith(OWN)}
+
+    @property
+    def answers(self) -> dict[str, Guess]:
+        """Return the guesses and, under names that begin with `OWN`, the answers about the student's own programs."""
         self.journal.read()
         found: dict[str, Guess] = {}
         for line in self.journal.lines:
@@ -103,7 +112,15 @@ def _guess(content: Any) -> Guess:
         raise TypeError(f"name={guess.name!r}, unit={guess.unit!r}: both are text")
     if not all(isinstance(answer, int | float | str | None) for answer in (guess.guess, guess.truth)):
         raise TypeError(f"guess={guess.guess!r}, truth={guess.truth!r}: each is a number, a choice or None")
-    return replace(guess, name=now(guess.name)[0])
+    return replace(guess, name=_moved(guess.name))
+
+
+def _moved(name: str) -> str:
+    """Return the current name of a guess, or of an answer about a program of an exercise that moved."""
+    if not name.startswith(OWN):
+        return now(name)[0]
+    exercise, _, what = name.removeprefix(OWN).rpartition(".")
+    return f"{OWN}{now(exercise)[0]}.{what}"
 
 
 def questions(notebooks: Iterable[Path]) -> dict[str, tuple[str, str]]:

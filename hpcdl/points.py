@@ -12,6 +12,7 @@ NAME = ".points.jsonl"  # in the folder of the labs; JupyterLab does not list it
 VARIABLE = "HPCDL_POINTS"  # another file, or no file if empty
 
 unsolved: dict[str, tuple[str, ...]] = {}  # by exercise, the functions that failed its last check in this process
+solved: set[str] = set()  # exercises that passed all checks, last time in this process
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,14 @@ class Record:
     def best(self, exercise: str) -> float:
         """Return the most points that any version of it has had."""
         return max((c.points or 0.0 for c in self.checks if is_now(c.exercise, exercise)), default=0.0)
+
+
+def is_solved(exercise: str) -> bool:
+    """Whether the last check of `exercise` gave full points, in this process or in an earlier one."""
+    if exercise in unsolved or exercise in solved:
+        return exercise in solved
+    last = Record(file_in(Path.cwd())).last(exercise)
+    return last is not None and last.points == last.most
 
 
 def _checked(content: Any) -> Checked:

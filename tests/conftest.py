@@ -28,8 +28,10 @@ hypothesis.settings.load_profile("suite")
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
-# Kernels of tests store no points next to the labs, and their pages ask for no guesses unless a test wants them.
-os.environ |= {"HPCDL_POINTS": "", "HPCDL_GUESSES": "off"}
+# Kernels of tests store no points next to the labs, ask for no guesses unless a test wants them, and have no pool of
+# threads, which would wait for cores that other tests use: a test of several threads says how many.
+os.environ |= {"HPCDL_POINTS": "", "HPCDL_GUESSES": "off", "OMP_NUM_THREADS": "1"}
+torch.set_num_threads(1)
 leave_out_slow()
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what runs in the background
 REQUIRED = set(filter(None, os.environ.get("HPCDL_REQUIRE", "").split(",")))
@@ -65,6 +67,7 @@ def nothing_is_unsolved():
     yield
     if points := sys.modules.get("hpcdl.points"):
         points.unsolved.clear()
+        points.solved.clear()
 
 
 # -- tiers, and one lab alone -----------------------------------------------------------------------------------------
@@ -169,8 +172,7 @@ def pytest_sessionfinish(session):
         return
     if left := left_in_shared_memory():
         time.sleep(SETTLED)
-        left = sorted(set(left) & set(left_in_shared_memory()))
-        for path in left:
+        for path in (left := sorted(set(left) & set(left_in_shared_memory()))):
             path.unlink(missing_ok=True)
         session.config.stash[LEFT] = [path.name for path in left]
 
@@ -180,9 +182,7 @@ LEFT: pytest.StashKey[list[str]] = pytest.StashKey()
 
 def pytest_terminal_summary(terminalreporter, config):
     if left := config.stash.get(LEFT, []):
-        terminalreporter.write_line(
-            f"{len(left)} files of killed ranks were removed from {SHARED_MEMORY}: {left[0]} ..."
-        )
+        terminalreporter.write_line(f"{SHARED_MEMORY}: {len(left)} files of killed ranks were removed: {left[0]} ...")
 
 
 # -- Slurm ------------------------------------------------------------------------------------------------------------

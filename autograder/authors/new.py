@@ -1,4 +1,4 @@
-"""Begin a lab: write its checks, notebook, answers (wrong, right, borrowed) and rows in the two READMEs.
+"""Begin a lab: write its checks, notebook, answers (wrong, right, borrowed), sentences and rows in the two READMEs.
 
 autograder new averages --number 90 --title "Averages that forget"
 """
@@ -43,6 +43,7 @@ def files(slug: str, number: int, title: str) -> dict[Path, str]:
         "bank": PACKAGE / "bank" / slug / "__init__.py",
         "right": TESTS / "honest" / f"{slug}.py",
         "borrowed": TESTS / "impostors" / f"{slug}.py",
+        "sentences": TESTS / "sentences" / f"{slug}.txt",
     }
     words = {"SLUG": slug, "NUMBER": str(number), "TITLE": title}
     return {path: filled(name, words) for name, path in paths.items()}

@@ -26,17 +26,25 @@ def _behind(*args, **kwargs):
     """Stand for a function that is not shown."""
 
 
-class Door:
-    """Replaces a function: knocks, then runs the function's own code."""
+def unheard(args: tuple) -> None:
+    """Hear a knock while no check listens."""
 
-    def __init__(self, function: types.FunctionType, knock: Knock):
+
+class Door:
+    """Replaces a function: knocks, then runs the function's own code.
+
+    A door keeps no entry, and no listener once it is open: Python's garbage collector does not look into code, so that
+    a cycle through an entry would keep a check's guard, and all that the student's cells hold, forever.
+    """
+
+    def __init__(self, function: types.FunctionType):
         own = (function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
         self.original = types.FunctionType(*own)
-        self.knock = knock
-        self.entry = self._entry_like(function.__code__)
+        self.knock: Knock = unheard
 
-    def _entry_like(self, own: types.CodeType) -> types.CodeType:
-        """Return the code of an entry: of the same kind as `own`, with the same number of closure cells."""
+    def entry(self) -> types.CodeType:
+        """Return the code of an entry: of the function's kind, with the same number of closure cells."""
+        own = self.original.__code__
         template = ENTRIES[own.co_flags & KIND if OF_ITS_KIND else 0].__code__
         return template.replace(
             co_consts=tuple(self if const == HERE else const for const in template.co_consts),
@@ -67,15 +75,16 @@ class Doors:
             return
         door = _made.get(function)
         if door is None or door.original.__code__ is not own:
-            door = _made[function] = Door(function, knock)
+            door = _made[function] = Door(function)
         door.knock = knock
         door.original.__defaults__, door.original.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
         self.barred[function] = own
-        function.__code__ = door.entry
+        function.__code__ = door.entry()
 
     def open_all(self) -> None:
         for function, code in self.barred.items():
             function.__code__ = code
+            _made[function].knock = unheard
         self.barred.clear()
 
 

@@ -1,14 +1,10 @@
 """A student's code in a separate sandboxed process, for grading. One crash or time-out costs one check."""
 
 import os
-import socket
-from collections.abc import Callable
 from typing import Any
 
-from autograder.boundary import protocol
-from autograder.boundary.limits import Stopwatch, Together, account
-from autograder.boundary.peer import mark_of
-from autograder.boundary.protocol import Closed, Frame, ProtocolError
+from autograder.boundary.limits import Stopwatch, Together
+from autograder.boundary.protocol import Closed, ProtocolError
 from autograder.inside.harnesses import HARNESSES
 from autograder.walls import sandbox
 from autograder.walls.zygote import Slot, Zygote
@@ -19,9 +15,9 @@ from .desk import Desk, with_book
 from .ended import describe_end, processor_seconds
 from .errors import StudentError
 from .garbled import garbled
-from .grader import Grader
 from .ranks import EACH, SIZES, RankCall, RecordedRun, explained
 from .session import NOTHING, Forbidden, Session
+from .socket_grader import SocketGrader
 
 CELL_SECONDS = 10.0  # for one cell of definitions
 LOAD_SECONDS = 20.0  # for all cells, in all workers of a submission, beyond `QUICK` seconds each time
@@ -31,28 +27,6 @@ MOST_PROBLEMS = 100  # reported failed cells
 RESTARTS = 3  # cells that may crash or loop before the whole notebook is given up
 
 ASLEEP = 0.02  # of its limit: code that used less of a processor has waited, even among fifty others
-
-
-class SocketGrader(Grader):
-    """The trusted side over a socket. `left` says how many seconds the worker still has."""
-
-    def __init__(self, sock: socket.socket):
-        super().__init__()
-        self.sock, self.incoming = sock, protocol.Incoming(sock)
-        self.left: Callable[[], float] = lambda: 0.0
-
-    def ask(self, frame: Frame) -> Frame:
-        if frame.header[1][0] == "name":
-            self.sent = frame
-        protocol.send(self.sock, frame, self.left)
-        while True:
-            reply = self.incoming.receive(self.left)
-            if reply.header[:1] == ["call"]:
-                with account().aside():
-                    answer = self.serve(reply)
-                protocol.send(self.sock, answer, self.left)
-            elif mark_of(reply) == mark_of(frame):  # any other answer is forged, and ignored
-                return reply
 
 
 class RemoteSession(Session):
@@ -80,6 +54,7 @@ class RemoteSession(Session):
         self.problems: dict[str, StudentError] = {}  # label of a cell -> its error
         self.broken: set[str] = set()  # labels of cells that ended or stopped the process
         self.pid = self.clock = self.stat = 0
+        self.ranks_failed = False  # an error of a run on ranks ended the worker
         self.worked, self.mates = 0.0, [self]  # processor seconds before this check; the ranks that share its time
         self.others: list[RemoteSession] = []  # ranks 1, 2, ... of exercises over several ranks
         self.runs: dict[str, list[RecordedRun]] = {}  # function -> `RecordedRun`s of it that can be repeated
@@ -165,6 +140,7 @@ class RemoteSession(Session):
         return True
 
     def timed(self, target: list, args: tuple, kwargs: dict | None, objects: bool):
+        self.start_after_ranks()
         if not self.pid:
             raise StudentError(
                 "ended", "Your notebook's cells end or stop the Python process, so nothing can be called."
@@ -207,7 +183,20 @@ class RemoteSession(Session):
             self.record(call, given, run.results)
         return run
 
+    def start_after_ranks(self) -> None:
+        """Start a worker in the middle of a check, after an error on the ranks ended the last one."""
+        if self.pid or not self.ranks_failed or len(self.broken) > RESTARTS:
+            return
+        self.ranks_failed = False
+        seconds, left, sent = self.seconds, self.left, self.grader.sent
+        touched, denied = self.touched, self.denied
+        self.start()
+        self.allot(seconds, protected=self.protected)
+        self.left, self.grader.sent, self.touched, self.denied = left, sent, touched, denied
+        self.answers()
+
     def in_processes(self, call: RankCall) -> Simulation:
+        self.start_after_ranks()
         team = self.team(call.p)
         desks: list[Desk | None] = [None] * call.p
         for member in team[1:]:
@@ -233,6 +222,7 @@ class RemoteSession(Session):
             return run
         except CommError as error:
             self.close()  # every rank is in the middle of something
+            self.ranks_failed = True
             raise explained(call.p, error, desks) from None
         finally:
             self.left = left - together.seconds()

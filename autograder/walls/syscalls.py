@@ -41,9 +41,9 @@ HINTS = 1035
 LOCKS = (6, 7, 37, 38)  # locks of a process and of an open file
 UNKNOWN = -1  # libseccomp's number of a call that it does not know
 CLOCKS = ("clock_gettime", "clock_getres", "clock_nanosleep")
-METADATA = """
-    chmod fchmod fchmodat fchmodat2 chown lchown fchown fchownat utime utimes futimesat utimensat utimensat_time64
-"""
+METADATA = "chmod fchmod fchmodat fchmodat2 chown lchown fchown fchownat"
+# With the number of their argument that holds the times; without times they mean "now", as in `Path.touch`.
+TIMES = {"utime": 1, "utimes": 1, "futimesat": 2, "utimensat": 2, "utimensat_time64": 2}
 ATTRIBUTES = """
     setxattr lsetxattr fsetxattr setxattrat removexattr lremovexattr fremovexattr removexattrat file_setattr
 """
@@ -79,6 +79,9 @@ def restrict() -> None:
     nothing = pyseccomp.ERRNO(0)  # the call does nothing and returns 0
     for name in ("flock", *METADATA.split()):
         _rule(rules, nothing, name)
+    for name, times in TIMES.items():
+        _rule(rules, nothing, name, arg(times, pyseccomp.NE, 0))
+        _rule(rules, denied, name, arg(times, pyseccomp.EQ, 0))  # `Path.touch` then creates the file
     for command in LOCKS:
         _rule(rules, nothing, "fcntl", arg(1, pyseccomp.EQ, command))
     for name in SCHEDULING:

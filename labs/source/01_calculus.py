@@ -691,7 +691,7 @@ def grad_check(f, grad, x):
     """Compare grad(x) with the measured gradient of f at x.
 
     f: function of a tensor like x that returns a number. grad: returns the gradient of f,
-    of the shape of x.
+    of the shape of x; a NaN in it disagrees.
     x: float64 tensor of any shape. Returns (ok, worst_index): a bool, and a tuple of ints
     such that x[worst_index] is the coordinate that disagrees most.
 

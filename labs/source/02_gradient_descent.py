@@ -155,7 +155,7 @@ check("gradient_descent.gradient_descent")
 def mse_loss(w: Tensor, X: Tensor, y: Tensor) -> Tensor:
     """The mean squared error of the linear model `X @ w`.
 
-    w: (d,), X: (n, d), y: (n,). Returns a 0-d tensor.
+    w: (d,), X: (n, d), y: (n,); none is changed. Returns a 0-d tensor.
 
     >>> # errors 1 and -2: (1 + 4) / 2
     >>> mse_loss(torch.tensor([1.0]), torch.tensor([[1.0], [2.0]]),
@@ -170,7 +170,7 @@ def mse_loss(w: Tensor, X: Tensor, y: Tensor) -> Tensor:
 def mse_grad(w: Tensor, X: Tensor, y: Tensor) -> Tensor:
     """The gradient of `mse_loss` with respect to `w`.
 
-    w: (d,), X: (n, d), y: (n,). Returns shape (d,).
+    w: (d,), X: (n, d), y: (n,); none is changed. Returns shape (d,), of w's dtype.
 
     >>> # 2/2 * (1 * 1 + 2 * (-2))
     >>> mse_grad(torch.tensor([1.0]), torch.tensor([[1.0], [2.0]]),

@@ -460,7 +460,7 @@ perceptron_lift.explorable()
 # %%
 def lift(X):
     """Every sample with one more coordinate: (1, x1, x2) becomes (1, x1, x2, x1 x2).
-    X: (m, 3); returns (m, 4).
+    X: (m, 3), not changed; returns (m, 4).
 
     >>> lift(torch.tensor([[1.0, 2.0, 3.0], [1.0, -1.0, 0.5]]))
     tensor([[ 1.0000,  2.0000,  3.0000,  6.0000],

@@ -112,7 +112,7 @@ def feedforward(weights, biases, x):
     """Run the network forward, and keep the results of every layer.
 
     weights: list of (m, n), biases: list of (m,), one of each per layer after the input.
-    x: a sample (n,) or a batch (N, n), one sample per row.
+    x: a sample (n,) or a batch (N, n), one sample per row. No argument is changed.
     Returns (zs, activations): zs = [z^2, ..., z^L], activations = [x, a^2, ..., a^L].
 
     >>> feedforward([torch.tensor([[2.0, -1.0]])], [torch.tensor([0.5])],
@@ -329,7 +329,7 @@ def backprop(weights, biases, X, Y):
     """The gradients of the mean cost of a batch, without a loop over samples.
 
     X: (N, n) inputs, Y: (N, m) targets, one sample per row; the cost is the mean over rows
-    of 1/2 |y - a|^2.
+    of 1/2 |y - a|^2. No argument is changed.
     Returns (weight_grads, bias_grads): two lists of the shapes of weights and biases.
 
     >>> W, b = [torch.tensor([[2.0, -1.0]])], [torch.tensor([0.0])]
@@ -518,7 +518,8 @@ def backward(value):
     of
     `value` with respect to that node.
 
-    value: a `Value`. Every call starts from zero, so a second call gives the same result.
+    value: a `Value`. Its graph may be thousands of nodes deep, and have far more paths than
+    nodes. Every call starts from zero, so a second call gives the same result.
     Returns nothing.
 
     >>> x = Value(3.0)
@@ -902,8 +903,8 @@ def stop_at(candidates, train_once, validate, test, patience, most_epochs):
 
     candidates: a list of networks, at least one, before their first epoch.
     train_once(network): trains one epoch; returns a new network, does not change the old.
-    validate(network): the loss on the validation set, a number. Call it once after each
-    epoch.
+    validate(network): the loss on the validation set, a finite number. Call it once after
+    each epoch.
     test(network): the result on the test set. Call it once in all, after everything else.
     Stop training a candidate after `patience` epochs in a row without a loss below its own
     lowest so far, or after `most_epochs` epochs. The first epoch is epoch 1, and its loss

@@ -117,8 +117,8 @@ sliding_window.explorable()
 def conv_direct(x, w, stride=1, padding=0):
     """The convolution by its formula.
 
-    x: (N, C, H, W), w: (K, C, R, S), of the same dtype. Returns y (N, K, P, Q), of that
-    dtype.
+    x: (N, C, H, W), w: (K, C, R, S), of the same dtype; neither is changed. Returns y (N,
+    K, P, Q), of that dtype.
 
     >>> conv_direct(torch.arange(1.0, 10.0).view(1, 1, 3, 3), torch.ones(1, 1, 2, 2))
     tensor([[[[12., 16.], [24., 28.]]]])
@@ -193,8 +193,8 @@ def im2col(x, r, s, stride=1, padding=0):
     """The pixels that a window of r x s sees at each of its places, as the columns of a
     matrix.
 
-    x: (N, C, H, W). Returns (N, C r s, P Q): row s (r c + i) + j, column Q p + q holds
-    pixel (p stride + i, q stride + j) of channel c of the padded image.
+    x: (N, C, H, W), not changed. Returns (N, C r s, P Q): row s (r c + i) + j, column Q p
+    + q holds pixel (p stride + i, q stride + j) of channel c of the padded image.
 
     >>> im2col(torch.arange(1.0, 10.0).view(1, 1, 3, 3), 2, 2)[0]
     tensor([[1., 2., 4., 5.], [2., 3., 5., 6.], [4., 5., 7., 8.], [5., 6., 8., 9.]])
@@ -216,8 +216,8 @@ def col2im(columns, shape, r, s, stride=1, padding=0):
     it
     from.
 
-    columns: (N, C r s, P Q); shape: (N, C, H, W), the image's. Returns an image of that
-    shape.
+    columns: (N, C r s, P Q), not changed; shape: (N, C, H, W), the image's. Returns an
+    image of that shape.
 
     >>> col2im(torch.ones(1, 4, 4), (1, 1, 3, 3), 2, 2)[0, 0]
     tensor([[1., 2., 1.], [2., 4., 2.], [1., 2., 1.]])
@@ -259,8 +259,8 @@ check("convolution.im2col")
 def conv_im2col(x, w, stride=1, padding=0, matmul=torch.matmul):
     """The convolution as one matrix product, of the filters with the columns of im2col.
 
-    x: (N, C, H, W), w: (K, C, R, S). Returns y (N, K, P, Q). All multiplications happen
-    in one call of `matmul`.
+    x: (N, C, H, W), w: (K, C, R, S); neither is changed. Returns y (N, K, P, Q). All
+    multiplications happen in one call of `matmul`.
 
     >>> conv_im2col(torch.arange(1.0, 10.0).view(1, 1, 3, 3), torch.ones(1, 1, 2, 2))
     tensor([[[[12., 16.], [24., 28.]]]])
@@ -374,8 +374,8 @@ check("convolution.toeplitz")
 def conv_fft(x, w, padding=0):
     """The convolution as a product of spectra.
 
-    x: (N, C, H, W), w: (K, C, R, S), real. Returns y (N, K, P, Q), real, with
-    P = H + 2 padding - R + 1.
+    x: (N, C, H, W), w: (K, C, R, S), real; neither is changed. Returns y (N, K, P, Q),
+    real, with P = H + 2 padding - R + 1.
 
     >>> conv_fft(torch.arange(1.0, 10.0).view(1, 1, 3, 3), torch.ones(1, 1, 2, 2))
     tensor([[[[12., 16.], [24., 28.]]]])
@@ -880,7 +880,7 @@ def conv_kernel(x, w, y, N, C, H, W, K, R, S, P, Q, stride, padding, BLOCK: tl.c
 
     x, w and y are where the tensors begin; all are float32 and without gaps. This is one of
     ceil(N P Q / BLOCK) * ceil(K / BLOCK) programs. It writes BLOCK output pixels of BLOCK
-    filters, and nothing else.
+    filters, and nothing else. It reads nothing outside of x and w.
     """
     # BEGIN SOLUTION
     blocks = tl.cdiv(K, BLOCK)

@@ -699,7 +699,11 @@ low_precision_training.explorable()
 @triton.jit
 def rounding_kernel(bits_ptr, out_ptr, n, seed, BLOCK: tl.constexpr):
     """Stochastic rounding to bfloat16: bits of float32 in (int32), bits of bfloat16 out
-    (int16), for the elements i < n."""
+    (int16), for the elements i < n. Nothing beyond them is read or written.
+
+    seed: up to 64 bits. Element i adds its half word of Philox(seed, i // 8), as in the
+    table.
+    """
     # BEGIN SOLUTION
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     bits = tl.load(bits_ptr + i, mask=i < n, other=0)

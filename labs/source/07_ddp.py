@@ -33,7 +33,7 @@ from hpcdl.comm import simulate
 from hpcdl.machine import cores
 from hpcdl.nn.lenet import lenet5
 from hpcdl.training.train import load
-from hpcdl.widgets import guess, guessed, reveal, style, when_solved
+from hpcdl.widgets import guess, guessed, reveal, style, when_solved, your_program
 from hpcdl.widgets.pictures import bucket_timeline, ring_passing, training, training_dashboard
 
 torch.set_num_threads(1)
@@ -118,7 +118,8 @@ def shard_indices(n: int, rank: int, size: int, epoch: int, seed: int) -> Tensor
     (about n / size,), int64.
 
     All ranks' shards together hold each of 0 to n-1 once; their lengths differ by at most
-    one. Each epoch gives different shards. torch's global generator is not changed.
+    one. Each epoch and each seed gives different shards. torch's global generator is not
+    changed.
 
     >>> shards = [shard_indices(5, rank, 2, epoch=0, seed=0) for rank in range(2)]
     >>> sorted(torch.cat(shards).tolist())
@@ -208,6 +209,18 @@ with when_solved():
     print(simulate(the_same, p=3).results)
 
 # %% [markdown]
+# Questions on *your* program, without points: predict what it does. Its run on the simulated machine gives the answers.
+
+# %%
+with when_solved():
+    your_program(
+        "ddp.broadcast_parameters",
+        lambda comm: broadcast_parameters([torch.ones(40, 25), torch.ones(25)], comm, root=2),
+        p=7,
+        on="1,025 numbers from rank 2",
+    )
+
+# %% [markdown]
 # ## The ring
 #
 # The simplest all-reduce sends everything to rank 0, which adds up and sends the sum back. Then rank 0 moves $2(p-1)n$
@@ -270,7 +283,7 @@ def ring_all_reduce(x: Tensor, comm) -> None:
     about n/p elements.
 
     x: contiguous, any shape, n >= 1 elements. Sends go to rank + 1, receives come from
-    rank - 1 (modulo p).
+    rank - 1 (modulo p). All ranks end with the same bits.
     """
     # BEGIN SOLUTION
     p, rank = comm.size, comm.rank
@@ -294,6 +307,18 @@ check("ddp.ring_all_reduce")
 
 # %%
 ring_passing.explorable(ring_all_reduce)
+
+# %% [markdown]
+# Predict what *your* ring does, on more ranks (again without points):
+
+# %%
+with when_solved():
+    your_program(
+        "ddp.ring_all_reduce",
+        lambda comm: ring_all_reduce(torch.ones(1000), comm),
+        p=7,
+        on="1,000 numbers",
+    )
 
 # %% [markdown]
 # ## The mean gradient
@@ -355,6 +380,18 @@ def average_gradients(grads: list[Tensor], local_n: int, comm) -> None:
 
 # %%
 check("ddp.average_gradients")
+
+# %% [markdown]
+# Predict what *your* average does:
+
+# %%
+with when_solved():
+    your_program(
+        "ddp.average_gradients",
+        lambda comm: average_gradients([torch.ones(20, 50), torch.ones(50)], comm.rank, comm),
+        p=6,
+        on="1,050 gradients",
+    )
 
 # %% [markdown]
 # ## Buckets
@@ -480,7 +517,7 @@ def train_step(
     the loss of this part.
 
     batch: x (n_r, ...), y (n_r,) labels for cross_entropy; n_r may differ from rank to
-    rank. One all-reduce per bucket.
+    rank, and may be 0. One all-reduce per bucket.
     """
     # BEGIN SOLUTION
     x, y = batch

@@ -32,7 +32,7 @@ from autograder import check
 from hpcdl.collectives import ALL_REDUCE, broadcast, naive_all_reduce, reduce, ring_all_reduce
 from hpcdl.comm import Group, simulate
 from hpcdl.machine import cores
-from hpcdl.widgets import LiveFigure, guess, guessed, reveal, style, when_solved
+from hpcdl.widgets import LiveFigure, guess, guessed, reveal, style, when_solved, your_program
 from hpcdl.widgets.pictures import best_algorithm as best_map
 from hpcdl.widgets.pictures import message_cost, topology
 
@@ -237,6 +237,18 @@ with when_solved():
     print(run.results, f"after {run.seconds:.0f} rounds")
 
 # %% [markdown]
+# Now predict what *your* reduce does. These questions have no points; a run of your program gives the answers.
+
+# %%
+with when_solved():
+    your_program(
+        "collectives.tree_reduce",
+        lambda comm: tree_reduce(torch.ones(1000), comm),
+        p=7,
+        on="a reduce of 1,000 numbers",
+    )
+
+# %% [markdown]
 # ## Recursive doubling
 #
 # An all-reduce up the tree and down again takes $2\lceil\log_2 p\rceil$ rounds, and on the way down the ranks add
@@ -318,6 +330,18 @@ check("collectives.recursive_doubling_all_reduce")
 topology.explorable(recursive_doubling_all_reduce)
 
 # %% [markdown]
+# With 7 ranks, three of them are folded in. Predict what *your* program does:
+
+# %%
+with when_solved():
+    your_program(
+        "collectives.recursive_doubling_all_reduce",
+        lambda comm: recursive_doubling_all_reduce(torch.ones(1000), comm),
+        p=7,
+        on="1,000 numbers",
+    )
+
+# %% [markdown]
 # ## Parameter servers
 #
 # The first large systems had **workers**, which compute gradients, and **servers**, which store the parameters and add
@@ -373,7 +397,7 @@ def parameter_server_all_reduce(x: Tensor, comm, servers: int = 1) -> None:
     it to all.
 
     x: shape (n,). servers: 1 to comm.size. k servers take 1/k of one server's time for the
-    bytes.
+    bytes. Wait for every isend and irecv.
 
     >>> on_ranks(parameter_server_all_reduce, p=3, n=2, servers=2).results
     [[111, 111], [111, 111], [111, 111]]
@@ -400,6 +424,18 @@ def parameter_server_all_reduce(x: Tensor, comm, servers: int = 1) -> None:
 
 # %%
 check("collectives.parameter_server_all_reduce")
+
+# %% [markdown]
+# Predict what *your* program does with two servers:
+
+# %%
+with when_solved():
+    your_program(
+        "collectives.parameter_server_all_reduce",
+        lambda comm: parameter_server_all_reduce(torch.ones(1000), comm, servers=2),
+        p=6,
+        on="1,000 numbers on 2 servers",
+    )
 
 # %% [markdown]
 # ## Nodes
@@ -457,6 +493,18 @@ def hierarchical_all_reduce(x: Tensor, comm, per_node: int = 4) -> None:
 check("collectives.hierarchical_all_reduce")
 
 # %% [markdown]
+# Predict what *your* nodes do:
+
+# %%
+with when_solved():
+    your_program(
+        "collectives.hierarchical_all_reduce",
+        lambda comm: hierarchical_all_reduce(torch.ones(1000), comm, per_node=3),
+        p=7,
+        on="1,000 numbers, 3 ranks in a node",
+    )
+
+# %% [markdown]
 # ## The cost
 #
 # You have seen it in the pictures: an algorithm takes as long as its *longest path*, the messages that must follow each
@@ -504,7 +552,8 @@ def cost(algorithm: str, p: int, nbytes: float, alpha: float, beta: float) -> fl
 
     algorithm: "naive", "ring", "tree", "recursive_doubling", "rabenseifner",
     "parameter_server" (one server) or "hierarchical" (nodes of four). alpha: seconds per
-    message, beta: seconds per byte. The additions take no time here.
+    message, beta: seconds per byte. The additions take no time here. One rank sends
+    nothing: it takes 0 seconds.
 
     >>> cost("ring", 4, 1000, alpha=10.0, beta=0.01)  # 6 messages, 250 bytes each
     75.0

@@ -35,7 +35,7 @@ from torch import Tensor
 from autograder import check
 from hpcdl.comm import simulate
 from hpcdl.consistency.gossip import TOPOLOGIES
-from hpcdl.widgets import guess, guessed, reveal, style, when_solved
+from hpcdl.widgets import guess, guessed, reveal, style, when_solved, your_program
 from hpcdl.widgets.pictures import gossip as gossip_picture
 from hpcdl.widgets.pictures import how_late, who_waits
 
@@ -251,6 +251,18 @@ def train(comm, grad, w: Tensor, staleness: float, steps: int, lr: float) -> Ten
 check("consistency.server")
 
 # %% [markdown]
+# Predict what *your* server and workers do. These questions have no points; a run of your program gives the answers.
+
+# %%
+with when_solved():
+    your_program(
+        "consistency.server",
+        lambda comm: train(comm, lambda w, k: w, torch.ones(100), staleness=1, steps=5, lr=0.1),
+        p=6,
+        on="5 steps with 100 weights, staleness 1",
+    )
+
+# %% [markdown]
 # ## What a late gradient does
 #
 # The gradient of a worker that is ahead is old: it belongs to the weights of $\tau$ steps ago. What if you use it anyway?
@@ -287,7 +299,7 @@ guess(
 def delayed_sgd(w: Tensor, grad, lr: float, delay: int, steps: int) -> list[Tensor]:
     """Return the weights w_0 = w, w_1, ..., w_steps of SGD, gradients `delay` steps late.
 
-    While no weights are that old, take the gradient at w_0.
+    While no weights are that old, take the gradient at w_0. Do not change w.
     """
     # BEGIN SOLUTION
     ws = [w]
@@ -427,6 +439,18 @@ def gossip(x: Tensor, comm, rounds: list[list[tuple[int, int]]]) -> None:
 
 # %%
 check("consistency.gossip")
+
+# %% [markdown]
+# Predict what *your* gossip does in a ring:
+
+# %%
+with when_solved():
+    your_program(
+        "consistency.gossip",
+        lambda comm: gossip(torch.ones(100), comm, [TOPOLOGIES["ring"](comm.size, 0)] * 2),
+        p=7,
+        on="2 rounds in a ring with 100 numbers",
+    )
 
 # %% [markdown]
 # **How many rounds?** There are 16 ranks in a ring. One half of it starts with 1, the other half with 0. After how many rounds is only 1 % of the

@@ -33,7 +33,7 @@ from torch import Tensor
 
 from autograder import check
 from hpcdl.comm import simulate
-from hpcdl.widgets import guess, guessed, reveal, style, when_solved
+from hpcdl.widgets import guess, guessed, reveal, style, when_solved, your_program
 from hpcdl.widgets.pictures import lost_updates
 
 torch.set_num_threads(1)
@@ -241,8 +241,7 @@ def downpour(
 ) -> Tensor:
     """Train by Downpour SGD; return a server's final shard, or a replica's last copy of w.
 
-    w: the initial weights, equal on all ranks; do not change them. grad(w, k): a replica's
-    gradient in step k. Wait for every isend and irecv.
+    w: the initial weights, equal on all ranks. grad(w, k): a replica's gradient in step k.
     """
     if comm.rank < servers:
         return shard_server(comm, servers, w, n_fetch, n_push, steps, lr)
@@ -258,7 +257,10 @@ def replica(
     n_push: int,
     steps: int,
 ) -> Tensor:
-    """Fetch, compute and push as `plan` says; return the last copy of w."""
+    """Fetch, compute and push as `plan` says; return the last copy of w.
+
+    Do not change the given w. Wait for every isend and irecv.
+    """
     # BEGIN SOLUTION
     w, total, k = w.clone(), torch.zeros_like(w), 0
     for op in plan(n_fetch, n_push, steps):
@@ -286,7 +288,10 @@ def shard_server(
     steps: int,
     lr: float,
 ) -> Tensor:
-    """Answer fetches and pushes (Adagrad) in order of arrival; return the final shard."""
+    """Answer fetches and pushes (Adagrad) in order of arrival; return the final shard.
+
+    Do not change the given w. Wait for every isend and irecv.
+    """
     # BEGIN SOLUTION
     mine = w.tensor_split(servers)[comm.rank].clone()
     squares, buffers = torch.ones_like(mine), {}
@@ -316,6 +321,18 @@ def shard_server(
 
 # %%
 check("hogwild.downpour")
+
+# %% [markdown]
+# Predict what *your* servers and replicas do. These questions have no points; a run of your program gives the answers.
+
+# %%
+with when_solved():
+    your_program(
+        "hogwild.downpour",
+        lambda comm: downpour(comm, 2, lambda w, k: w, torch.ones(100), 2, 3, 6, 0.1),
+        p=6,
+        on="2 servers, 100 weights, a fetch every 2 and a push every 3 of 6 steps",
+    )
 
 
 # %%
@@ -585,7 +602,7 @@ def sum_on_server(x: Tensor, delta: Tensor, comm) -> Tensor | None:
 
     x (B, m) and delta (B, n): each worker's own, B may differ between workers; the server's
     have no rows. Each worker sends one control message (tag 1), then data (tag 2): x and
-    then delta, or the gradient, as `cheaper` says.
+    delta, or the gradient, as `cheaper` says.
     """
     # BEGIN SOLUTION
     m, n = x.shape[1], delta.shape[1]

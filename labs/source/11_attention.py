@@ -33,7 +33,7 @@ from torch.nn.functional import layer_norm
 from autograder import check
 from hpcdl.comm import simulate
 from hpcdl.memory import meter
-from hpcdl.widgets import guess, guessed, reveal, style, when_solved
+from hpcdl.widgets import guess, guessed, reveal, style, when_solved, your_program
 from hpcdl.widgets.pictures import attention_weights
 
 torch.set_num_threads(1)
@@ -106,7 +106,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, causal: bool = True) -> Tensor:
     """Return softmax(q k^T / sqrt(d)) v, of shape (..., n, width).
 
     q: (..., n, d). k: (..., m, d). v: (..., m, width). causal: row i sees rows 0 to i only;
-    then m = n. Scores of any size are allowed.
+    then m = n. Scores of any size are allowed. The result has the dtype of q, k and v.
 
     >>> q, k, v = torch.zeros(2, 1), torch.ones(2, 1), torch.tensor([[2.0], [4.0]])
     >>> attention(q, k, v).tolist()
@@ -298,7 +298,10 @@ def merge(x: Tensor) -> Tensor:
 
 
 def transformer_block(x: Tensor, w: dict[str, Tensor], heads: int) -> Tensor:
-    """Return the output (..., n, h) of a block with the weights w for x (..., n, h)."""
+    """Return the output (..., n, h) of a block with the weights w for x (..., n, h).
+
+    Change neither x nor w.
+    """
     # BEGIN SOLUTION
     q, k, v = (split(part, heads) for part in (norm(x) @ w["qkv"]).chunk(3, dim=-1))
     x = x + merge(attention(q, k, v)) @ w["out"]
@@ -430,8 +433,8 @@ def ring_attention(
     q, k, v: this rank's tokens, (c, d). positions: for each rank its tokens' positions in
     the sequence, int64; block r has len(positions[r]) >= 1 tokens. Keys and values go
     around the ring: 2 blocks in each of p - 1 steps; hold those of at most two ranks at a
-    time.
-    Do not change the arguments, and wait for every message.
+    time. Work on a block while the next one arrives. Do not change the arguments, and wait
+    for every message.
     """
     # BEGIN SOLUTION
     p, rank, d = comm.size, comm.rank, q.shape[1]
@@ -467,6 +470,24 @@ def stripes(n: int, p: int) -> list[Tensor]:
 
 # %%
 check("attention.ring_attention")
+
+# %% [markdown]
+# Predict what *your* ring does. These questions have no points; a run of your program gives the answers.
+
+
+# %%
+def around_the_ring(comm):
+    q, k, v = torch.ones(3, 5, 8)
+    ring_attention(q, k, v, list(torch.arange(5 * comm.size).split(5)), comm)
+
+
+with when_solved():
+    your_program(
+        "attention.ring_attention",
+        around_the_ring,
+        p=6,
+        on="5 tokens of 8 numbers on each rank",
+    )
 
 # %%
 guess(
@@ -528,7 +549,7 @@ def route(odds: Tensor, k: int, capacity: int) -> tuple[Tensor, Tensor]:
 
     odds: (n, e); each row sums to 1. A weight is the expert's odds over the sum of the k
     odds, and 0 if the expert is full: it takes `capacity` choices, first choices before
-    second choices, and among these earlier tokens before later ones.
+    second choices, and among these earlier tokens before later ones. Do not change odds.
 
     >>> experts, weights = route(torch.tensor([[0.75, 0.25], [0.5, 0.5]]), k=1, capacity=1)
     >>> experts[0].tolist(), weights[0].tolist()
@@ -626,6 +647,23 @@ def moe(x: Tensor, gate: Tensor, w: Tensor, capacity: int, comm) -> tuple[Tensor
 
 # %%
 check("attention.moe")
+
+# %% [markdown]
+# Predict what *your* layer of experts does:
+
+
+# %%
+def five_tokens_each(comm):
+    moe(torch.eye(5), torch.eye(5), torch.eye(5), 1, comm)
+
+
+with when_solved():
+    your_program(
+        "attention.moe",
+        five_tokens_each,
+        p=5,
+        on="5 tokens of 5 numbers on each rank, one for each expert",
+    )
 
 # %%
 guess(

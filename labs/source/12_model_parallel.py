@@ -31,13 +31,13 @@ import matplotlib.pyplot as plt
 import torch
 from IPython.display import display
 from torch import Tensor, nn
-from torch.nn.functional import conv2d, cross_entropy
+from torch.nn.functional import conv2d, cross_entropy, mse_loss
 
 from autograder import check
 from hpcdl import designs
 from hpcdl.comm import simulate
 from hpcdl.nn.networks import alexnet
-from hpcdl.widgets import guess, guessed, reveal, style, when_solved
+from hpcdl.widgets import guess, guessed, reveal, style, when_solved, your_program
 from hpcdl.widgets.pictures import cut_the_matrix, fill_the_bubble, your_design
 
 torch.set_num_threads(1)
@@ -231,7 +231,8 @@ class RowLinear:
         """Return the gradient of this rank's part of x, given dy (n, out), which is equal
         on all ranks. Sends no message.
 
-        Stores the gradients of its own weights in `weight_grad` and `bias_grad`.
+        Stores the gradients of its own weights in `weight_grad` and `bias_grad`, for this
+        pass only.
         """
         # BEGIN SOLUTION
         self.weight_grad, self.bias_grad = dy.T @ self.x, dy.sum(0)
@@ -679,7 +680,8 @@ def design(p: int, m: int, f: float, b: float, w: float, cap: int) -> list[list[
 
     Each stage does F, B and W of each of m microbatches once, in an order that all stages
     can follow together. F, B and W take f, b and w seconds, messages are free. No stage
-    holds more than `cap` microbatches (1 or more) from their F to their W.
+    holds more than `cap` microbatches (1 or more) from their F to their W. If cap, m and p
+    are above 1, some stage holds more than one.
     For m >= p > 1 its bubble is smaller than that of 1F1B if cap is p, and than that of
     1F1B whose stages begin with at most cap forward passes if cap is 2 to p - 1. With
     cap = 2p - 1, m >= 2p - 1 and w no longer than f and b, its bubble is smaller than that
@@ -824,6 +826,33 @@ def run_stage(stage, order: list[tuple[str, int, int]], rows: list[int], comm) -
 
 # %%
 check("model_parallel.run_stage")
+
+# %% [markdown]
+# Predict what *your* stages do. These questions have no points; a run of your program gives the answers.
+
+
+# %%
+from hpcdl.nn.stage import Stage
+
+
+def four_microbatches(comm):
+    batch, rows, last = [torch.ones(2, 10)] * 4, [2] * 4, comm.rank == comm.size - 1
+    ends = {
+        "inputs": None if comm.rank else batch,
+        "targets": batch if last else None,
+        "loss": mse_loss if last else None,
+    }
+    stage = Stage(nn.Linear(10, 10), rows, takes=(10,), gives=(10,), **ends)
+    run_stage(stage, [(op, k, 0) for op in "FB" for k in range(4)], rows, comm)
+
+
+with when_solved():
+    your_program(
+        "model_parallel.run_stage",
+        four_microbatches,
+        p=5,
+        on="4 microbatches of 2 rows with 10 numbers",
+    )
 
 # %% [markdown]
 # ## Live: a transformer in a pipeline

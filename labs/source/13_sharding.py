@@ -44,7 +44,7 @@ from autograder import check
 from hpcdl.collectives import all_gather, reduce_scatter
 from hpcdl.comm import simulate
 from hpcdl.memory import saved
-from hpcdl.widgets import guess, guessed, reveal, style, when_solved
+from hpcdl.widgets import guess, guessed, reveal, style, when_solved, your_program
 from hpcdl.widgets.pictures import does_it_fit
 
 torch.set_num_threads(1)
@@ -308,6 +308,25 @@ class ShardedAdam:
 # %%
 check("sharding.sharded_adam")
 
+# %% [markdown]
+# Predict what a step of *your* optimizer does. These questions have no points; a run of your program gives the answers.
+
+
+# %%
+def one_step(comm):
+    w = nn.Parameter(torch.ones(1000))
+    w.grad = torch.ones(1000)
+    ShardedAdam([w], comm).step()
+
+
+with when_solved():
+    your_program(
+        "sharding.sharded_adam",
+        one_step,
+        p=6,
+        on="a step with 1,000 weights",
+    )
+
 
 # %%
 def regression(comm, steps: int):
@@ -449,6 +468,25 @@ class Sharded:
 
 # %%
 check("sharding.sharded")
+
+# %% [markdown]
+# Predict what *your* gathers do:
+
+
+# %%
+def there_and_back(comm):
+    model = Sharded([Layer(10, 10) for _ in range(3)], [torch.ones(100) / 10] * 3, comm)
+    y = model.forward(torch.ones(2, 10), [0, 1, 2])
+    model.backward(torch.ones_like(y), [0, 1, 2])
+
+
+with when_solved():
+    your_program(
+        "sharding.sharded",
+        there_and_back,
+        p=5,
+        on="three layers of 100 weights, forward and backward",
+    )
 
 
 # %%

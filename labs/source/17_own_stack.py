@@ -29,7 +29,7 @@ from hpcdl.comm import simulate
 from hpcdl.data.digits import digits
 from hpcdl.training import run_on, trainer
 from hpcdl.training.own_stack import BRICKS, bring, lending, logits, mine, serial, tally, witnessed
-from hpcdl.widgets import guess, guessed, reveal, style, when_solved
+from hpcdl.widgets import guess, guessed, reveal, style, when_solved, your_program
 from hpcdl.widgets.pictures import own_stack
 
 torch.set_num_threads(1)
@@ -344,6 +344,18 @@ def ring_all_reduce(x: Tensor, comm) -> None:
 
 # %%
 check("own_stack.ring")
+
+# %% [markdown]
+# Predict what *your* ring does with fewer numbers than ranks. These questions have no points.
+
+# %%
+with when_solved():
+    your_program(
+        "own_stack.ring",
+        lambda comm: ring_all_reduce(torch.ones(4), comm),
+        p=7,
+        on="4 numbers",
+    )
 
 # %% [markdown]
 # ## A tape of tensors

@@ -6,11 +6,13 @@ import time
 
 import nbformat
 import pytest
+import torch
 from nbclient import NotebookClient
 
 from autograder import api, check, feedback
 from autograder.boundary.limits import TimeUp, time_limit
 from autograder.results import CheckResult, ExerciseResult
+from hpcdl import points
 from hpcdl.points import Record
 
 
@@ -28,6 +30,31 @@ def shown(code: str, name: str) -> api.Feedback:
 
 def test_all_right_is_one_line(solution):
     assert repr(shown(solution["mean"], "tiny.mean")) == "✓ mean: 60 / 60 points    Lab total so far: 60 / 100"
+
+
+COUNTS_THREADS = """
+import torch
+def mean(x):
+    assert torch.get_num_threads() == 1
+    return x.mean()
+"""
+
+
+def test_torch_has_one_thread_as_in_grading():
+    torch.set_num_threads(2)
+    try:
+        text = repr(shown(COUNTS_THREADS, "tiny.mean"))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+    assert text.startswith("✓ mean")
+
+
+def test_full_points_open_the_questions_on_the_program(solution):
+    shown(solution["mean"], "tiny.mean")
+    assert points.is_solved("tiny.mean")
+    shown("def mean(x):\n    return x.sum()", "tiny.mean")
+    assert not points.is_solved("tiny.mean")
 
 
 def test_not_done_and_not_defined_are_friendly_and_without_a_traceback():

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.labs
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "autograder" / "README.md").read_text(encoding="utf-8")
-FILES = re.compile(r"```python\n# (?P<path>\S+)\n(?P<text>.*?)```", re.DOTALL)
+FILES = re.compile(r"```(?:python|text)\n# (?P<path>\S+)\n(?P<text>.*?)```", re.DOTALL)
 WRONG = "def ema(x, decay):\n    return float(decay * x.mean())\n"
 
 
@@ -66,6 +66,7 @@ def test_the_readme_has_the_files_of_a_lab_and_students_get_no_solution(reposito
         "autograder/bank/averages/__init__.py",
         "tests/autograder/honest/averages.py",
         "tests/autograder/impostors/averages.py",
+        "tests/autograder/sentences/averages.txt",
     ]
     notebook = (repository / "labs" / "90_averages.ipynb").read_text()
     assert "raise NotImplementedError" in notebook

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.browser]
 SHADES = (0, 60, 120, 180, 240)
 MIDDLE = """async (figure) => {
   const image = [...figure.querySelectorAll('img')].find((each) => each.offsetParent);
-  await image.decode();
+  try { await image.decode(); } catch { return NaN; }  // the slider has just changed it: ask again
   const canvas = Object.assign(document.createElement('canvas'), {width: 64, height: 48});
   canvas.getContext('2d').drawImage(image, 0, 0);
   return canvas.getContext('2d').getImageData(32, 24, 1, 1).data[0];

@@ -5,6 +5,7 @@ import math
 import torch
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 HERE = "attention.attention"
 ALL = ("weighted_mean", "causal_mask", "large_scores", "batches")
@@ -108,3 +109,13 @@ def attention(q, k, v, causal=True):
         n = q.shape[-2]
         scores = scores.masked_fill(torch.ones(n, n, dtype=torch.bool).triu(1), -math.inf)
     return scores.softmax(-1) @ v
+
+
+slip(
+    HERE,
+    "everything in float64",
+    "scores.softmax(-1) @ v",
+    "scores.double().softmax(-1) @ v.double()",
+    fails="batches",
+    says="float32",
+)

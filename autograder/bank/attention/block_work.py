@@ -1,6 +1,7 @@
 """Wrong answers to `block_work`."""
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 HERE = "attention.block_work"
 
@@ -68,3 +69,37 @@ def block_work(b, n, h, heads):
 @wrong(HERE, "bytes", fails="activations", says="Those are bytes: count numbers")
 def block_work(b, n, h, heads):
     return 12 * h**2, 24 * b * n * h**2 + 4 * b * n**2 * h, 4 * (12 * b * n * h + b * heads * n**2)
+
+
+slip(
+    HERE,
+    "a mask halves the scores",
+    "4 * b * n**2 * h",
+    "2 * b * n**2 * h",
+    fails="operations",
+    says="A mask makes neither",
+)
+slip(
+    HERE,
+    "q, k and v are not kept",
+    "12 * b * n * h",
+    "9 * b * n * h",
+    fails="activations",
+    says="q, k and v have as many",
+)
+slip(
+    HERE,
+    "norms keep one tensor",
+    "12 * b * n * h",
+    "10 * b * n * h",
+    fails="activations",
+    says="keep their inputs",
+)
+slip(
+    HERE,
+    "no merged heads",
+    "12 * b * n * h",
+    "11 * b * n * h",
+    fails="activations",
+    says="as many as the merged heads",
+)

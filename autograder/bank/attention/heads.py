@@ -3,6 +3,7 @@
 import torch
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 HERE = "attention.heads"
 BLOCKS = ("many_heads", "batches")
@@ -107,3 +108,13 @@ def transformer_block(x, w, heads):
     q, k, v = (split(part, heads) for part in (norm(x) @ w["qkv"]).chunk(3, dim=-1))
     x += merge(attention(q, k, v)) @ w["out"]
     return x + torch.relu(norm(x) @ w["up"]) @ w["down"]
+
+
+slip(
+    HERE,
+    "takes a matrix out of w",
+    'w["qkv"]',
+    'w.pop("qkv")',
+    fails=" ".join(ALL),
+    says="changed its argument w",
+)

@@ -3,6 +3,7 @@
 import torch
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 MOE = "attention.moe"
 ALL = ("every_token_to_its_expert", "full_experts", "a_rank_without_tokens", "no_more_than_the_tokens")
@@ -174,3 +175,22 @@ def moe(x, gate, w, capacity, comm):
         y[mine] = probability[mine, None] * expert(x[mine], weights[e])
         kept += len(mine)
     return y, len(x) - kept
+
+
+slip(
+    MOE,
+    "centers the gate in place",
+    "    probability, chosen",
+    "    gate -= gate.mean(0)\n    probability, chosen",
+    fails="no_more_than_the_tokens",
+    says="changed its argument gate",
+)
+
+slip(
+    MOE,
+    "a rank without tokens stays away",
+    "    probability, chosen",
+    "    if not len(x):\n        return x, 0\n    probability, chosen",
+    fails="a_rank_without_tokens",
+    says="deadlock",
+)

@@ -5,6 +5,7 @@ import math
 import torch
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 RING = "attention.ring_attention"
 VALUES = ("all_tokens", "causal", "any_order_of_tokens", "large_scores")
@@ -321,3 +322,23 @@ def ring_attention(q, k, v, positions, comm):
             request.wait()
         kv = arriving if requests else kv
     return out / total
+
+
+slip(
+    RING,
+    "frees the positions that it has used",
+    "torch.stack([k, v])\n",
+    "torch.stack([k, v])\n    mine = positions[rank][:, None]\n",
+    "positions[rank][:, None] >= positions[source]",
+    "mine >= positions[source]\n        positions[source] = None",
+    fails="two_blocks_a_step",
+    says="changed its argument positions",
+)
+slip(
+    RING,
+    "stripes: positions of 32 bits",
+    "torch.arange(rank, n, p)",
+    "torch.arange(rank, n, p, dtype=torch.int32)",
+    fails="stripes_share_the_work",
+    says="int64",
+)

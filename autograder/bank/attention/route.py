@@ -1,6 +1,7 @@
 """Wrong answers to `route` and `balance`."""
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 HERE = "attention.route"
 ROUTE = ("choices", "full_experts")
@@ -123,3 +124,21 @@ def balance(odds):
 def balance(odds):
     count = odds.argmax(1).bincount(minlength=odds.shape[1]).double()
     return odds.shape[1] * float(count @ odds.mean(0).double())
+
+
+slip(
+    HERE,
+    "crosses out the chosen experts in odds",
+    "odds.topk(k, dim=1)",
+    "odds.topk(k, dim=1)\n    odds.scatter_(1, experts, 0.0)",
+    fails=" ".join(ROUTE),
+    says="changed its argument odds",
+)
+slip(
+    HERE,
+    "experts of 32 bits",
+    "return experts, weights",
+    "return experts.int(), weights",
+    fails=" ".join(ROUTE),
+    says="int64",
+)

@@ -3,6 +3,7 @@
 import torch
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 MEAN = ("the_mean_of_a_batch", "any_depth_and_width", "no_loop_over_samples")
 
@@ -130,3 +131,13 @@ def backprop(weights, biases, X, Y):
         if i > 0:
             delta = backpropagate_error(delta, weights[i], zs[i])
     return weight_grads, bias_grads
+
+
+slip(
+    "backprop.backprop",
+    "trains right away",
+    "    return weight_grads, bias_grads",
+    "    for W, gradient in zip(weights, weight_grads):\n        W -= gradient\n    return weight_grads, bias_grads",
+    fails="leaves_parameters_alone",
+    says="changed its argument weights[0]",
+)

@@ -2,6 +2,7 @@
 
 from autograder.authoring import wrong
 from autograder.bank.backprop.later import BACKPROP, TRAIN
+from autograder.bank.slips import slip
 from hpcdl.nn.mlp import sigma, sigma_prime
 
 BACK = ("one_layer_back", "a_batch_one_layer_back", "all_the_way_back")
@@ -35,3 +36,13 @@ def backpropagate_error(delta, w_next, z):
 )
 def backpropagate_error(delta, w_next, z):
     return (delta @ w_next.T) * sigma_prime(z)
+
+
+slip(
+    "backprop.backpropagate_error",
+    "writes the slopes into z",
+    "(delta @ w_next) * sigma_prime(z)",
+    "z.copy_(sigma_prime(z)) * (delta @ w_next)",
+    fails="a_batch_one_layer_back",
+    says="changed its argument z",
+)

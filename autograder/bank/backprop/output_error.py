@@ -4,6 +4,7 @@ import torch
 
 from autograder.authoring import wrong
 from autograder.bank.backprop.later import BACKPROP
+from autograder.bank.slips import slip
 from hpcdl.nn.mlp import sigma, sigma_prime
 
 OUTPUT = ("error_of_the_output", "error_of_a_batch", "error_far_out")
@@ -52,3 +53,23 @@ def output_error(a, y, z):
 @wrong("backprop.output_error", "σ' overflows", fails="error_far_out", says="exp(z) alone overflows")
 def output_error(a, y, z):
     return (a - y) * torch.exp(z) / (1 + torch.exp(z)) ** 2
+
+
+slip(
+    "backprop.output_error",
+    "subtracts from a itself",
+    "(a - y)",
+    "a.sub_(y)",
+    fails="error_of_a_batch",
+    says="changed its argument a",
+)
+
+
+slip(
+    "backprop.output_error",
+    "adds up the layer",
+    "(a - y) * sigma_prime(z)",
+    "((a - y) * sigma_prime(z)).sum()",
+    fails=" ".join((*OUTPUT, *BACKPROP, "backprop.leaves_parameters_alone")),
+    says="You took the sum",
+)

@@ -4,6 +4,7 @@ import torch
 
 from autograder.authoring import wrong
 from autograder.bank.backprop.later import TRAIN
+from autograder.bank.slips import slip
 
 
 @wrong(
@@ -90,3 +91,13 @@ def softmax_cross_entropy(logits, labels):
     dlogits = log_p.exp()
     dlogits[rows, labels] -= 1
     return -log_p[rows, labels].mean(), dlogits / len(labels)
+
+
+slip(
+    "backprop.softmax_cross_entropy",
+    "shifts the logits in place",
+    "logits - logits.max(dim=1, keepdim=True).values",
+    "logits.sub_(logits.max(dim=1, keepdim=True).values)",
+    fails="rows_sum_to_zero",
+    says="changed its argument logits",
+)

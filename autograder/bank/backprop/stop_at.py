@@ -99,3 +99,9 @@ slip(
     fails=ALL,
     says="A lowest loss of 0 is a loss",
 )
+slip(
+    "reads the validation loss twice",
+    *(LOWER, "if validate(network) < own:"),
+    fails=ALL,
+    says="Each new network is validated once",
+)

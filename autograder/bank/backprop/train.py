@@ -4,6 +4,7 @@ import torch
 
 from autograder.authoring import wrong
 from autograder.bank.backprop.later import TRAIN
+from autograder.bank.slips import slip
 
 
 @wrong("backprop.train", "climbs", fails=TRAIN, says="It climbs")
@@ -106,3 +107,23 @@ def train(X, labels, weights, biases, lr, batch_size, epochs, generator):
                 weights[i] -= lr * weight_grad
                 biases[i] -= lr * bias_grad
     return weights, biases
+
+
+slip(
+    "backprop.train",
+    "returns the start",
+    "    weights, biases = list(weights), list(biases)\n",
+    "    start = weights, biases\n    weights, biases = list(weights), list(biases)\n",
+    "return weights, biases",
+    "return start",
+    fails=" ".join(TRAIN),
+    says="Nothing changed",
+)
+slip(
+    "backprop.train",
+    "draws from torch's own generator",
+    "torch.randperm(len(X), generator=generator)",
+    "torch.randperm(len(X))",
+    fails="a_new_order_each_epoch",
+    says="One seed gave two networks",
+)

@@ -3,6 +3,7 @@
 import torch
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 
 @wrong(
@@ -57,3 +58,13 @@ def best_step(f, x, dtype):
     a, b, f_x, c, d = f(points).tolist()
     third = (a - 2 * b + 2 * c - d) / (2 * k**3)
     return (3 * torch.finfo(dtype).eps * abs(f_x / third)) ** (1 / 3)
+
+
+slip(
+    "calculus.best_step",
+    "forgets that the ratio may be negative",
+    "abs(f_x / third)",
+    "(f_x / third)",
+    fails="ordinary_functions_float64 ordinary_functions_float32 any_size_of_x",
+    says="is a complex, expected a number",
+)

@@ -1,6 +1,7 @@
 """Wrong answers to `chain_gradient`."""
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 
 @wrong(
@@ -26,3 +27,13 @@ def chain_gradient(df_dx, dx_ds):
 )
 def chain_gradient(df_dx, dx_ds):
     return df_dx[0] * dx_ds[0, :2] + df_dx[-1] * dx_ds[-1, :2] * (len(df_dx) > 1)
+
+
+slip(
+    "calculus.chain_gradient",
+    "multiplies in place",
+    "df_dx @ dx_ds",
+    "dx_ds.mul_(df_dx[:, None]).sum(0)",
+    fails="any_sizes",
+    says="changed its argument dx_ds",
+)

@@ -1,6 +1,7 @@
 """Wrong answers to `derivative`."""
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 
 @wrong(
@@ -60,3 +61,13 @@ def derivative(f, x, h=1e-5):
     up = f(x)
     x -= 2 * h
     return (up - f(x)) / (2 * h)
+
+
+slip(
+    "calculus.derivative",
+    "float64 for every x",
+    "    return (f(x + h) - f(x - h)) / (2 * h)",
+    "    slope = (f(x + h) - f(x - h)) / (2 * h)\n    return slope if type(slope) is float else slope.double()",
+    fails="tensors_elementwise leaves_x_alone",
+    says="has dtype float64, expected float32",
+)

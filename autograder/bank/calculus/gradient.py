@@ -3,6 +3,7 @@
 import torch
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 
 @wrong(
@@ -69,3 +70,21 @@ def gradient(f, x, h=1e-5):
         step[i] = h
         grad[i] = (f((flat + step).view_as(x)) - f((flat - step).view_as(x))) / (2 * h)
     return grad
+
+
+slip(
+    "calculus.gradient",
+    "two one-sided differences",
+    "(f(x + step) - f(x - step))",
+    "((f(x + step) - f(x)) + (f(x) - f(x - step)))",
+    fails="any_shape",
+    says="twice for each element",
+)
+slip(
+    "calculus.gradient",
+    "needs tensors from f",
+    "(f(x + step) - f(x - step))",
+    "(f(x + step).item() - f(x - step).item())",
+    fails="any_shape",
+    says="item",
+)

@@ -3,6 +3,7 @@
 import torch
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 
 @wrong("calculus.logistic", "e^x / (1 + e^x) overflows", fails="no_overflow", says="inf / inf is not a number")
@@ -33,3 +34,37 @@ def logistic_grad(y):
 @wrong("calculus.logistic", "the rule of tanh", fails="slope_from_the_output", says="the rule of tanh")
 def logistic_grad(y):
     return 1 - y**2
+
+
+slip(
+    "calculus.logistic",
+    "computes in x itself",
+    "    e = torch.exp(-x.abs())\n    return torch.where(x >= 0",
+    "    positive = x >= 0\n    e = x.abs_().neg_().exp_()\n    return torch.where(positive",
+    fails="logistic_values",
+    says="changed its argument x",
+)
+slip(
+    "calculus.logistic",
+    "float64 for every x",
+    "torch.exp(-x.abs())",
+    "torch.exp(-x.double().abs())",
+    fails="no_overflow",
+    says="has dtype float64, expected float32",
+)
+slip(
+    "calculus.logistic",
+    "computes in y itself",
+    "y * (1 - y)",
+    "y.mul_(1 - y)",
+    fails="slope_from_the_output",
+    says="changed its argument y",
+)
+slip(
+    "calculus.logistic",
+    "float64 for every y",
+    "y * (1 - y)",
+    "y.double() * (1 - y)",
+    fails="slope_from_the_output",
+    says="has dtype float64, expected float32",
+)

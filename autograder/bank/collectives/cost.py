@@ -3,6 +3,7 @@
 import math
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 
 @wrong(
@@ -107,3 +108,22 @@ def cost(algorithm, p, nbytes, alpha, beta):
         "recursive_doubling": k * message + fold,
         "rabenseifner": 2 * k * alpha + 2 * (1 - 2**-k) * 8 * nbytes * beta + fold,
     }[algorithm]
+
+
+slip(
+    "collectives.cost",
+    "one rank sends to itself",
+    "return 2 * (p - 1) * message",
+    "return 2 * max(p - 1, 1) * message",
+    fails="alone",
+    says='cost("naive", 1, ...)',
+)
+
+slip(
+    "collectives.cost",
+    "a tree's rounds rounded down",
+    "2 * (p - 1).bit_length() * message",
+    "2 * (p.bit_length() - 1) * message",
+    fails="naive_ring_and_tree server_and_nodes",
+    says="If you round down",
+)

@@ -3,6 +3,7 @@
 import torch
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 from hpcdl.collectives import broadcast, reduce, ring_all_reduce
 from hpcdl.comm import Group
 
@@ -71,3 +72,28 @@ def hierarchical_all_reduce(x, comm, per_node=4):
         broadcast(x, node, 0)
     else:
         ring_all_reduce(x, Group(comm, range(comm.rank % per_node, comm.size, per_node)))
+
+
+slip(
+    NODES,
+    "a flat copy that is never given its shape again",
+    "reduce(x, node)",
+    "x, whole = x.flatten(), x\n    reduce(x, node)",
+    "broadcast(x, node)",
+    "broadcast(x, node)\n    whole.copy_(x)",
+    fails=" ".join(ALL_OF_NODES),
+    says="whole.copy_(x)",
+)
+
+slip(
+    NODES,
+    "the last rank of a node is its leader",
+    "Group(comm, range(first, min(first + per_node, comm.size)))",
+    "Group(comm, range(first, min(first + per_node, comm.size))[::-1])",
+    "if comm.rank == first:",
+    "if node.rank == 0:",
+    "Group(comm, range(0, comm.size, per_node))",
+    "Group(comm, [min(r + per_node, comm.size) - 1 for r in range(0, comm.size, per_node)])",
+    fails="one_leader_per_node",
+    says="Let its first rank do this",
+)

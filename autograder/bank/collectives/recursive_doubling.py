@@ -3,6 +3,7 @@
 import torch
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 ALL_OF_DOUBLING = ("powers_of_two", "any_number_of_ranks", "log_p_rounds", "same_bits_on_every_rank")
 DOUBLING = "collectives.recursive_doubling_all_reduce"
@@ -88,3 +89,13 @@ def recursive_doubling_all_reduce(x, comm):
         distance *= 2
     if comm.rank + q < comm.size:
         comm.send(x, comm.rank + q)
+
+
+slip(
+    DOUBLING,
+    "room for a vector only",
+    "torch.empty_like(x)",
+    "x.new_empty(len(x))",
+    fails="any_number_of_ranks",
+    says="p = 3",
+)

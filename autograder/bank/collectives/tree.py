@@ -3,6 +3,7 @@
 import torch
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 AFTER_THE_SUM = ("sum_on_the_root", "reduce_in_log_p_rounds", "one_message_per_rank")
 AFTER_THE_COPIES = ("copies_everywhere", "broadcast_in_log_p_rounds", "one_message_per_rank")
@@ -104,7 +105,7 @@ def tree_broadcast(x, comm, root=0):
     comm.broadcast(x, root)
 
 
-@wrong("collectives.tree_reduce", "passes on in a row", fails="broadcast_in_log_p_rounds", says="messages follow one")
+@wrong("collectives.tree_reduce", "passes on in a row", fails="broadcast_in_log_p_rounds", says="in a row: let several")
 def tree_broadcast(x, comm, root=0):
     p, place = comm.size, (comm.rank - root) % comm.size
     if place > 0:
@@ -130,3 +131,13 @@ def tree_reduce(x, comm, root=0):
             x += incoming
         elif distance <= place < 2 * distance:
             comm.send(x, (comm.rank - distance) % p)
+
+
+slip(
+    "collectives.tree_reduce",
+    "room for a vector only",
+    "torch.empty_like(x)",
+    "x.new_empty(len(x))",
+    fails=" ".join(AFTER_THE_SUM),
+    says="tree_reduce",
+)

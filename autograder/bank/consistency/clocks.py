@@ -1,6 +1,7 @@
 """Wrong answers to `clocks`."""
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 HERE = "consistency.clocks"
 HELD = ("bulk_synchronous", "stale_synchronous")
@@ -91,3 +92,13 @@ def clocks(seconds, staleness):
             spans[w].append((start, times[k]))
             ends[w].append(start + times[k])
     return spans
+
+
+slip(
+    HERE,
+    "SSP is BSP",
+    "    spans =",
+    "    staleness = staleness if staleness == math.inf else 0\n    spans =",
+    fails="stale_synchronous few",
+    says="That is BSP, whatever the",
+)

@@ -5,6 +5,7 @@ import math
 import torch
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 HERE = "consistency.gossip"
 MATRIX = ("the_matrix", "each_rank_has_its_row", "a_message_each_way", "all_at_the_same_time")
@@ -159,3 +160,13 @@ def gossip(x, comm, rounds):
         x.mul_(row[comm.rank])
         for j in others:
             x.add_(row[j] * theirs[j])
+
+
+slip(
+    "consistency.gossip",
+    "a matrix of float32",
+    "torch.zeros(p, p, dtype=torch.float64)",
+    "torch.zeros(p, p)",
+    fails="the_matrix each_rank_has_its_row a_message_each_way all_at_the_same_time",
+    says="float64",
+)

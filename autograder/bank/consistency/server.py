@@ -3,6 +3,7 @@
 import torch
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 HERE = "consistency.server"
 VALUES = "as_one_machine"
@@ -241,3 +242,22 @@ def work(comm, grad, w, steps):
         comm.send(grad(w, k), 0)
         comm.recv(w, 0)
     return w
+
+
+slip(
+    HERE,
+    "the server works in the weights it was given",
+    "w, counts, held = w.clone(), ",
+    "counts, held = ",
+    fails="as_one_machine",
+    says="changed its argument w",
+)
+
+slip(
+    HERE,
+    "asks for gradient 0 in each step",
+    "grad(w, k)",
+    "grad(w, 0)",
+    fails="as_one_machine nobody_waits_who_may_go_on",
+    says="s = 0",
+)

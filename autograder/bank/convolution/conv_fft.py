@@ -43,3 +43,13 @@ for mistake, changes, fails, says in (
     ),
 ):
     slip("conv_fft", mistake, *changes, fails=fails, says=says)
+slip(
+    "conv_fft",
+    "scales the filters in place",
+    "    spectra = ",
+    "    w *= 2\n    spectra = ",
+    "[..., :P, :Q]",
+    "[..., :P, :Q] / 2",
+    fails="the_kernel_as_large_as_the_image",
+    says="changed its argument w",
+)

@@ -33,3 +33,13 @@ for mistake, changes, fails, says in (
     ),
 ):
     slip("conv_im2col", mistake, *changes, fails=fails, says=says)
+slip(
+    "conv_im2col",
+    "scales the filters in place",
+    "    return matmul(w.flatten(1), ",
+    "    return matmul(w.mul_(2).flatten(1), ",
+    ".view(N, K, P, Q)",
+    ".view(N, K, P, Q) / 2",
+    fails="leaves_both_alone",
+    says="changed its argument w",
+)

@@ -94,3 +94,21 @@ for mistake, changes, fails, says in (
     ),
 ):
     slip("im2col", mistake, *changes, fails=fails, says=says)
+slip(
+    "im2col",
+    "col2im empties the columns",
+    "+= columns[:, :, i, j]\n",
+    "+= columns[:, :, i, j]\n            columns[:, :, i, j] = 0\n",
+    fails="leaves_image_and_columns_alone",
+    says="changed its argument columns",
+)
+slip(
+    "im2col",
+    "empties the image at the end",
+    "    N, C, H, W = x.shape\n",
+    "    N, C, H, W = x.shape\n    x0 = x\n",
+    "    return columns.view(N, C * r * s, P * Q)",
+    "    x0.zero_()\n    return columns.view(N, C * r * s, P * Q)",
+    fails="leaves_image_and_columns_alone conv_im2col.leaves_both_alone",
+    says="changed its argument x",
+)

@@ -1,7 +1,8 @@
 """Wrong answers to `make_buckets`."""
 
 from autograder.authoring import wrong
-from autograder.bank.ddp.later import AFTER_THE_RESULTS, STEPS, of
+from autograder.bank.ddp.later import AFTER_THE_RESULTS, ALL_OF_OVERLAP, STEPS, of
+from autograder.bank.slips import slip
 
 ALL_OF_BUCKETS = (
     "in_reverse",
@@ -173,3 +174,13 @@ def make_buckets(params, cap_bytes):
         buckets[-1].append(param)
         filled += size
     return buckets
+
+
+slip(
+    BUCKETS,
+    "other tensors with the parameters' memory",
+    "append(param)",
+    "append(param.detach())",
+    fails=" ".join((*ALL_OF_BUCKETS, *STEPS, *of("OverlappedDDP", ALL_OF_OVERLAP))),
+    says="not one of the parameters",
+)

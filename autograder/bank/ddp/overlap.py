@@ -1,7 +1,8 @@
 """Wrong answers to `OverlappedDDP`."""
 
 from autograder.authoring import wrong
-from autograder.bank.ddp.later import ALL_OF_OVERLAP, TIMED
+from autograder.bank.ddp.later import AFTER_THE_RESULTS, ALL_OF_OVERLAP, TIMED
+from autograder.bank.slips import slip
 
 OVERLAP = "ddp.OverlappedDDP"
 CAP, InFlight = 25 * 2**20, None  # names of the notebook that these answers use
@@ -298,3 +299,13 @@ class OverlappedDDP:
             self.flights.append(InFlight(bucket, self.n, self.comm))
         for flight in self.flights:
             flight.finish()
+
+
+slip(
+    OVERLAP,
+    "counts the samples of the first batch only",
+    "= len(x), set(), []",
+    '= getattr(self, "n", len(x)), set(), []',
+    fails=" ".join(AFTER_THE_RESULTS),
+    says="1, then 3",
+)

@@ -3,6 +3,7 @@
 import torch
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 AFTER_THE_SHARDS = ("every_sample_once", "equal_lengths", "new_each_epoch", "same_permutation_again")
 SHARD = "ddp.shard_indices"
@@ -70,6 +71,26 @@ def shard_indices(n, rank, size, epoch, seed):
     return torch.randperm(n, generator=torch.Generator().manual_seed(seed))[rank::size]
 
 
-@wrong(SHARD, "forgets the seed", fails="same_permutation_again", says="you ignore seed")
+@wrong(SHARD, "forgets the seed", fails="same_permutation_again", says="seed the generator with both")
 def shard_indices(n, rank, size, epoch, seed):
     return torch.randperm(n, generator=torch.Generator().manual_seed(epoch))[rank::size]
+
+
+slip(
+    SHARD,
+    "indices of 32 bits",
+    "order[rank::size]",
+    "order[rank::size].int()",
+    fails=" ".join(AFTER_THE_SHARDS),
+    says="int64",
+)
+
+
+slip(
+    SHARD,
+    "the product of seed and epoch",
+    "seed + epoch",
+    "seed * epoch",
+    fails="new_each_epoch same_permutation_again",
+    says="with seed 0",
+)

@@ -5,6 +5,7 @@ from torch.nn.functional import cross_entropy
 
 from autograder.authoring import wrong
 from autograder.bank.ddp.later import ALL_OF_STEP
+from autograder.bank.slips import slip
 
 STEP = "ddp.train_step"
 CAP = 25 * 2**20  # a name of the notebook that these answers use
@@ -221,3 +222,13 @@ def train_step(model, batch, lr, comm, cap_bytes=CAP):
         for param, grad in zip(bucket, grads, strict=True):
             param -= lr * grad
     return loss.item()
+
+
+slip(
+    STEP,
+    "the loss after the step",
+    "return loss.item()",
+    "return cross_entropy(model(x), y).item()",
+    fails="returns_its_loss",
+    says="train_step(...) on rank 0",
+)

@@ -1,6 +1,7 @@
 """Wrong answers to `momentum_step` and `adam_step`."""
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 
 @wrong(
@@ -68,3 +69,21 @@ def adam_step(w, g, state, lr):
     state["v"] = 0.999 * state["v"] + 0.001 * g**2
     m_hat, v_hat = state["m"] / (1 - 0.9 ** state["t"]), state["v"] / (1 - 0.999 ** state["t"])
     return w - lr * m_hat / (v_hat.sqrt() + 1e-8), state
+
+
+slip(
+    "gradient_descent.adam_step",
+    "changes the velocity in place",
+    "v = beta * v + g\n",
+    "v = v.mul_(beta).add_(g)\n",
+    fails="steps_change_nothing_else",
+    says="changed its argument v",
+)
+slip(
+    "gradient_descent.adam_step",
+    "keeps the velocity to itself",
+    "return w - lr * v, v",
+    "return w - lr * v",
+    fails="momentum_equals_torch steps_change_nothing_else",
+    says="must return two things",
+)

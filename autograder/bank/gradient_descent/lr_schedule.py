@@ -3,6 +3,7 @@
 import math
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 
 @wrong(
@@ -73,3 +74,13 @@ def lr_schedule(step, warmup, total, peak):
         return peak * step / warmup
     progress = min((step - warmup) // (total - warmup), 1.0)
     return peak / 2 * (1 + math.cos(math.pi * progress))
+
+
+slip(
+    "gradient_descent.lr_schedule",
+    "a vector of one rate",
+    "peak * step / warmup",
+    "torch.tensor([peak * step / warmup])",
+    fails="warmup_is_linear ends_and_stays_at_zero up_then_down",
+    says="has shape (1,), expected ()",
+)

@@ -3,6 +3,7 @@
 import torch
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 LIMIT = ("diagonal_valley", "turned_valley", "descent_obeys_it", "flat_directions_and_float32")
 
@@ -20,3 +21,21 @@ def max_stable_lr(hessian):
 @wrong("gradient_descent.max_stable_lr", "reads the diagonal", fails=LIMIT[1:], says="largest entry on the diagonal")
 def max_stable_lr(hessian):
     return 2 / float(hessian.diagonal().max())
+
+
+slip(
+    "gradient_descent.max_stable_lr",
+    "by the inverse, which a flat valley lacks",
+    "2 / float(torch.linalg.eigvalsh(hessian)[-1])",
+    "2 * float(torch.linalg.eigvalsh(torch.linalg.inv(hessian))[0])",
+    fails="flat_directions_and_float32",
+    says="limit",
+)
+slip(
+    "gradient_descent.max_stable_lr",
+    "a limit for each direction",
+    "2 / float(torch.linalg.eigvalsh(hessian)[-1])",
+    "2 / torch.linalg.eigvalsh(hessian)",
+    fails="diagonal_valley turned_valley descent_obeys_it flat_directions_and_float32",
+    says="expected ()",
+)

@@ -1,6 +1,7 @@
 """Wrong answers to `mse_loss` and `mse_grad`."""
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 
 @wrong(
@@ -46,3 +47,29 @@ def mse_grad(w, X, y):
 @wrong("gradient_descent.mse_grad", "X is not transposed", fails=GRADIENT, says="The shapes do not fit")
 def mse_grad(w, X, y):
     return 2 / len(y) * X @ (X @ w - y)
+
+
+slip(
+    "gradient_descent.mse_grad",
+    "the loss in brackets",
+    ".mean()",
+    ".mean(0, keepdim=True)",
+    fails="loss_is_the_mean data_stay_as_they_were",
+    says="has shape (1,), expected ()",
+)
+slip(
+    "gradient_descent.mse_grad",
+    "subtracts from y itself",
+    "X.T @ (X @ w - y)",
+    "X.T @ -y.sub_(X @ w)",
+    fails="data_stay_as_they_were",
+    says="changed its argument y",
+)
+slip(
+    "gradient_descent.mse_grad",
+    "float64 for every w",
+    "2 / len(y) * X.T @ (X @ w - y)",
+    "(2 / len(y) * X.T @ (X @ w - y)).double()",
+    fails="gradient_equals_autograd one_sample_one_weight data_stay_as_they_were",
+    says="has dtype float64, expected float32",
+)

@@ -3,6 +3,7 @@
 import torch
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 
 @wrong("gradient_descent.parallel_gradient", "mean of the shards' means", fails="unequal_shards", says="n_k / n")
@@ -28,3 +29,13 @@ def parallel_gradient(grad, w, shards):
 )
 def parallel_gradient(grad, w, shards):
     return grad(w, torch.cat([X for X, _ in shards]), torch.cat([y for _, y in shards]))
+
+
+slip(
+    "gradient_descent.parallel_gradient",
+    "sorts the caller's shards",
+    "    n = sum(",
+    "    shards.sort(key=lambda shard: len(shard[1]))\n    n = sum(",
+    fails="unequal_shards each_shard_on_its_own",
+    says="changed its argument shards",
+)

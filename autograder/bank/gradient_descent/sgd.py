@@ -3,6 +3,7 @@
 import torch
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 
 @wrong(
@@ -101,3 +102,15 @@ def sgd(grad, n, w0, lr, batch_size, epochs, generator):
         for batch in minibatches(n, batch_size, generator):
             path.append(path[-1] - lr * grad(path[-1]))
     return torch.stack(path)
+
+
+slip(
+    "gradient_descent.sgd",
+    "steps w0 in place",
+    "path = [w0]",
+    "path, w = [w0.clone()], w0",
+    "path.append(path[-1] - lr * grad(path[-1], batch))",
+    "w -= lr * grad(w, batch)\n            path.append(w.clone())",
+    fails="each_step_follows_its_batch",
+    says="changed its argument w0",
+)

@@ -134,3 +134,23 @@ slip(
     fails=" ".join(SUM),
     says="both sides need the same dtype and number of elements",
 )
+
+
+slip(
+    "hogwild.adam",
+    "workers return their own gradient",
+    "return None",
+    "return from_factors(x, delta)",
+    fails="the_server_has_the_sum control_and_data",
+    says="expected None",
+)
+slip(
+    "hogwild.adam",
+    "control of 32 bits",
+    "torch.tensor([len(x), int(factors)])",
+    "torch.tensor([len(x), int(factors)], dtype=torch.int32)",
+    "torch.zeros(2, dtype=torch.int64)",
+    "torch.zeros(2, dtype=torch.int32)",
+    fails="control_and_data",
+    says="expected one of 16",
+)

@@ -3,6 +3,7 @@
 import torch
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 HERE = "hogwild.downpour"
 SUMS = ("sums_between", "as_the_messages_came", "bytes_by_n_fetch_and_n_push", "a_slow_replica_stops_nobody")
@@ -240,3 +241,21 @@ def replica(comm, servers, grad, w, n_fetch, n_push, steps):
                 comm.recv(part, server)
         if op == "push":
             total.zero_()
+
+
+slip(
+    HERE,
+    "a shard that is a view of w",
+    "w.tensor_split(servers)[comm.rank].clone()",
+    "w.tensor_split(servers)[comm.rank]",
+    fails="bytes_by_n_fetch_and_n_push",
+    says="changed its argument w",
+)
+slip(
+    HERE,
+    "a shard that leaves without a wait",
+    "comm.send(mine, r)",
+    "comm.isend(mine, r)",
+    fails="bytes_by_n_fetch_and_n_push",
+    says="wait",
+)

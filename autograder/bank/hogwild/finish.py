@@ -1,6 +1,7 @@
 """Wrong answers to `finish`."""
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 HERE = "hogwild.finish"
 FINISH = ("who_is_free_takes_the_next", "backup_tasks")
@@ -58,3 +59,22 @@ def finish(tasks, speeds, backups=False):
         last = max(range(len(ends)), key=ends.__getitem__)
         ends[last] = min(ends[last], free[i] + tasks[last] / speeds[i])
     return max(ends)
+
+
+slip(
+    "hogwild.finish",
+    "of several free nodes the last one",
+    "min(range(len(free)), key",
+    "min(reversed(range(len(free))), key",
+    fails="who_is_free_takes_the_next backup_tasks",
+    says="finish(",
+)
+
+slip(
+    "hogwild.finish",
+    "a copy counts even if it is later",
+    "min(ends[last], free[i] + tasks[last] / speeds[i])",
+    "free[i] + tasks[last] / speeds[i]",
+    fails="backup_tasks",
+    says="finish(",
+)

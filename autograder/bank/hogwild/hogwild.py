@@ -3,6 +3,7 @@
 import torch
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 HERE = "hogwild.hogwild"
 OVERLAP = "how_much_edges_overlap"
@@ -111,3 +112,22 @@ def hogwild(w, edges, gradient, lr, schedule):
                 steps[k] = lr * gradient(k, torch.stack([seen[k, u] for u in edges[k]]))
             w[v] = loaded[k, v] - steps[k][edges[k].index(v)]
     return w
+
+
+slip(
+    "hogwild.hogwild",
+    "works in the weights it was given",
+    "w, read, loaded, steps = w.clone(), {}, {}, {}",
+    "read, loaded, steps = {}, {}, {}",
+    fails="alone disjoint_edges_in_any_order updates_get_lost",
+    says="changed its argument w",
+)
+
+slip(
+    "hogwild.hogwild",
+    "components sorted for the gradient",
+    "for u in edges[k]])",
+    "for u in sorted(edges[k])])",
+    fails="alone disjoint_edges_in_any_order updates_get_lost",
+    says="w",
+)

@@ -3,6 +3,7 @@
 import torch
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 HERE = "hogwild.two_loop"
 LOOPS = ("two_loops", "only_numbers_travel")
@@ -124,3 +125,26 @@ def lbfgs_direction(comm, s, y, g):
     for s_i, y_i, rho, a in reversed(kept):
         g += (a - rho * dot(y_i, g)) * s_i
     return -g
+
+
+slip(
+    "hogwild.two_loop",
+    "reverses the given lists",
+    "    q, kept = g.clone(), []",
+    "    s.reverse(), y.reverse()\n    q, kept = g.clone(), []",
+    "zip(reversed(s), reversed(y), strict=True)",
+    "zip(s, y, strict=True)",
+    "dot(s[-1], y[-1]) / dot(y[-1], y[-1])",
+    "dot(s[0], y[0]) / dot(y[0], y[0])",
+    fails="only_numbers_travel",
+    says="changed its argument s, y or g",
+)
+
+slip(
+    "hogwild.two_loop",
+    "needs a history",
+    "    if s:\n        q *=",
+    "    q *=",
+    fails="two_loops only_numbers_travel",
+    says="out of range",
+)

@@ -1,6 +1,7 @@
 """Wrong answers to `run_stage`."""
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 RUN = "model_parallel.run_stage"
 ALL = (
@@ -460,3 +461,21 @@ def run_stage(stage, order, rows, comm):
     for request in sent:
         request.wait()
     return loss
+
+
+slip(
+    RUN,
+    "messages without a tag",
+    ", tag=k)",
+    ")",
+    fails=" ".join(ALL),
+    says="deadlock",
+)
+slip(
+    RUN,
+    "nothing on the other stages",
+    "return loss",
+    "return loss if comm.rank == comm.size - 1 else None",
+    fails=" ".join(ALL),
+    says="which has no loss",
+)

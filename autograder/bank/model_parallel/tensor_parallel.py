@@ -232,3 +232,17 @@ slip(
     fails=" ".join(AFTER_COLUMN),
     says="the x of the first pass",
 )
+
+
+slip(
+    TENSOR,
+    "a row layer whose gradients add up over passes",
+    "        self.weight, self.bias, self.comm = share(weight, 1, comm), bias.clone(), comm",
+    "        self.weight, self.bias, self.comm = share(weight, 1, comm), bias.clone(), comm\n"
+    "        self.weight_grad, self.bias_grad = 0, 0",
+    "        self.weight_grad, self.bias_grad = dy.T @ self.x, dy.sum(0)\n        return",
+    "        self.weight_grad = self.weight_grad + dy.T @ self.x\n"
+    "        self.bias_grad = self.bias_grad + dy.sum(0)\n        return",
+    fails="row one_all_reduce_each_way no_more_than_a_share",
+    says="You add the gradients of both passes",
+)

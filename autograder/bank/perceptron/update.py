@@ -3,6 +3,7 @@
 import torch
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 ALL_OF_UPDATE = ("moves_on_a_mistake", "stays_when_right", "at_zero", "w_is_not_changed")
 ALL_BUT_STAYING = ("moves_on_a_mistake", "at_zero", "w_is_not_changed")
@@ -85,3 +86,13 @@ def update(w, x, y, lr):
 @wrong("perceptron.update", "does nothing", fails=ALL_OF_UPDATE, says="w did not move, though the prediction was wrong")
 def update(w, x, y, lr):
     return w.clone()
+
+
+slip(
+    "perceptron.update",
+    "returns w itself when it is right",
+    "    return w + lr",
+    "    if yhat == y:\n        return w\n    return w + lr",
+    fails="stays_when_right",
+    says="The result is the w that was passed in",
+)

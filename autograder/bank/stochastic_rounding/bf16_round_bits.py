@@ -1,6 +1,7 @@
 """Wrong answers to `bf16_round_bits`."""
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 BITS = "stochastic_rounding.bf16_round_bits"
 EVERY_BIT = ("add_and_cut", "carry_into_the_exponent", "all_random_numbers", "every_bf16_stays", "not_a_number")
@@ -83,3 +84,23 @@ def bf16_round_bits(x, rand16):
 def bf16_round_bits(x, rand16):
     rounded = (x.view(torch.int32) + rand16 >> 16).to(torch.bfloat16)
     return rounded.masked_fill(x.isnan(), torch.nan)
+
+
+slip(
+    "stochastic_rounding.bf16_round_bits",
+    "adds in rand16 itself",
+    "(x.view(torch.int32) + rand16)",
+    "rand16.add_(x.view(torch.int32))",
+    fails="every_bf16_stays",
+    says="changed its argument rand16",
+)
+
+
+slip(
+    BITS,
+    "flattens x",
+    "rounded.masked_fill(x.isnan(), torch.nan)",
+    "rounded.masked_fill(x.isnan(), torch.nan).flatten()",
+    fails=" ".join(EVERY_BIT),
+    says="has shape",
+)

@@ -1,6 +1,7 @@
 """Wrong answers to `round_nearest_even`."""
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 from autograder.bank.stochastic_rounding.later import AFTER
 
 NEAREST = "stochastic_rounding.round_nearest_even"
@@ -87,3 +88,25 @@ def round_nearest_even(x, fmt):
 @wrong(NEAREST, "calls the library's", fails=(*WHOLE, *AFTER), says="which this exercise forbids")
 def round_nearest_even(x, fmt):
     return rounding.round_nearest(x, fmt)
+
+
+slip(
+    "stochastic_rounding.round_nearest_even",
+    "writes the result into x",
+    "    x = x.double()\n",
+    "    given, x = x, x.double()\n",
+    "return fmt.bounded(torch.round(x / eps) * eps).float()",
+    "return given.copy_(fmt.bounded(torch.round(x / eps) * eps))",
+    fails="ends_and_zeros",
+    says="changed its argument x",
+)
+
+
+slip(
+    NEAREST,
+    "flattens x",
+    "x = x.double()\n",
+    "x = x.double().flatten()\n",
+    fails=" ".join((*WHOLE, *AFTER)),
+    says="has shape",
+)

@@ -1,6 +1,7 @@
 """Wrong answers to `neighbours`."""
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 NEIGHBOURS = "stochastic_rounding.neighbours"
 FLOATING = ("floating_point", "just_below_a_power_of_two", "every_code")
@@ -150,3 +151,23 @@ def neighbours(x, fmt):
     x = x.double()
     eps = spacing(x, fmt)
     return torch.stack([torch.floor(x / eps) * eps, torch.ceil(x / eps) * eps]).float()
+
+
+slip(
+    "stochastic_rounding.neighbours",
+    "writes ⌊x⌋ into x",
+    "    x = x.double()\n    eps = spacing(x, fmt)\n",
+    "    given, x = x, x.double()\n    eps = spacing(x, fmt)\n    given.copy_(torch.floor(x / eps) * eps)\n",
+    fails="a_value_of_the_format",
+    says="changed its argument x",
+)
+
+
+slip(
+    NEIGHBOURS,
+    "flattens x",
+    "x = x.double()\n",
+    "x = x.double().flatten()\n",
+    fails=" ".join(FIXED),
+    says="has shape",
+)

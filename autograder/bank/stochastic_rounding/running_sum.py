@@ -1,6 +1,7 @@
 """Wrong answers to `running_sum`."""
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 from autograder.bank.stochastic_rounding.later import SUM
 
 RUNNING = "stochastic_rounding.running_sum"
@@ -93,3 +94,13 @@ def running_sum(xs, fmt, mode, generator):
             s = stochastic_round(s + x, fmt, torch.rand(s.shape))
         sums.append(s)
     return torch.stack(sums)
+
+
+slip(
+    "stochastic_rounding.running_sum",
+    "writes the sums into xs",
+    "s = round_nearest_even(s + x, fmt)",
+    "s = x.copy_(round_nearest_even(s + x, fmt))",
+    fails="its_own_generator",
+    says="changed its argument xs",
+)

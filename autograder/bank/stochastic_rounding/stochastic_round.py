@@ -1,6 +1,7 @@
 """Wrong answers to `stochastic_round`."""
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 from autograder.bank.stochastic_rounding.later import LATER
 
 STOCHASTIC = "stochastic_rounding.stochastic_round"
@@ -158,3 +159,21 @@ def stochastic_round(x, fmt, u):
     eps = upper.double() - lower.double()
     p = torch.where(eps > 0, (x.double() - lower.double()) / eps, 0.0)
     return torch.where(torch.rand_like(x) < p, upper, lower)
+
+
+slip(
+    "stochastic_rounding.stochastic_round",
+    "compares in u itself",
+    "u < x / eps - whole",
+    "u.sub_(x / eps - whole) < 0",
+    fails="a_value_stays the_odds_are_exact",
+    says="changed its argument u",
+)
+slip(
+    "stochastic_rounding.stochastic_round",
+    "returns float64",
+    "eps).float()",
+    "eps)",
+    fails=" ".join((*ALL, *NOT_RANDOM, "sgd_low_precision.weights_stay_in_the_format")),
+    says="has dtype float64, expected float32",
+)

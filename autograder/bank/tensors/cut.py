@@ -3,6 +3,7 @@
 import torch
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 
 @wrong(
@@ -70,3 +71,6 @@ def cut(x):
     bits = x.view(torch.int32)
     bits &= -65536
     return x.clone()
+
+
+slip("tensors.cut", "not for a single number", "(x.view(", "(x[:].view(", fails="special_numbers", says="0-dim")

@@ -3,6 +3,7 @@
 import torch
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 
 @wrong(
@@ -91,3 +92,24 @@ def descend(w, lr):
     with torch.no_grad():
         w -= lr * w.grad
         w.grad.zero_()
+
+
+slip(
+    "tensors.grads",
+    "one row after the other, and no single number",
+    "        w -= lr * w.grad",
+    "        for i in range(len(w)):\n            w[i] -= lr * w.grad[i]",
+    fails="gradients_do_not_pile_up",
+    says="0-d",
+)
+
+
+@wrong("tensors.grads", "the first pass only", fails="in_every_pass", says="pass 2: the calls of ready")
+def watch(params, ready):
+    def hear(i, hooks):
+        ready(i)
+        hooks.pop().remove()
+
+    for i, param in enumerate(params):
+        hooks = []
+        hooks.append(param.register_post_accumulate_grad_hook(lambda _, i=i, hooks=hooks: hear(i, hooks)))

@@ -1,6 +1,7 @@
 """Wrong answers to `stretch`."""
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 
 @wrong(
@@ -51,3 +52,13 @@ def stretch(b, x):
 @wrong("tensors.stretch", "makes the view contiguous", fails="no_memory", says="is stored many times")
 def stretch(b, x):
     return b[:, None, None].expand(x.shape).contiguous()
+
+
+slip(
+    "tensors.stretch",
+    "x's dtype for b's",
+    ".expand(x.shape)",
+    ".expand(x.shape).to(x.dtype)",
+    fails="any_shape",
+    says="dtype",
+)

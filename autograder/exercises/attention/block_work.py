@@ -73,10 +73,10 @@ def is_counted(student, b: int, n: int, h: int, heads: int, which: int) -> None:
         {
             "A multiplication and an addition are two operations.": right[1] // 2,
             "The scores and their product with the values are missing.": 24 * tokens * h * h,
-            "Two products have n² pairs: the scores, and the weights times the values.": right[1] - 2 * pairs * h,
+            "Two products have n² pairs: the scores, and the weights times the values. A mask makes neither of them "
+            "smaller.": right[1] - 2 * pairs * h,
             "Each head has d = h / a numbers, so the heads together do not multiply the work.": 24 * tokens * h * h
             + 4 * pairs * h * heads,
-            "A mask hides half of the scores, but the products compute all.": 24 * tokens * h * h + 2 * pairs * h,
             "That is forward and backward: count only the forward pass.": 3 * right[1],
             "That is for one sequence: the batch has b of them.": right[1] // b,
         },
@@ -85,11 +85,11 @@ def is_counted(student, b: int, n: int, h: int, heads: int, which: int) -> None:
             "The output of the softmax is missing: n² numbers in each head.": right[2] - heads * pairs,
             "The scores before the softmax are not needed again.": right[2] + heads * pairs,
             "ReLU's output is the input of `down`: it counts once.": right[2] + 4 * tokens * h,
-            "The inputs of the norms are kept, too.": right[2] - 2 * tokens * h,
-            "The outputs of the norms enter products: they are kept, too.": right[2] - 2 * tokens * h,
-            "q, k and v are kept, three numbers for each of h.": right[2] - 2 * tokens * h,
-            "ReLU returns 4 h numbers for each token.": right[2] - 3 * tokens * h,
-            "The merged heads enter a product: they are kept, too.": right[2] - tokens * h,
+            "2 b n h numbers are missing: both norms keep their inputs, and their outputs enter products. Of q, k and "
+            "v, each counts.": right[2] - 2 * tokens * h,
+            "3 b n h numbers are missing: q, k and v have as many, and ReLU returns 4 h for each token.": right[2]
+            - 3 * tokens * h,
+            "b n h numbers are missing, as many as the merged heads, which enter a product.": right[2] - tokens * h,
             "Those are bytes: count numbers.": ITEMSIZE * right[2],
             "That is for one sequence: the batch has b of them.": right[2] // b,
         },

@@ -105,7 +105,7 @@ def a_rank_without_tokens(student, rng):
 
 @exercise.check(points=3, needs="every_token_to_its_expert", seconds=SECONDS)
 def no_more_than_the_tokens(student, rng):
-    "Only accepted tokens and a few counts are sent, each token there and back; x and w do not change."
+    "Only accepted tokens and a few counts are sent, each token there and back; no argument changes."
     for tokens, capacity in (((6, 6), 4), ((4, 8, 5), 2), ((6, 6, 6, 6), 6)):
         layer = Layer(tokens, capacity, rng, WIDE)
         run = layer.agrees(student)
@@ -115,8 +115,9 @@ def no_more_than_the_tokens(student, rng):
             f"{layer.setting}: comm.{own} gives every rank the same. An expert needs the tokens that have chosen it, "
             "and no rank needs another's weights: all_to_all.",
         )
-        for rank, (x, _, w, _) in enumerate(run.arguments):
+        for rank, (x, gate, w, _) in enumerate(run.arguments):
             checks.unchanged(x, layer.x[rank], name="x")
+            checks.unchanged(gate, layer.gate, name="gate")
             checks.unchanged(w, layer.w[rank], name="w")
         kept = [layer.expected(rank)[2] for rank in range(layer.p)]
         for rank in range(layer.p):

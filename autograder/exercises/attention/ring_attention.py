@@ -121,7 +121,8 @@ def two_blocks_a_step(student, rng):
         sequence = Sequence((2,) * p, rng)
         run, right = sequence.run(student), (p - 1) * 2 * 2 * D * 8
         waited_for(run, f"p = {p}")
-        for rank, (*given, _) in enumerate(run.arguments):
+        for rank, (*given, positions) in enumerate(run.arguments):
+            checks.unchanged(positions, sequence.positions, name="positions")
             for name, now, before in zip("qkv", given, (sequence.q, sequence.k, sequence.v), strict=True):
                 checks.unchanged(now, before[rank], name=name)
         for rank in range(p):

@@ -143,6 +143,10 @@ def a_new_order_each_epoch(student, rng):
         not torch.equal(trained(1, 1), trained(2, 1)),
         "Two generators gave the same network: shuffle the samples, torch.randperm(len(X), generator=generator).",
     )
+    checks.that(
+        torch.equal(trained(1, 1), trained(1, 1)),
+        "One seed gave two networks: draw the order from `generator`, torch.randperm(len(X), generator=generator).",
+    )
     few = problem(rng, 4)
     ends = {pairs_of(student, few, seed) for seed in range(24)}  # two outcomes by chance: once in 1e10
     checks.that(

@@ -64,15 +64,17 @@ def error_of_order_two(student, rng):
 
 @exercise.check(points=2)
 def tensors_elementwise(student, rng):
-    "A tensor x gives a tensor: each element's own derivative."
-    x = uniform(-2, 2, (2, 3), rng)
-    got = student.derivative(torch.sin, x.clone(), 1e-3)
-    expected = (torch.sin(x + 1e-3) - torch.sin(x - 1e-3)) / 2e-3
-    mistakes = {
-        "You divided by h, but the distance is 2h.": 2 * expected,
-        "This is the forward difference: step to both sides of x.": (torch.sin(x + 1e-3) - torch.sin(x)) / 1e-3,
-    }
-    checks.close(got, expected, name="derivative(torch.sin, x, 1e-3)", mistakes=mistakes)
+    "A tensor x gives a tensor of its dtype: each element's own derivative."
+    for shape, dtype, h in (((2, 3), torch.float64, 1e-3), ((4,), torch.float32, 0.25)):
+        x = uniform(-2, 2, shape, rng).to(dtype)
+        got = student.derivative(torch.sin, x.clone(), h)
+        expected = (torch.sin(x + h) - torch.sin(x - h)) / (2 * h)
+        mistakes = {
+            "You divided by h, but the distance is 2h.": 2 * expected,
+            "This is the forward difference: step to both sides of x.": (torch.sin(x + h) - torch.sin(x)) / h,
+        }
+        name = f"derivative(torch.sin, x, {h}) of {show.dtype(dtype)}"
+        checks.close(got, expected, name=name, mistakes=mistakes)
 
 
 @exercise.check(points=1, needs="tensors_elementwise")

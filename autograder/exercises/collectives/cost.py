@@ -40,7 +40,6 @@ def cost_mistakes(algorithm: str, p: int, nbytes: float, alpha: float, beta: flo
     message, log2 = alpha + nbytes * beta, math.log2(p)
     q = 1 << (p.bit_length() - 1)
     found = {
-        "Half of it: the sums have to come back to all ranks, too.": right / 2,
         "beta is in seconds per byte and nbytes in bytes: no factor 4 for floats, 8 for bits.": predicted(
             algorithm, p, 8 * nbytes, alpha, beta
         ),
@@ -91,6 +90,7 @@ def cost_mistakes(algorithm: str, p: int, nbytes: float, alpha: float, beta: flo
             + (predicted("ring", p // 4, nbytes, alpha, beta) if p >= 4 else 0),
             "Only the ring between the nodes: add the trees inside.": predicted("ring", g, nbytes, alpha, beta),
         }
+    found["Half of it: the sums have to come back to all ranks, too."] = right / 2  # last: others may be half, too
     return {sentence: value for sentence, value in found.items() if not math.isclose(value, right, rel_tol=1e-3)}
 
 

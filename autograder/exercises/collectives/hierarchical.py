@@ -35,7 +35,7 @@ def nodes_have_sum(student, xs: list, per_node: int, **machine):
 
 @exercise.check(points=4, seconds=SECONDS)
 def any_nodes(student, rng):
-    "The sum on every rank for any p and per_node, also when the last node is smaller."
+    "The sum on every rank for any p, per_node and shape of x, also when the last node is smaller."
     for p, per_node in (
         (4, 2),
         (6, 3),
@@ -51,6 +51,7 @@ def any_nodes(student, rng):
         (9, 10),
     ):
         nodes_have_sum(student, numbers(p, 3, rng), per_node)
+    nodes_have_sum(student, numbers(3, (2, 2), rng), 2)
     p, per_node = one_of(((4, 2), (6, 3), (5, 2), (4, 4)), rng)
     setting = f"p = {p}, per_node = {per_node}"
     carried(student, rng, lambda: nodes_have_sum(student, numbers(p, 3, rng), per_node), setting)
@@ -58,7 +59,7 @@ def any_nodes(student, rng):
 
 @exercise.check(points=2, seconds=SECONDS, needs="any_nodes")
 def one_leader_per_node(student, rng):
-    "Only one rank of each node talks to other nodes."
+    "Only the first rank of each node talks to other nodes."
     for p, per_node in ((8, 4), (8, 2), (9, 3), (10, 4)):
         talking: dict[int, set[int]] = {}  # node -> its ranks that do
         run = nodes_have_sum(student, small_numbers(p, 24, rng), per_node)
@@ -71,6 +72,11 @@ def one_leader_per_node(student, rng):
                 len(ranks) == 1,
                 f"p = {p}, per_node = {per_node}: ranks {', '.join(map(str, sorted(ranks)))} of node {node} all talk "
                 "to other nodes. Sum inside the node first; then only its first rank talks to other nodes.",
+            )
+            checks.that(
+                ranks == {node * per_node},
+                f"p = {p}, per_node = {per_node}: rank {max(ranks)} of node {node} talks to other nodes. Let its first "
+                f"rank do this, rank {node * per_node}.",
             )
 
 

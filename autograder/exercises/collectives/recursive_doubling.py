@@ -37,9 +37,10 @@ def powers_of_two(student, rng):
 
 @exercise.check(points=4, seconds=SECONDS, needs="powers_of_two")
 def any_number_of_ranks(student, rng):
-    "The sum on every rank for p = 3, 5, 6, 7, 9."
+    "The sum on every rank for p = 3, 5, 6, 7, 9, and for x of any shape."
     for p in (3, 5, 6, 7, 9):
         has_sum_everywhere(student, DOUBLING, numbers(p, 3, rng), f"p = {p}")
+    has_sum_everywhere(student, DOUBLING, numbers(3, (2, 3), rng), "p = 3, x of shape (2, 3)")
 
 
 @exercise.check(points=4, seconds=SECONDS, needs="powers_of_two")

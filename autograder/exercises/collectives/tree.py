@@ -39,10 +39,11 @@ def roots(p: int) -> tuple[int, ...]:
 
 @exercise.check(points=4, seconds=SECONDS)
 def sum_on_the_root(student, rng):
-    "tree_reduce: the root's x is the sum, for p = 1 to 9 and any root."
+    "tree_reduce: the root's x is the sum, for p = 1 to 9, any root and any shape."
     for p in FEW:
         for root in roots(p):
             root_has_sum(student, numbers(p, 3, rng), root)
+    root_has_sum(student, numbers(3, (2, 2), rng), 1)
     p = one_of((2, 3, 4, 5), rng)
     carried(student, rng, lambda: root_has_sum(student, numbers(p, 3, rng), p - 1), f"tree_reduce, p = {p}")
 
@@ -88,7 +89,7 @@ def reduce_in_log_p_rounds(student, rng):
     "tree_reduce takes ⌈log₂ p⌉ rounds: a rank that has sent its x is done, the others continue in pairs."
     for p, root in ROUNDS:
         run = root_has_sum(student, small_numbers(p, 3, rng), root, alpha=1.0)
-        _tree_rounds(run, p, f"tree_reduce, p = {p}, root = {root}")
+        _tree_rounds(run, root, f"tree_reduce, p = {p}, root = {root}")
 
 
 @exercise.check(points=2, seconds=SECONDS, needs="copies_everywhere")
@@ -96,13 +97,17 @@ def broadcast_in_log_p_rounds(student, rng):
     "tree_broadcast takes ⌈log₂ p⌉ rounds: in each, all ranks that have x send it."
     for p, root in ROUNDS:
         run = all_have_roots(student, small_numbers(p, 3, rng), root, alpha=1.0)
-        _tree_rounds(run, p, f"tree_broadcast, p = {p}, root = {root}")
+        _tree_rounds(run, root, f"tree_broadcast, p = {p}, root = {root}")
 
 
-def _tree_rounds(run, p: int, setting: str) -> None:
-    star = {f"This is a star, not a tree: the root talks to all {p - 1} others itself.": p - 1} if p > 3 else {}
+def _tree_rounds(run, root: int, setting: str) -> None:
+    ends = [{event.rank, event.peer} for event in sends(run)]
+    p, peers = len(run.results), set().union(*(pair for pair in ends if root in pair)) - {root}
+    star = f"This is a star, not a tree: the root talks to all {p - 1} others itself."
+    row = "The messages follow one another in a row: let several pairs of ranks work in each round."
+    mistakes = {star if len(peers) == p - 1 else row: p - 1} if p > 3 else {}
     rule = f"the tree needs ⌈log₂ {p}⌉ = {log2_up(p)}, with a distance that doubles or halves from round to round"
-    takes_rounds(run, log2_up(p), setting, rule, star)
+    takes_rounds(run, log2_up(p), setting, rule, mistakes)
     waited_for(run, setting)
 
 

@@ -59,6 +59,9 @@ def results_unchanged(student, rng):
     "Overlap changes no result: every rank takes the steps of one machine, with equal and unequal batches."
     for sizes, steps in (((3, 3), 1), ((4,), 1), ((3, 3), 3), ((1, 4, 2), 1), (parts(rng, least=1), 2)):
         wrapped_trains(student, "plain", sizes, rng, steps)
+    first, second = batches_for((1, 4), 1, rng), batches_for((3, 2), 1, rng)
+    both = [a + b for a, b in zip(first, second, strict=True)]
+    wrapped_trains(student, "plain", ("1, then 3", "4, then 2"), rng, batches=both)
     carried(student, rng, lambda: wrapped_trains(student, "plain", (3, 3), rng), "2 ranks with 3, 3 samples")
 
 

@@ -93,8 +93,13 @@ def equal_lengths(student, rng):
 @exercise.check(points=1, needs="every_sample_once")
 def new_each_epoch(student, rng):
     "Each epoch distributes the samples again: in another order, and with different samples for each rank."
+    for seed, epoch in ((0, number(rng)), (number(rng), 0)):  # seed * epoch would be 0 again
+        _differ(student, seed, epoch)
+
+
+def _differ(student, seed: int, epoch: int) -> None:
+    """The shards of two epochs are shuffled, and hold different samples."""
     n, size = 64, 4  # that chance gives a rank the same samples twice: 1 in C(64, 16) = 5e14
-    seed, epoch = number(rng), number(rng)
     first, second = (shards(student, n, size, each, seed) for each in (epoch, epoch + 1))
     dealt = torch.cat(first).sort()[0]
     unshuffled = [torch.arange(rank, n, size) for rank in range(size)], list(dealt.tensor_split(size))
@@ -105,8 +110,8 @@ def new_each_epoch(student, rng):
         same = torch.equal(first[rank].sort()[0], second[rank].sort()[0])
         checks.that(
             not same,
-            f"{name} holds the same samples in epoch {epoch + 1} as in epoch {epoch}. Seed the generator with the "
-            "epoch, too, and permute all n samples before you distribute them.",
+            f"{name} holds the same samples in epoch {epoch + 1} as in epoch {epoch}, with seed {seed}. Seed the "
+            "generator with the epoch, too (seed + epoch), and permute all n samples before you distribute them.",
             got=f"epoch {epoch}: {show.show(first[rank])}, epoch {epoch + 1}: {show.show(second[rank])}",
         )
 
@@ -114,7 +119,7 @@ def new_each_epoch(student, rng):
 @exercise.check(points=1, needs="every_sample_once")
 def same_permutation_again(student, rng):
     "The same seed and epoch always give the same shards; another seed gives different ones."
-    epoch, seed = number(rng), number(rng)
+    epoch, seed = 0, number(rng)  # in epoch 0 seed * epoch would be the same for all seeds
     first, again = (shards(student, 40, 3, epoch, seed) for _ in range(2))
     other = shards(student, 40, 3, epoch, seed + 1)
     for rank in range(3):
@@ -123,7 +128,8 @@ def same_permutation_again(student, rng):
         )
         checks.that(
             not torch.equal(other[rank], first[rank]),
-            f"seed {seed} and seed {seed + 1} give the same shards: you ignore seed.",
+            f"In epoch {epoch}, seed {seed} and seed {seed + 1} give the same shards: seed the generator with both, "
+            "seed + epoch.",
         )
     (untouched,) = student.ranks(
         "shard_indices", 1, lambda _: (40, 0, 3, epoch, seed), harness="leaves_chance_alone"

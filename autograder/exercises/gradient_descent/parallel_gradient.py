@@ -30,12 +30,13 @@ def sharded(student, rng, sizes, dtype=F64):
     y = torch.randint(0, 2, (n,), generator=rng).to(dtype)
     shards = list(zip(X.split(sizes), y.split(sizes), strict=True))
     grad = ShardGradient(w.clone())
-    given = list(shards)
+    given, before = list(shards), [(rows.clone(), labels.clone()) for rows, labels in shards]
     got = student.parallel_gradient(grad, w, given)
     checks.that(
         len(given) == len(shards),
         f"Of {len(shards)} shards {len(given)} are left in the caller's list: read it, and do not change it.",
     )
+    checks.unchanged([tuple(shard) for shard in given], before, name="shards")
     rows, exact = grad.rows, ShardGradient(w)
     return got, exact(w, X, y), torch.stack([exact(w, *shard) for shard in shards]), rows
 

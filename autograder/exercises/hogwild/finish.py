@@ -88,6 +88,7 @@ def slowest_copy(tasks, speeds) -> float:
 def who_is_free_takes_the_next(student, rng):
     "The node that is free first takes the next task."
     finishes(student, [4.0, 4.0, 4.0, 4.0, 4.0], [2.0, 1.0], False)
+    finishes(student, [2.0, 4.0], [1.0, 2.0], False)  # both are free: the first in the list begins
     for nodes, count in ((3, 8), (1, 4), (4, 3), (2, 11)):
         tasks = (torch.randint(4, 40, (count,), generator=rng) / 4).tolist()
         speeds = (torch.randint(1, 9, (nodes,), generator=rng) / 2).tolist()

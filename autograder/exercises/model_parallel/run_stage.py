@@ -100,6 +100,8 @@ def agrees(training: Training, run, setting: str) -> None:
             checks.close(
                 got, expected, name=name, why="One machine computes this for the whole batch.", mistakes=mistakes
             )
+    for i in range(p - 1):
+        checks.equal(run.results[i][0], 0.0, name=f"{setting}: what stage {i} returns, which has no loss")
     loss = sum(c * value for c, (value, _) in zip(right, each, strict=True))
     mistakes = {
         "This is the mean of the microbatches' means.": sum(value for value, _ in each) / m,

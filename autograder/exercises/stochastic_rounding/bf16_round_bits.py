@@ -86,7 +86,7 @@ def all_random_numbers(student, rng):
     rand16 = torch.arange(HIGH, dtype=torch.int32)
     for x in random_floats(rng, 4):
         low = int(code(x) & 0xFFFF)
-        got = student.bf16_round_bits(x.expand(HIGH).clone(), rand16)
+        got = student.bf16_round_bits(x.expand(HIGH).clone(), rand16.clone())
         checks.tensor(got, name="bf16_round_bits(x, rand16)", shape=(HIGH,), dtype=torch.bfloat16)
         above = int((got.float().abs() > x.abs()).sum())
         checks.that(

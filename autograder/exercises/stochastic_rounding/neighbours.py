@@ -76,6 +76,8 @@ def a_value_of_the_format(student, rng):
         above = torch.cat([values(fmt)[1:], values(fmt)[-1:]])
         given = two_neighbours(student, x, fmt, why=why, mistakes={apart: (x.double(), above)})
         checks.unchanged(given, x, name="x")
+    for fmt in (Fixed(4, 4), BF16):
+        checks.leaves_alone(lambda x, fmt=fmt: student.neighbours(x, fmt), x=between(rng, fmt, 9))
 
 
 @exercise.check(points=5, needs="fixed_point")

@@ -41,8 +41,8 @@ def path(start: torch.Tensor, targets: list, lr: float, *, forgets: bool = True,
     return found
 
 
-def descent(student, rng, steps: int) -> tuple:
-    start, targets = whole(rng, 3), [whole(rng, 3) for _ in range(steps)]
+def descent(student, rng, steps: int, *shape: int) -> tuple:
+    start, targets = whole(rng, *shape), [whole(rng, *shape) for _ in range(steps)]
     arguments = (start, targets, 0.25)
     got = student.ranks("descend", 1, lambda _: arguments, harness="descending").results[0]
     return arguments, *got
@@ -51,7 +51,7 @@ def descent(student, rng, steps: int) -> tuple:
 @exercise.check(points=2)
 def one_step(student, rng):
     "descend(w, lr): w - lr times its gradient, in w itself."
-    arguments, got, *_ = descent(student, rng, 1)
+    arguments, got, *_ = descent(student, rng, 1, 3)
     mistakes = {
         "w has not changed: `w = w - ...` gives the name w, inside your function, to a new tensor. `w -= ...` changes "
         "the tensor that was passed.": arguments[0],
@@ -63,14 +63,21 @@ def one_step(student, rng):
 @exercise.check(points=3)
 def gradients_do_not_pile_up(student, rng):
     "Three losses, three steps: each with its own gradient; w is still autograd's, in the same memory."
-    arguments, got, requires, leaf, same, forgotten = descent(student, rng, 3)
+    for shape in ((3,), (), (2, 1, 3)):
+        three_steps(student, rng, shape)
+
+
+def three_steps(student, rng, shape: tuple[int, ...]) -> None:
+    arguments, got, requires, leaf, same, forgotten = descent(student, rng, 3, *shape)
     piled = path(*arguments, forgets=False)
     for i, expected in enumerate(path(*arguments)):
         mistakes = {
             "backward() adds to w.grad, so this step used the sum of all gradients so far. Clear the gradient after "
             "the step: `w.grad = None`.": piled[i]
         }
-        checks.close(got[i], expected, name=f"w after step {i + 1} of 3", mistakes=mistakes if i else {})
+        checks.close(
+            got[i], expected, name=f"w of shape {shape} after step {i + 1} of 3", mistakes=mistakes if i else {}
+        )
     checks.that(requires and leaf, "After your step autograd no longer differentiates with respect to w.")
     checks.that(same, "After your step w is in a different memory: change it in place, `w -= ...`.")
     checks.that(

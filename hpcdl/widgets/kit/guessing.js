@@ -21,7 +21,8 @@ function render({ model, el }) {
   const buttons = element("span", { className: "hpcdl-buttons" }, mine, see);
   const form = element("form", { noValidate: true });
   if (choices.length) {
-    form.append(element("fieldset", {}, question, ...options), buttons, problem);
+    const className = choices.some((choice) => choice.length > 30) ? "hpcdl-long" : ""; // one below the other
+    form.append(element("fieldset", { className }, question, ...options), buttons, problem);
   } else {
     question.htmlFor = id;
     box.setAttribute("aria-describedby", `${id}-unit ${id}-problem`);

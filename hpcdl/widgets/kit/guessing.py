@@ -118,7 +118,7 @@ def reveal(name: str, truth: Answer, *, measured: bool = False) -> None:
         ledger().add(mine.seen(truth))
         if question:
             question.show()
-    _display(Revealed(mine.seen(truth), BUSY if is_busy else ""))
+    display_or_print(Revealed(mine.seen(truth), BUSY if is_busy else ""))
 
 
 def _plain(truth: Any) -> Answer:
@@ -126,7 +126,8 @@ def _plain(truth: Any) -> Answer:
     return truth if isinstance(truth, str) else float(truth)
 
 
-def _display(shown: "Revealed") -> None:
+def display_or_print(shown: "Revealed | Question") -> None:
+    """Display it in a notebook, print it elsewhere."""
     if _shell() is None:
         print(shown)
         return
@@ -224,7 +225,7 @@ class Question(anywidget.AnyWidget):
 
     def show(self) -> None:
         """What the ledger knows."""
-        kept = ledger().guesses.get(self.name)
+        kept = ledger().answers.get(self.name)
         with self.hold_sync():
             self.said, self.seen, self.problem = _known(kept), bool(kept and kept.truth is not None), ""
 

@@ -13,7 +13,7 @@ from autograder import exercises
 from autograder.authors import build, new
 
 GUIDE = (Path(__file__).resolve().parents[3] / "autograder" / "README.md").read_text(encoding="utf-8")
-SHOWN = re.compile(r"```python\n# (?P<path>\S+)\n(?P<text>.*?)```", re.DOTALL)
+SHOWN = re.compile(r"```(?:python|text)\n# (?P<path>\S+)\n(?P<text>.*?)```", re.DOTALL)
 
 
 def test_the_guide_shows_what_is_written():

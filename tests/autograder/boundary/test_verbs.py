@@ -8,7 +8,7 @@ from autograder.inside.socket_worker import SocketWorker
 from autograder.inside.worker import Worker
 from autograder.sessions.grader import Grader
 from autograder.sessions.local import LocalGrader, LocalWorker
-from autograder.sessions.remote import SocketGrader
+from autograder.sessions.socket_grader import SocketGrader
 
 
 def test_each_side_serves_what_is_written_down():

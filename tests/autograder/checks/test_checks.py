@@ -53,6 +53,13 @@ def test_a_known_mistake_is_named_even_where_an_earlier_rung_breaks():
     assert failure(checks.close, ones + 7, ones, name="g", mistakes=mistakes).mistake == ""
 
 
+def test_a_mistake_that_gives_the_right_values_is_not_named():
+    """Only the dtype is wrong, and for these inputs a known mistake happens to be right."""
+    found = failure(checks.close, ones.double(), ones, name="g", mistakes={"You squared them.": ones**2})
+    assert found.message == "g has dtype float64, expected float32, as its inputs have."
+    assert found.mistake == ""
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 def test_rounding_passes_and_lower_precision_does_not(dtype):
     generator = torch.Generator().manual_seed(0)

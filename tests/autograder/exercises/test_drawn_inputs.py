@@ -90,10 +90,15 @@ def is_the_same(check, exercise, namespace: dict) -> bool:
     )
 
 
-def is_drawn(check, exercise, namespace: dict) -> bool:
-    """Whether its inputs differ, or those of a check that it needs."""
-    needed = (exercise.checks[name] for name in check.needs)
-    return any(is_drawn(other, exercise, namespace) for other in needed) or not is_the_same(check, exercise, namespace)
+def not_drawn(exercise, namespace: dict) -> list[str]:
+    """Return the checks whose inputs do not differ, nor those of a check that they need. Each check runs once."""
+
+    @cache
+    def is_drawn(name: str) -> bool:
+        check = exercise.checks[name]
+        return any(map(is_drawn, check.needs)) or not is_the_same(check, exercise, namespace)
+
+    return [name for name in exercise.checks if not is_drawn(name)]
 
 
 @pytest.mark.each_lab("gradient_descent")
@@ -103,5 +108,5 @@ def test_inputs_are_drawn(slug, name):
     with contextlib.redirect_stdout(io.StringIO()):
         for label, statement in source.needed(solved(slug), list(exercise.functions))[0]:
             exec(compile(statement, label, "exec"), namespace)
-    learnt = [check.name for check in exercise.checks.values() if not is_drawn(check, exercise, namespace)]
+    learnt = not_drawn(exercise, namespace)
     assert not learnt, "draw a part of their inputs from rng, or let them need a check that does"

@@ -1,6 +1,7 @@
 """A door is of its function's kind: it knocks, and nothing else of the function changes, on every Python."""
 
 import contextlib
+import gc
 import inspect
 import sys
 import weakref
@@ -104,6 +105,37 @@ def test_doors_open_again(barred):
     assert not here.barred
     assert inspect.iscoroutinefunction(coroutine)
     assert plain.__code__ is not own
+
+
+@pytest.mark.parametrize("function", [plain, generator, coroutine, async_generator, closure()])
+def test_open_door_keeps_no_listener(function):
+    """What hears the knocks holds a check's guard, and so the student's cells: it ends with its check."""
+
+    class Listener:
+        def __call__(self, args):
+            pass
+
+    here, listener = doors.Doors(), Listener()
+    alive = weakref.ref(listener)
+    for _ in range(2):
+        here.bar(function, listener)
+        here.open_all()
+    del listener
+    gc.collect()
+    assert alive() is None
+
+
+def test_door_of_a_gone_function_is_freed():
+    def gone():
+        pass
+
+    here = doors.Doors()
+    here.bar(gone, print)
+    here.open_all()
+    door = weakref.ref(doors._made[gone])
+    del gone
+    gc.collect()
+    assert door() is None
 
 
 def test_context_manager_has_a_door(barred):

@@ -72,10 +72,11 @@ def write_guesses(folder, name, **given):
 
 @pytest.fixture
 def guessed(tmp_path):
-    """Four students: a number, a choice, and a question that only one answered."""
+    """Four students: a number, a choice, a question that only one answered, and answers about their own programs."""
     for name, number, choice in (("ada", 10.0, "a"), ("ben", 20.0, "b"), ("eve", 4000.0, "b"), (EVIL[1:7], None, "b")):
         given = {"tiny.number": (number, 12.0, "ms"), "tiny.choice": (choice, "b", "")}
         given |= {"tiny.alone": (1.0, None, EVIL)} if name == "ada" else {}
+        given[f"{guesses.OWN}tiny.mean.bytes"] = number, 40.0, "bytes"
         write_guesses(tmp_path / "in", name, **given)
     return tmp_path / "in"
 

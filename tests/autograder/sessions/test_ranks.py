@@ -164,6 +164,20 @@ def test_after_a_failure_the_next_run_works(session):
     assert running.student.ranks("pass_on", 2, lambda rank: (torch.ones(2),)).results == [0, 1]
 
 
+def test_after_a_failure_the_same_check_asks_on(session):
+    code = RING + "\ndef hang(x, comm):\n    comm.recv(x, (comm.rank + 1) % comm.size)\n\ndef g(x):\n    return 2 * x\n"
+    running = start(session, code)
+    for p in (2, 3):
+        with pytest.raises(CheckFailure):
+            running.student.ranks("hang", p, lambda rank: (torch.ones(2),))
+    assert running.student.g(3) == 6
+    assert running.last_call() == "g(3)"
+    with pytest.raises(CheckFailure):
+        running.student.ranks("hang", 2, lambda rank: (torch.ones(2),))
+    assert running.student.ranks("pass_on", 3, lambda rank: (torch.ones(2),)).results == [0, 1, 2]
+    assert running.last_call().startswith("rank 0 of 3: pass_on(")
+
+
 def test_the_call_is_shown_as_rank_0_sees_it(session):
     running = start(session, RING)
     running.student.ranks("pass_on", 2, lambda rank: (torch.ones(1),), {"shift": 1})

@@ -11,7 +11,7 @@ from autograder.walls import sandbox
 walled = pytest.mark.skipif(sandbox.tier() == "weak", reason=f"no sandbox on this system: {doctor.needs()}")
 
 NOTES = """
-import fcntl, os, struct
+import fcntl, os, pathlib, struct
 FLAGS, VERSION, HINT = 0x40086602, 0x40087602, 1036  # commands of ioctl and fcntl
 NUMBER = struct.pack("Q", 3)
 WAYS = {
@@ -19,6 +19,7 @@ WAYS = {
     "mode of a descriptor": lambda path, fd: os.fchmod(fd, 0o600),
     "owner": lambda path, fd: os.chown(path, os.getuid(), os.getgid()),
     "times": lambda path, fd: os.utime(path, ns=(5, 5)),
+    "time of now": lambda path, fd: os.utime(path),
     "times of a descriptor": lambda path, fd: os.utime(fd, ns=(5, 5)),
     "attribute": lambda path, fd: os.setxattr(path, "user.note", b"5"),
     "attribute of a descriptor": lambda path, fd: os.setxattr(fd, "user.note", b"5"),
@@ -42,6 +43,9 @@ def own():
         file.write("mine")
     os.chmod("mine.sh", 0o700)
     os.utime("mine.sh", (5, 5))
+    pathlib.Path("new").touch()
+    pathlib.Path("new").touch()
+    assert os.path.exists("new")
     return open("mine.sh").read()
 """
 
