@@ -167,7 +167,7 @@ def there_and_back(student, rng):
 
 @exercise.check(points=3, needs="there_and_back", seconds=SECONDS)
 def onto_other_numbers(student, rng):
-    "Saved on 4 ranks, loaded on 3, on 5, on 1; from 12 ranks on 2; and from 5, two of which own nothing."
+    "Saved on 4 ranks, loaded on 3, on 5, on 1; from 12 ranks on 2; and from 5 ranks, if two own nothing."
     for n, old, numbers in ((11, 4, (3, 5, 1)), (30, 12, (2,)), (3, 5, (2,))):
         state = State(n, 4, rng)
         files = after(state.save(student, old, {}), {})
