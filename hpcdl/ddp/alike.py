@@ -73,14 +73,14 @@ class Replicas:
 
 def _bits(x: torch.Tensor) -> torch.Tensor:
     """Return the elements of `x` as integers."""
-    x = x.detach().resolve_conj().resolve_neg()
+    x = x.detach().as_subclass(torch.Tensor).resolve_conj().resolve_neg()
     x = torch.view_as_real(x) if x.is_complex() else x
     return x.contiguous().view(-1).view(INTEGERS[x.element_size()])
 
 
 def _apart(x: torch.Tensor, comm: Communicator) -> bool:
     """Return whether `x` is not close to rank 0's; every rank calls it."""
-    mine = x.detach().resolve_conj().resolve_neg().contiguous().to(comm.devices[0])
+    mine = x.detach().as_subclass(torch.Tensor).resolve_conj().resolve_neg().contiguous().to(comm.devices[0])
     first = mine.clone()
     broadcast(first, comm)
     scale = float(first.abs().max()) if first.is_floating_point() or first.is_complex() else 0.0

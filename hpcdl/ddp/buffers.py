@@ -65,7 +65,7 @@ def group_buffers(module: nn.Module) -> list[BufferGroup]:
 
 def broadcast_state(x: torch.Tensor, comm: Communicator) -> None:
     """Overwrite `x` on every rank with rank 0's, whatever its strides and device."""
-    x = stored(x)
+    x = stored(x.as_subclass(torch.Tensor))
     held = x.resolve_conj().resolve_neg()
     message = held.to(comm.devices[0]).contiguous() if x.device.type not in comm.devices else held.contiguous()
     broadcast(message, comm)

@@ -44,6 +44,11 @@ def _step(steps: bool, *_: Any) -> None:
     _local.steps = steps
 
 
+def steps_now() -> bool:
+    """Return whether this thread is inside an optimizer's step."""
+    return getattr(_local, "steps", False)
+
+
 register_optimizer_step_pre_hook(partial(_step, True))
 register_optimizer_step_post_hook(partial(_step, False))
 
@@ -73,7 +78,7 @@ class Guarded(torch.Tensor):
             found = func(*args, **(kwargs or {}))
         if func in KEPT:
             return found.as_subclass(cls)
-        if name == "as_subclass" or matches(cls.forgets, name) or (name == "clone" and getattr(_local, "steps", False)):
+        if name == "as_subclass" or matches(cls.forgets, name) or (name == "clone" and steps_now()):
             return found
         return _like(found, cls, args, matches(RESHAPES, name))
 

@@ -19,7 +19,7 @@ from hpcdl.ddp.apart import guarded, plain
 def broadcast_parameters(params: Iterable[torch.Tensor], comm: Communicator, root: int = 0) -> None:
     """Overwrite `params` on every rank with rank `root`'s, in place."""
     for param in params:
-        comm.broadcast(param.detach(), root)
+        comm.broadcast(param.detach().as_subclass(torch.Tensor), root)
 
 
 def average_gradients(

@@ -44,7 +44,8 @@ class Unit:
         self.params, self.places = list(params), list(params.values())
         trained, self.paths = self.params[0].requires_grad, [places[0].path for places in self.places]
         self.comm, self.layout = comm, Layout([param.shape for param in self.params], comm, first)
-        whole = torch.cat([param.detach().resolve_conj().resolve_neg().reshape(-1) for param in self.params])
+        numbers = [param.detach().as_subclass(torch.Tensor).resolve_conj().resolve_neg() for param in self.params]
+        whole = torch.cat([x.reshape(-1) for x in numbers])
         broadcast_state(whole, comm)
         share = self.layout.share(whole)  # kept at rest, where neighbours may read it
         self.own = comm.empty(share.numel(), share.dtype).copy_(share)

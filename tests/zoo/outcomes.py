@@ -18,6 +18,7 @@ from zoo import (  # noqa: F401 - they register
     entries_newcomers_functions,
     entries_newcomers_loops,
     entries_newcomers_models,
+    entries_penalties,
     entries_results,
     entries_silent,
     entries_strangers,
