@@ -12,7 +12,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from hpcdl.comm import Communicator
 from hpcdl.comm.wrapper import Wrapper
-from hpcdl.ddp.guarded import REDUCES, Guarded, Part, matches
+from hpcdl.ddp.guarded import REDUCES, Guarded, Part, as_kind, matches, numbers_of
 from hpcdl.ddp.postponed import own
 
 Ranks = tuple[int, ...]
@@ -100,14 +100,12 @@ def is_known(param: torch.Tensor, kind: type[Guarded]) -> bool:
 def guarded(param: torch.Tensor, grad: Grad) -> Grad:
     """Return a final gradient of `param`, guarded if the parameter is known."""
     known = _known.get(param)
-    if known is None or type(grad) is not torch.Tensor or grad.layout is not torch.strided:
-        return grad
-    return grad.as_subclass(known.kind)
+    return grad if known is None or type(grad) is not torch.Tensor else as_kind(grad, known.kind)
 
 
 def plain(grad: Grad) -> Grad:
     """Return a gradient's numbers; wrappers that combine ranks guard it by other classes, which stay."""
-    return grad.as_subclass(torch.Tensor) if isinstance(grad, OfSplitLayer | OfStage) else grad
+    return numbers_of(grad) if isinstance(grad, OfSplitLayer | OfStage) else grad
 
 
 def counts_of(param: torch.Tensor) -> Mapping[Ranks, bool]:

@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from hpcdl.comm import simulate
-from hpcdl.parallel.tensor import ColumnLinear, RowLinear, join
+from hpcdl.parallel import clip_grad_norm_, sum_gradients
+from hpcdl.parallel.tensor import ColumnLinear, RowLinear, VocabularyEmbedding, join
 from hpcdl.parallel.tensor.weights import ElementsOfShare, ShareOfWeight, SumOfShares, plain
 
 OUTSIDE = "only this rank's share of a split layer's weight"
@@ -190,3 +191,66 @@ def test_shares_are_initialized():
 
 def test_one_rank_has_whole_weights():
     simulate(lambda comm: split(comm)[0].weight.norm().item(), 1)
+
+
+class Words:
+    """An embedding with sparse gradients, and five of its ten words."""
+
+    dense = staticmethod(lambda: nn.Embedding(10, 6, sparse=True, dtype=torch.float64))
+    tokens = torch.tensor([0, 3, 7, 7, 9])
+
+    @classmethod
+    def gradient(cls, model: nn.Module) -> torch.Tensor:
+        model(cls.tokens).square().sum().backward()
+        return model.weight.grad
+
+
+def test_sparse_gradients_are_clipped_over_all_ranks():
+    torch.manual_seed(0)
+    dense = Words.dense()
+    norm = Words.gradient(dense).to_dense().norm().item()
+
+    def rank(comm):
+        model = VocabularyEmbedding.of(dense, comm)
+        Words.gradient(model)
+        return clip_grad_norm_(model.parameters(), norm / 2, comm), clip_grad_norm_(model.parameters(), norm, comm)
+
+    for before, after in simulate(rank, 2).results:
+        assert before == pytest.approx(norm, rel=1e-12)
+        assert after == pytest.approx(norm / 2, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [lambda g: g.norm(), lambda g: g.coalesce().values().norm(), lambda g: g.to_dense().sum(), torch.sparse.sum],
+    ids=["norm", "values", "dense", "sum"],
+)
+def test_sparse_gradients_of_shares_are_guarded(use):
+    def rank(comm):
+        gradient = Words.gradient(VocabularyEmbedding.of(Words.dense(), comm))
+        with pytest.raises(RuntimeError, match="share of a split layer"):
+            use(gradient)
+
+    simulate(rank, 2)
+
+
+def test_sparse_gradients_are_not_summed():
+    def rank(comm):
+        model = VocabularyEmbedding.of(Words.dense(), comm)
+        Words.gradient(model)
+        with pytest.raises(ValueError, match=r"sum_gradients: a gradient of shape .* is sparse"):
+            sum_gradients(model.parameters(), comm)
+
+    simulate(rank, 2)
+
+
+@pytest.mark.parametrize("make", [torch.optim.Adam, torch.optim.Muon])
+def test_optimizers_without_sparse_steps_are_refused(make):
+    def rank(comm):
+        model = VocabularyEmbedding.of(Words.dense(), comm)
+        optimizer = make(model.parameters(), 0.1)
+        Words.gradient(model)
+        with pytest.raises(ValueError, match="does not step rows of an embedding by their sparse gradients"):
+            optimizer.step()
+
+    simulate(rank, 2)
