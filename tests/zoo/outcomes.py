@@ -46,7 +46,8 @@ def outcome(name: str, column: str, p: int) -> str:
         try:
             results = simulate(lambda comm: attempt(comm, name, column), p).results
         except RankError as error:
-            if WRAPPERS[column].alone and isinstance(error.__cause__, REFUSALS) and is_ours(error.__cause__):
+            alone = WRAPPERS[column].alone or any(said in str(error) for said in WRAPPERS[column].first)
+            if alone and isinstance(error.__cause__, REFUSALS) and is_ours(error.__cause__):
                 return re.sub(r"^\d+(?=[. ])", "n", without_ranks(str(error.__cause__)))  # n: a layer of a stage
             raise AssertionError(f"{name} under {column} on {p} ranks: {error}") from error
     return verdict(ENTRIES[name], column, results, expected)
