@@ -25,7 +25,7 @@ The contract, kept by all:
   comm)` clips by the norm over all ranks.
 - Impossible requests raise ValueError before the first message, on every rank that can know it.
 - A split layer's weight is guarded outside its layer: sums over its elements are right as terms of a loss, other uses
-  are refused, and `join(weight, comm, length, dim)` is the whole weight.
+  are refused. `join(weight, comm, length, dim)` is the whole weight, `local_share(weight)` a plain share.
 - Layers have no random masks, since ranks would have to agree on them; `tensor.dropout` masks a share like the whole.
 """
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # for type checkers and editors
     from hpcdl.parallel.tensor.linear import ColumnLinear, RowLinear
     from hpcdl.parallel.tensor.masks import dropout
     from hpcdl.parallel.tensor.vocabulary import VocabularyEmbedding, cross_entropy
+    from hpcdl.parallel.tensor.weights import local_share
 
 __all__, __getattr__, __dir__ = exports(
     __name__,
@@ -42,5 +43,6 @@ __all__, __getattr__, __dir__ = exports(
         "TransformerBlock": "block",
         "VocabularyEmbedding": "vocabulary",
         "cross_entropy": "vocabulary",
+        "local_share": "weights",
     },
 )

@@ -11,7 +11,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from hpcdl.comm import Communicator
 from hpcdl.ddp import apart
-from hpcdl.parallel.tensor.weights import become_share, plain
+from hpcdl.parallel.tensor.weights import become_share, local_share
 from hpcdl.sharding.pieces import untraced
 from hpcdl.sharding.steps import know_apart, know_dense
 
@@ -37,7 +37,7 @@ class SplitLayer(nn.Module):
         super()._save_to_state_dict(destination, prefix, keep_vars)
         for name in [] if keep_vars else self._parameters:
             if (param := destination.get(prefix + name)) is not None:
-                destination[prefix + name] = plain(param)
+                destination[prefix + name] = local_share(param)
 
 
 class Made:

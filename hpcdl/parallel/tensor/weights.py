@@ -72,10 +72,10 @@ class ShareOfWeight(nn.Parameter):
         return _called(func, args, kwargs or {})
 
     def __deepcopy__(self, memo: dict) -> "ShareOfWeight":
-        return memo.setdefault(id(self), ShareOfWeight(plain(self).clone(), self.requires_grad))
+        return memo.setdefault(id(self), ShareOfWeight(local_share(self).clone(), self.requires_grad))
 
     def __reduce_ex__(self, protocol: Any) -> Any:  # files have plain parameters
-        return nn.Parameter(plain(self).detach(), self.requires_grad).__reduce_ex__(protocol)
+        return nn.Parameter(local_share(self).detach(), self.requires_grad).__reduce_ex__(protocol)
 
 
 class ElementsOfShare(torch.Tensor):
@@ -86,10 +86,10 @@ class ElementsOfShare(torch.Tensor):
         return _called(func, args, kwargs or {})
 
     def __deepcopy__(self, memo: dict) -> torch.Tensor:
-        return memo.setdefault(id(self), plain(self).detach().clone().as_subclass(ElementsOfShare))
+        return memo.setdefault(id(self), local_share(self).detach().clone().as_subclass(ElementsOfShare))
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return plain(self).__reduce_ex__(protocol)
+        return local_share(self).__reduce_ex__(protocol)
 
 
 class SumOfShares(torch.Tensor):
@@ -114,16 +114,21 @@ def become_share(param: torch.Tensor) -> None:
         param.__class__ = ShareOfWeight  # as torch does with lazy parameters: hooks and references stay
 
 
-def plain(x: torch.Tensor) -> torch.Tensor:
-    """Return the numbers of a share, unguarded, for code that knows what they are; other tensors as they are."""
-    if not isinstance(x, Shares):
-        return x
+def local_share(weight: torch.Tensor) -> torch.Tensor:
+    """Return this rank's share of a split layer's weight as a plain tensor, for a layer of your own that splits work.
+
+    Its gradient reaches the weight. Other tensors are returned as they are.
+    """
+    if not isinstance(weight, Shares):
+        return weight
     with torch._C.DisableTorchFunctionSubclass():
-        return x.as_subclass(torch.Tensor)
+        return weight.as_subclass(torch.Tensor)
 
 
 def within(function: Callable[..., torch.Tensor], *args: Any, **options: Any) -> torch.Tensor:
     """Call `function` of a layer's own share."""
+    if any(isinstance(x, SumOfShares) for x in args):
+        raise RuntimeError(SUMMED)
     with torch._C.DisableTorchFunctionSubclass():
         return function(*args, **options)
 

@@ -10,7 +10,8 @@ from torch import nn
 from hpcdl.comm import simulate
 from hpcdl.parallel import clip_grad_norm_, sum_gradients
 from hpcdl.parallel.tensor import ColumnLinear, RowLinear, VocabularyEmbedding, join
-from hpcdl.parallel.tensor.weights import ElementsOfShare, ShareOfWeight, SumOfShares, plain
+from hpcdl.parallel.tensor import copy as copy_to_ranks
+from hpcdl.parallel.tensor.weights import ElementsOfShare, ShareOfWeight, SumOfShares, local_share
 
 OUTSIDE = "only this rank's share of a split layer's weight"
 SUMMED = "sums only this rank's shares of split weights"
@@ -153,7 +154,7 @@ def test_joined_weights_are_whole():
         norm = join(model[0].weight, comm, 7, 0).norm()
         assert norm.item() == pytest.approx(net[0].weight.norm().item(), rel=1e-12)
         (model(rows()).mean() + norm).backward()
-        return join(plain(model[0].weight.grad.as_subclass(torch.Tensor)), comm, 7, 0)
+        return join(local_share(model[0].weight.grad.as_subclass(torch.Tensor)), comm, 7, 0)
 
     for found in simulate(rank, 2).results:
         torch.testing.assert_close(found, net[0].weight.grad, rtol=1e-12, atol=1e-12)
@@ -184,9 +185,31 @@ def test_shares_are_initialized():
         for init in (nn.init.normal_, nn.init.kaiming_uniform_, nn.init.orthogonal_, nn.init.trunc_normal_):
             init(weight)
         nn.init.constant_(weight, 2)
-        return plain(weight).sum().item() == 2 * weight.numel()
+        return local_share(weight).sum().item() == 2 * weight.numel()
 
     assert simulate(rank, 2).results == [True, True]
+
+
+def test_layers_of_ones_own_take_shares():
+    def rank(comm):
+        model = split(comm)
+        h = nn.functional.linear(copy_to_ranks(rows(), comm), local_share(model[0].weight), local_share(model[0].bias))
+        torch.testing.assert_close(h, model[0](rows()), rtol=0, atol=0)
+        h.sum().backward()
+        return type(model[0].weight.grad).__name__
+
+    assert simulate(rank, 2).results == ["OfSplitLayer"] * 2
+
+
+@pytest.mark.parametrize("layer", [0, 2])
+def test_a_sum_of_shares_is_no_input(layer):
+    def rank(comm):
+        model = split(comm)
+        x = torch.ones(4, 5 if layer == 0 else model[2].weight.shape[1], dtype=torch.float64)
+        with pytest.raises(RuntimeError, match=SUMMED):
+            model[layer](x + model[0].weight.square().sum())
+
+    simulate(rank, 2)
 
 
 def test_one_rank_has_whole_weights():
