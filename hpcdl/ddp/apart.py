@@ -4,7 +4,7 @@ A split layer, an expert or a pipeline's stage makes its parameters known with t
 gradients are guarded, and `counted` says on which rank each counts in a sum over all ranks.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 import torch
@@ -72,11 +72,11 @@ def know(param: torch.Tensor, comm: Communicator, kind: type[Guarded], counts: b
     known.kind = kind if kind is OfSplitLayer else known.kind
 
 
-def listen(param: torch.Tensor) -> None:
-    """Guard each gradient of a known parameter as soon as autograd has computed it."""
+def listen(param: torch.Tensor, in_loss: Callable[[torch.Tensor], torch.Tensor] = lambda grad: grad) -> None:
+    """Guard each gradient of a known parameter as soon as autograd has computed it; `in_loss`: create_graph=True."""
 
     def guard(grad: torch.Tensor) -> torch.Tensor:
-        return grad if torch.is_grad_enabled() else guarded(param, grad)
+        return in_loss(grad) if torch.is_grad_enabled() else guarded(param, grad)
 
     def keep(param: torch.Tensor) -> None:
         param.grad = guarded(param, param.grad)

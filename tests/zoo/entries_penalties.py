@@ -51,6 +51,13 @@ def _by_gradients(entry, kit, model, optimizer, batch, i):
     optimizer.zero_grad()
 
 
+def _norms_of_gradients(entry, kit, model, optimizer, batch, i):
+    """The norms of the weights' gradients, not squared, in the loss."""
+    loss = entry.loss(model, *kit.share(batch))
+    grads = torch.autograd.grad(loss, list(model.parameters()), create_graph=True)
+    step(entry, kit, model, optimizer, loss + 0.1 * sum(g.norm() for g in grads))
+
+
 def _learned_factor(entry, kit, model, optimizer, batch, i):
     inner = kit.inner(model)
     loss = entry.loss(model, *kit.share(batch)) + inner.s.exp().sum() * inner.a.weight.square().sum()
@@ -68,6 +75,7 @@ for name, penalty in {
     "differences of weights in the loss": lambda ps: (ps[0][1:] - ps[0][:-1]).abs().sum(),
 }.items():
     add(name, mlp, loop=penalized(penalty))
+add("norms of the weights' gradients in the loss", mlp, loop=loop(_norms_of_gradients))
 add("penalty added in place", mlp, loop=loop(_in_place))
 add("loss read with its penalty", mlp, loop=loop(_logged))
 add("distance to the first weights", mlp, loop=loop(_from_the_first))

@@ -11,7 +11,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from hpcdl.comm import Communicator
 from hpcdl.ddp import apart
-from hpcdl.parallel.tensor.weights import become_share, local_share
+from hpcdl.parallel.tensor.weights import become_share, elements, local_share
 from hpcdl.sharding.pieces import untraced
 from hpcdl.sharding.steps import know_apart, know_dense
 
@@ -116,7 +116,7 @@ def _guard(param: torch.Tensor, comm: Communicator) -> None:
     become_share(param)
     if param.is_leaf and param.requires_grad and not apart.is_known(param, apart.OfSplitLayer):
         know_apart(param, comm, apart.OfSplitLayer)
-        apart.listen(param)
+        apart.listen(param, in_loss=elements)
 
 
 def parameter(

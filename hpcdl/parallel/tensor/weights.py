@@ -114,6 +114,12 @@ def become_share(param: torch.Tensor) -> None:
         param.__class__ = ShareOfWeight  # as torch does with lazy parameters: hooks and references stay
 
 
+def elements(gradient: torch.Tensor) -> torch.Tensor:
+    """Guard a share's gradient that is part of a loss, by create_graph=True, like functions of single elements."""
+    dense = gradient.layout is torch.strided
+    return _guarded(gradient.view_as(gradient), ElementsOfShare) if dense else gradient
+
+
 def local_share(weight: torch.Tensor) -> torch.Tensor:
     """Return this rank's share of a split layer's weight as a plain tensor, for a layer of your own that splits work.
 
