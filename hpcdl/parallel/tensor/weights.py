@@ -48,7 +48,7 @@ TOGETHER = rf"(?!.*normal$)({REDUCES})|{PLACES}"  # in place
 MAKES = r"_like$|^new_|^as_subclass$"
 APART = (  # independent of the numbers, or of both tensors' shares
     rf"{ABOUT}|^n?dim(ension)?$|^nelement$|^has_|^get_device$|^storage|^register_|^retain_grad$|^result_type$|^__dir__$"
-    r"|^(equal|allclose|isclose|is_same_size)$|^__hash__$|^broadcast_|^_(is|has)_|^__set"
+    r"|^(equal|allclose|isclose|is_same_size)$|^__hash__$|^broadcast_|^_(is|has)_|^__setstate__$"
 )
 LINEAR = (
     r"^(r?(add|sub)|subtract|neg(ative)?|pos(itive)?|sum|mean|r?(mul|multiply)|div|divide|true_divide|truediv|getitem"

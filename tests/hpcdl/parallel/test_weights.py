@@ -89,6 +89,7 @@ REFUSED = {
     "singular values": lambda w: torch.linalg.svdvals(w),
     "softmax": lambda w: w.softmax(0),
     "first row": lambda w: w[0],
+    "first row set": lambda w: w.data.__setitem__(0, 1.0),
     "rows": list,
     "pairs": lambda w: w[:, None] - w[None],
     "norms by foreach": lambda w: torch._foreach_norm([w]),
