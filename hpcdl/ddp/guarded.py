@@ -234,7 +234,9 @@ def as_kind(x: torch.Tensor, kind: type[torch.Tensor]) -> torch.Tensor:
 
 
 def numbers_of(x: torch.Tensor) -> torch.Tensor:
-    """Return the numbers of `x`, unguarded."""
+    """Return the numbers of `x`, unguarded; a tensor of no other class is returned as it is."""
+    if type(x) is torch.Tensor:
+        return x
     if x.layout is torch.strided:
         return x.as_subclass(torch.Tensor)
     with torch._C.DisableTorchFunctionSubclass():
