@@ -48,7 +48,7 @@ TOGETHER = rf"(?!.*normal$)({REDUCES})|{PLACES}"  # in place
 MAKES = r"_like$|^new_|^as_subclass$"
 APART = (  # independent of the numbers, or of both tensors' shares
     rf"{ABOUT}|^n?dim(ension)?$|^nelement$|^has_|^get_device$|^storage|^register_|^retain_grad$|^result_type$|^__dir__$"
-    r"|^(equal|allclose|isclose|is_same_size)$|^__hash__$|^broadcast_|^_(is|has)_|^__setstate__$"
+    r"|^(equal|allclose|isclose|is_same_size)$|^__hash__$|^_(is|has)_|^__setstate__$"
 )
 LINEAR = (
     r"^(r?(add|sub)|subtract|neg(ative)?|pos(itive)?|sum|mean|r?(mul|multiply)|div|divide|true_divide|truediv|getitem"
@@ -214,6 +214,8 @@ def _of_shares(func: Callable, name: str, args: tuple, kwargs: dict) -> Any:
             raise RuntimeError(OUTSIDE)
         return args[0].requires_grad_(False) if name == "detach_" else _changed(func(*args, **kwargs))
     cut = base == "getitem" and (_takes_all(args) or _is_called_in("torch.nn.utils.convert_parameters"))
+    if matches(SAME, base) and not any(isinstance(x, Shares) for x in flat(args[:1])):
+        return func(*args, **kwargs)  # another tensor, made like a share
     if matches(SAME, base) or cut:
         return _guarded(func(*args, **kwargs), ElementsOfShare)
     if matches(SUMS, base) or (matches(OF_ELEMENTS, base) and kwargs.get("reduction") == "sum"):

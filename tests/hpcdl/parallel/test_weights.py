@@ -91,6 +91,7 @@ REFUSED = {
     "first row": lambda w: w[0],
     "first row set": lambda w: w.data.__setitem__(0, 1.0),
     "rows": list,
+    "broadcast": lambda w: torch.broadcast_tensors(w, torch.ones(1))[0].norm(),
     "pairs": lambda w: w[:, None] - w[None],
     "norms by foreach": lambda w: torch._foreach_norm([w]),
     "numpy": lambda w: w.detach().numpy(),
@@ -211,6 +212,16 @@ def test_a_sum_of_shares_is_no_input(layer):
             model[layer](x + model[0].weight.square().sum())
 
     simulate(rank, 2)
+
+
+def test_tensors_like_a_share_are_plain():
+    def rank(comm):
+        weight = split(comm)[0].weight
+        x = torch.ones(weight.numel(), dtype=weight.dtype)
+        made = [x.to(weight), x.view_as(weight), x.type_as(weight), torch.zeros_like(weight), weight.new_ones(2)]
+        return {type(each) for each in (x, *made)} == {torch.Tensor}
+
+    assert simulate(rank, 2).results == [True, True]
 
 
 def test_one_rank_has_whole_weights():
