@@ -5,6 +5,10 @@ class CommError(RuntimeError):
     """Communication failed: a message that does not fit, a lost message, ranks that disagree."""
 
 
+class MisfitError(CommError):
+    """A message has another dtype or number of elements than its receiver expects."""
+
+
 class DeadlockError(CommError):
     """Every rank that has not returned waits for another; the message names each rank, its peer and its line."""
 

@@ -8,6 +8,7 @@ import torch
 from hpcdl.collectives import broadcast, naive_all_reduce
 from hpcdl.comm import Communicator
 from hpcdl.ddp.agreement import lines_of
+from hpcdl.ddp.guarded import numbers_of
 
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes of an element
 NEARLY = 1e-4  # processors of different makes round differently: weights this close, relatively, count as the same
@@ -73,14 +74,14 @@ class Replicas:
 
 def _bits(x: torch.Tensor) -> torch.Tensor:
     """Return the elements of `x` as integers."""
-    x = x.detach().resolve_conj().resolve_neg()
+    x = numbers_of(x.detach()).resolve_conj().resolve_neg()
     x = torch.view_as_real(x) if x.is_complex() else x
     return x.contiguous().view(-1).view(INTEGERS[x.element_size()])
 
 
 def _apart(x: torch.Tensor, comm: Communicator) -> bool:
     """Return whether `x` is not close to rank 0's; every rank calls it."""
-    mine = x.detach().resolve_conj().resolve_neg().contiguous().to(comm.devices[0])
+    mine = numbers_of(x.detach()).resolve_conj().resolve_neg().contiguous().to(comm.devices[0])
     first = mine.clone()
     broadcast(first, comm)
     scale = float(first.abs().max()) if first.is_floating_point() or first.is_complex() else 0.0

@@ -4,7 +4,7 @@ A split layer, an expert or a pipeline's stage makes its parameters known with t
 gradients are guarded, and `counted` says on which rank each counts in a sum over all ranks.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 import torch
@@ -12,7 +12,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from hpcdl.comm import Communicator
 from hpcdl.comm.wrapper import Wrapper
-from hpcdl.ddp.guarded import REDUCES, Guarded, Part, matches
+from hpcdl.ddp.guarded import REDUCES, Guarded, Part, as_kind, matches, numbers_of
 from hpcdl.ddp.postponed import own
 
 Ranks = tuple[int, ...]
@@ -72,11 +72,11 @@ def know(param: torch.Tensor, comm: Communicator, kind: type[Guarded], counts: b
     known.kind = kind if kind is OfSplitLayer else known.kind
 
 
-def listen(param: torch.Tensor) -> None:
-    """Guard each gradient of a known parameter as soon as autograd has computed it."""
+def listen(param: torch.Tensor, in_loss: Callable[[torch.Tensor], torch.Tensor] = lambda grad: grad) -> None:
+    """Guard each gradient of a known parameter as soon as autograd has computed it; `in_loss`: create_graph=True."""
 
     def guard(grad: torch.Tensor) -> torch.Tensor:
-        return grad if torch.is_grad_enabled() else guarded(param, grad)
+        return in_loss(grad) if torch.is_grad_enabled() else guarded(param, grad)
 
     def keep(param: torch.Tensor) -> None:
         param.grad = guarded(param, param.grad)
@@ -100,14 +100,12 @@ def is_known(param: torch.Tensor, kind: type[Guarded]) -> bool:
 def guarded(param: torch.Tensor, grad: Grad) -> Grad:
     """Return a final gradient of `param`, guarded if the parameter is known."""
     known = _known.get(param)
-    if known is None or type(grad) is not torch.Tensor or grad.layout is not torch.strided:
-        return grad
-    return grad.as_subclass(known.kind)
+    return grad if known is None or type(grad) is not torch.Tensor else as_kind(grad, known.kind)
 
 
 def plain(grad: Grad) -> Grad:
     """Return a gradient's numbers; wrappers that combine ranks guard it by other classes, which stay."""
-    return grad.as_subclass(torch.Tensor) if isinstance(grad, OfSplitLayer | OfStage) else grad
+    return numbers_of(grad) if isinstance(grad, OfSplitLayer | OfStage) else grad
 
 
 def counts_of(param: torch.Tensor) -> Mapping[Ranks, bool]:

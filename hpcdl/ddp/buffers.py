@@ -7,6 +7,7 @@ from torch import nn
 
 from hpcdl.collectives import broadcast
 from hpcdl.comm import Communicator
+from hpcdl.ddp.guarded import numbers_of
 
 
 class BufferBroadcast:
@@ -65,7 +66,7 @@ def group_buffers(module: nn.Module) -> list[BufferGroup]:
 
 def broadcast_state(x: torch.Tensor, comm: Communicator) -> None:
     """Overwrite `x` on every rank with rank 0's, whatever its strides and device."""
-    x = stored(x)
+    x = stored(numbers_of(x))
     held = x.resolve_conj().resolve_neg()
     message = held.to(comm.devices[0]).contiguous() if x.device.type not in comm.devices else held.contiguous()
     broadcast(message, comm)

@@ -28,7 +28,7 @@ REDUCES = (  # names of functions whose result depends on several elements
 PLACES = r"^__[gs]etitem__$|^(select|narrow|index_|take|gather|scatter|unbind|flip|roll)"  # by other elements in a part
 RESHAPES = (  # names of functions with the same elements
     r"^(cat|concat|stack|[vhd]stack|view|view_as|reshape|flatten|ravel|(un)?squeeze|expand|repeat|float|double|half|bfloat16"
-    r"|to|cpu|cuda|type)$"
+    r"|to|cpu|cuda|type|_?values|coalesce|to_dense)$"
 )
 BENDS = (  # names of elementwise functions that are not linear
     r"clamp|clip|sign|^_?_?r?pow|square|sqrt|exp|log|tanh|sigmoid|relu|abs|round|floor|ceil|trunc|reciprocal|nan_to_num"
@@ -42,6 +42,11 @@ _local = threading.local()  # of the thread that steps an optimizer: `steps`
 def _step(steps: bool, *_: Any) -> None:
     """Note that an optimizer's step begins or ends: copies of gradients that it keeps are not guarded."""
     _local.steps = steps
+
+
+def steps_now() -> bool:
+    """Return whether this thread is inside an optimizer's step."""
+    return getattr(_local, "steps", False)
 
 
 register_optimizer_step_pre_hook(partial(_step, True))
@@ -72,8 +77,8 @@ class Guarded(torch.Tensor):
         with torch._C.DisableTorchFunctionSubclass():
             found = func(*args, **(kwargs or {}))
         if func in KEPT:
-            return found.as_subclass(cls)
-        if name == "as_subclass" or matches(cls.forgets, name) or (name == "clone" and getattr(_local, "steps", False)):
+            return as_kind(found, cls)
+        if name == "as_subclass" or matches(cls.forgets, name) or (name == "clone" and steps_now()):
             return found
         return _like(found, cls, args, matches(RESHAPES, name))
 
@@ -217,7 +222,25 @@ def _like(found: Any, cls: type[Guarded], args: tuple, reshaped: bool) -> Any:
             guarded = reshaped and any(isinstance(x, cls) for x in first)
         else:
             guarded = isinstance(first, cls) and (reshaped or getattr(found, "shape", None) == first.shape)
-        return found.as_subclass(cls) if guarded and type(found) is torch.Tensor else found
+        return as_kind(found, cls) if guarded and type(found) is torch.Tensor else found
+
+
+def as_kind(x: torch.Tensor, kind: type[torch.Tensor]) -> torch.Tensor:
+    """Return `x` as `kind`; a sparse tensor itself changes its class, since it has no other tensor's memory."""
+    if x.layout is torch.strided:
+        return x.as_subclass(kind)
+    x.__class__ = kind
+    return x
+
+
+def numbers_of(x: torch.Tensor) -> torch.Tensor:
+    """Return the numbers of `x`, unguarded; a tensor of no other class is returned as it is."""
+    if type(x) is torch.Tensor:
+        return x
+    if x.layout is torch.strided:
+        return x.as_subclass(torch.Tensor)
+    with torch._C.DisableTorchFunctionSubclass():
+        return x.detach()
 
 
 @cache

@@ -14,12 +14,13 @@ from torch import nn
 from hpcdl.collectives import broadcast, ring_all_reduce
 from hpcdl.comm import Communicator
 from hpcdl.ddp.apart import guarded, plain
+from hpcdl.ddp.guarded import numbers_of
 
 
 def broadcast_parameters(params: Iterable[torch.Tensor], comm: Communicator, root: int = 0) -> None:
     """Overwrite `params` on every rank with rank `root`'s, in place."""
     for param in params:
-        comm.broadcast(param.detach(), root)
+        comm.broadcast(numbers_of(param.detach()), root)
 
 
 def average_gradients(

@@ -35,6 +35,10 @@ class DistributedDataParallel(nn.Module):
     later steps use the buckets that finish soonest (`hpcdl.ddp.tuning`). Its state dict has the keys of torch's
     DistributedDataParallel.
 
+    What a forward pass draws or decides for its whole batch, such as dropout or an early exit by the batch's mean, each
+    rank draws or decides for its own samples. No rank can notice that: decide by sample, or by a number that you sum
+    over the ranks.
+
     Raises ValueError on every rank if models differ in names, shapes, dtypes or frozen parameters; if no parameter can
     be trained; and if n_r would be a guess: a layer inside has `batch_first=False` and there is no `samples`.
     """

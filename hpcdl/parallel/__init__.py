@@ -24,7 +24,9 @@ The contract, kept by all:
 - A norm of one rank's gradients is refused where other ranks have other weights: `clip_grad_norm_(params, max_norm,
   comm)` clips by the norm over all ranks.
 - Impossible requests raise ValueError before the first message, on every rank that can know it.
-- There are no random masks: with dropout, ranks would have to agree on them.
+- A split layer's weight is guarded outside its layer: sums over its elements are right as terms of a loss, other uses
+  are refused. `join(weight, comm, length, dim)` is the whole weight, `local_share(weight)` a plain share.
+- Layers have no random masks, since ranks would have to agree on them; `tensor.dropout` masks a share like the whole.
 """
 
 from typing import TYPE_CHECKING

@@ -13,11 +13,17 @@ from hpcdl.sharding.clipping import clip_counted
 def sum_gradients(params: Iterable[torch.Tensor], comm: Communicator) -> None:
     """Replace the gradient of each of `params` by its sum over the ranks, all of them in one all-reduce.
 
-    A parameter without a gradient counts as zeros, a frozen one is skipped; all parameters have one dtype.
+    A parameter without a gradient counts as zeros, a frozen one is skipped; all parameters have one dtype. Raises
+    ValueError for a sparse gradient.
     """
     params = [param for param in params if param.requires_grad]
     if not params or comm.size == 1:
         return
+    if sparse := [p for p in params if p.grad is not None and p.grad.layout is not torch.strided]:
+        raise ValueError(
+            f"sum_gradients: a gradient of shape {tuple(sparse[0].shape)} is sparse, and sparse gradients cannot be "
+            "summed over ranks; use sparse=False"
+        )
     flat = torch.cat([(torch.zeros_like(p) if p.grad is None else plain(p.grad)).flatten() for p in params])
     fast_ring_all_reduce(flat, comm.labelled("gradients"))
     for param, total in zip(params, flat.split([p.numel() for p in params]), strict=True):

@@ -7,6 +7,7 @@ import torch
 
 from hpcdl.comm import Communicator
 from hpcdl.ddp.agreement import require_same
+from hpcdl.ddp.guarded import numbers_of
 from hpcdl.ddp.postponed import hooked
 from hpcdl.sharding.ballot import Ballot
 
@@ -53,5 +54,7 @@ def require_same_changes(ballot: Ballot, digests: Sequence[Callable[[], str]], c
 
 def shape_and_hash(param: torch.Tensor) -> str:
     """Return the shape of `param` and a hash of its numbers."""
-    numbers = param.detach().cpu().clone(memory_format=torch.contiguous_format).view(-1).view(torch.uint8)
-    return f"{tuple(param.shape)} {hashlib.sha256(numbers.numpy().tobytes()).hexdigest()[:8]}"
+    numbers = numbers_of(param.detach()).cpu().clone(memory_format=torch.contiguous_format)
+    return (
+        f"{tuple(param.shape)} {hashlib.sha256(numbers.view(-1).view(torch.uint8).numpy().tobytes()).hexdigest()[:8]}"
+    )

@@ -7,6 +7,7 @@ import torch
 from hpcdl.collectives import recursive_doubling_all_reduce
 from hpcdl.comm import Communicator
 from hpcdl.ddp.apart import counted, counts_of, ranks_of
+from hpcdl.ddp.guarded import numbers_of
 
 EPSILON = 1e-6  # torch's `clip_grad_norm_` has it, too
 
@@ -25,7 +26,7 @@ def clip_counted(shares: Iterable[tuple[torch.Tensor, bool]], comms: Sequence[Co
     """`clip` over the ranks of all `comms`, the axes of a mesh: a share only counts where its bool is true."""
     if not max_norm > 0:
         raise ValueError(f"clip: max_norm is {max_norm!r}; it is above 0, and infinity only measures the norm")
-    shares = [(share.detach().as_subclass(torch.Tensor), counts) for share, counts in shares]  # no longer guarded
+    shares = [(numbers_of(share.detach()), counts) for share, counts in shares]  # no longer guarded
     squares = torch.zeros(1, dtype=torch.float64, device=comms[0].devices[0])
     for share, counts in shares:
         squares += _square(share.coalesce().values() if share.is_sparse else share) if counts else 0
@@ -34,7 +35,7 @@ def clip_counted(shares: Iterable[tuple[torch.Tensor, bool]], comms: Sequence[Co
     norm = squares.sqrt().item()
     scale = max_norm / (norm + EPSILON)
     for share, _ in shares if not scale >= 1 else ():  # NaN scales, too, as torch has it
-        share.mul_(scale)
+        (share._values() if share.is_sparse else share).mul_(scale)  # a sparse tensor might replace its numbers
     return norm
 
 

@@ -74,6 +74,26 @@ def require_apart(make: Callable[[list], Any], device: torch.device) -> None:
         raise ValueError("the optimizer steps a parameter by what others have, or its step failed")
 
 
+def require_rowwise(make: Callable[[list], Any], device: torch.device) -> None:
+    """Raise ValueError unless the optimizer from `make` updates rows as it updates wholes, from sparse gradients."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        weight, *gradients = torch.randn(1 + STEPS, *SHAPE, dtype=torch.float64).to(device)
+        for i, gradient in enumerate(gradients):
+            gradient[i] = 0  # no gradient for some rows
+
+        def trained(rows: slice) -> torch.Tensor:
+            probes = [nn.Parameter(weight[rows].clone())]
+            return _train(make(probes), probes, [[x] for x in gradients], lambda x: x[rows].to_sparse(1))[0]
+
+        try:
+            alike = _close(torch.cat([trained(slice(0, 2)), trained(slice(2, None))]), trained(slice(None)))
+        except Exception:
+            alike = False
+    if not alike:
+        raise ValueError("the optimizer steps rows by what other rows have, or its step failed")
+
+
 def stepped(made: Any) -> Any:
     """Return the optimizer that updates weights: itself, or the one that `Offloaded` wraps."""
     return made.optimizer if isinstance(made, Offloaded) else made

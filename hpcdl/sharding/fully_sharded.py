@@ -45,7 +45,8 @@ class FullyShardedDataParallel(nn.Module):
     A layer is a module of the types `layers` with everything inside it. So are torch's modules that use the parameters
     of others (`hpcdl.sharding.cutting.WHOLE`). Otherwise each module with its own parameters is a layer. If another
     module uses a parameter during the forward pass, it is gathered then and stays whole until `synchronize()`; to save
-    that memory, name a module that contains both in `layers`. If you freeze or unfreeze parameters after wrapping, that
+    that memory, name a module that contains both in `layers`; name there, too, a module that calls only some of those
+    inside it, and others on another rank. If you freeze or unfreeze parameters after wrapping, that
     takes effect in the next forward pass. With `dtype`, such as bfloat16, weights, gradients and the inputs of layers
     have that type in messages and in layers; the pieces, their gradients, the optimizer and batch norms keep their
     types.

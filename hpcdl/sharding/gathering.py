@@ -1,17 +1,49 @@
 """Gather layers before their use, prefetch the next one meanwhile, and free layers afterwards."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
 from hpcdl.collectives import naive_all_reduce
 from hpcdl.comm import Background, Communicator
+from hpcdl.comm.errors import MisfitError
 from hpcdl.ddp.alike import agree, digest, votes
 from hpcdl.sharding.groups import require_same_options
 from hpcdl.sharding.unit import Unit
 
 Layer = Sequence[Unit]  # the units that one layer needs whole
+
+
+OTHER_ORDERS = (
+    "ranks have called layers of a FullyShardedDataParallel in other orders, so that weights were mixed up; call the "
+    "same layers on every rank and as often, one without samples with an empty batch, name the module that chooses "
+    "between them in layers=, so that it is gathered as a whole, or use DistributedDataParallel"
+)
+
+
+class InOrder(Background):
+    """A background in which a message that does not fit means that ranks called other layers."""
+
+    def __init__(self, background: Background):
+        self._inner = background
+
+    def start(self, f: Callable[[Communicator], None]) -> None:
+        self._inner.start(partial(_in_order, f))
+
+    def wait(self) -> None:
+        self._inner.wait()
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+def _in_order(f: Callable[[Communicator], None], comm: Communicator) -> None:
+    try:
+        f(comm)
+    except MisfitError as error:
+        raise RuntimeError(OTHER_ORDERS) from error
 
 
 class Gathering:
@@ -22,7 +54,7 @@ class Gathering:
     """
 
     def __init__(self, units: list[Unit], background: Background, ahead: bool = True):
-        self.units, self.background, self._prefetch = units, background, ahead
+        self.units, self.background, self._prefetch = units, InOrder(background), ahead
         self._orders: dict[bool, list[Layer]] = {}  # of passes with and without a backward pass
         self._training, self._seen, self._expected = False, list[Layer](), list[Layer]()
         self._order: list[int] = []  # of the layers since `order_votes`, by their first units' numbers
@@ -108,8 +140,4 @@ def require_same_order(sums: Sequence[float], options: list[Any], comm: Communic
         apart = torch.tensor(votes(digest(options)), dtype=torch.float64, device=comm.devices[0])
         naive_all_reduce(apart, comm)
         require_same_options(apart.tolist())
-        raise RuntimeError(
-            "ranks have called layers of a FullyShardedDataParallel in other orders, so that weights were mixed up; "
-            "call the same layers on every rank, one without samples with an empty batch, or use "
-            "DistributedDataParallel"
-        )
+        raise RuntimeError(OTHER_ORDERS)

@@ -52,6 +52,9 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
     be `Offloaded`. A parameter that no rank used, or that you freeze later, does not change; if you unfreeze a
     parameter, it is trained from the next step. A rank without samples calls `count(0)` and `step()`.
 
+    What a forward pass draws or decides for its whole batch, each rank draws or decides for its own samples, as under
+    `hpcdl.ddp.DistributedDataParallel`.
+
     Raises ValueError if ranks have different parameters, if none is trainable, or if the optimizer does not work
     elementwise: `make` is tried on small parameters, whole and split (Rajbhandari et al. 2020, "ZeRO: memory
     optimizations toward training trillion parameter models").

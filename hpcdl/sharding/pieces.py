@@ -42,17 +42,17 @@ class PieceOfWeight(Guarded):
                 "the weights are in pieces on the ranks, which torch.autograd.grad does not reach; call backward() on "
                 "the loss, or use DistributedDataParallel or hpcdl.sharding.ShardedOptimizer"
             )
-        with torch._C.DisableTorchFunctionSubclass():
-            if matches(SUMS, name) and guards(cls, args, kwargs, name):
-                found = func(*args, **(kwargs or {})) if _trained(args, kwargs) else None
-                if isinstance(found, torch.Tensor) and found.requires_grad:
-                    return found.as_subclass(PieceOfLoss)
-            elif not matches(rf"^_foreach_|{RESHAPES}|{ABOUT}", name) and _mismatched(cls, args, kwargs):
-                raise RuntimeError(cls.sentence)
         try:
+            with torch._C.DisableTorchFunctionSubclass():
+                if matches(SUMS, name) and guards(cls, args, kwargs, name):
+                    found = func(*args, **(kwargs or {})) if _trained(args, kwargs) else None
+                    if isinstance(found, torch.Tensor) and found.requires_grad:
+                        return found.as_subclass(PieceOfLoss)
+                elif not matches(rf"^_foreach_|{RESHAPES}|{ABOUT}", name) and _mismatched(cls, args, kwargs):
+                    raise RuntimeError(cls.sentence)
             return super().__torch_function__(func, types, args, kwargs)
         except (RuntimeError, IndexError) as error:
-            if re.search(r"dimension|shape|size|empty|numel", str(error)):
+            if re.search(r"dimension|shape|size|empty|numel", str(error).lower()):
                 raise RuntimeError(cls.sentence) from error
             raise
 

@@ -13,7 +13,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from hpcdl.comm import Communicator
 from hpcdl.ddp import apart
 from hpcdl.ddp.guarded import Guarded
-from hpcdl.sharding.elementwise import require_apart, require_elementwise
+from hpcdl.sharding.elementwise import require_apart, require_elementwise, require_rowwise
 from hpcdl.sharding.groups import options_of
 
 _pieces: WeakIdKeyDictionary = WeakIdKeyDictionary()  # of the parameters of fully sharded models
@@ -62,7 +62,7 @@ def _before(optimizer: torch.optim.Optimizer, *_: Any) -> None:
             "make it from the parameters of the split layers"
         )
     if shares:
-        _require_parts(optimizer, params)
+        _require_parts(optimizer, params, shares)
     if stage:
         _require_apart(optimizer, params)
     if any(param in _wholes for param in params):
@@ -95,9 +95,20 @@ def _require_pieces(optimizer: torch.optim.Optimizer, params: list[torch.Tensor]
     _probe(optimizer, params)
 
 
-def _require_parts(optimizer: torch.optim.Optimizer, params: list[torch.Tensor]) -> None:
-    """Raise ValueError if the optimizer would step parts of split layers differently from the whole."""
+def _require_parts(optimizer: torch.optim.Optimizer, params: list[torch.Tensor], shares: list[torch.Tensor]) -> None:
+    """Raise ValueError if the optimizer would step `shares`, parts of split layers, differently from the whole."""
     name = type(optimizer).__name__
+    sparse = [share for share in shares if share.grad is not None and share.grad.is_sparse]  # embeddings, cut by rows
+    if sparse:
+        try:
+            require_rowwise(partial(type(optimizer), **_options_of(optimizer)), params[0].device)
+        except ValueError:
+            raise ValueError(
+                f"{name} does not step rows of an embedding by their sparse gradients alone, and each rank has some of "
+                "the rows; take SGD, Adagrad or SparseAdam, or sparse=False"
+            ) from None
+    if len(sparse) == len(shares):
+        return
     try:
         if hasattr(optimizer, "step_with"):
             raise ValueError(name)

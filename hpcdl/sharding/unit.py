@@ -8,7 +8,7 @@ from torch import nn
 from hpcdl.comm import Communicator
 from hpcdl.ddp.bucketed import dense
 from hpcdl.ddp.buffers import broadcast_state
-from hpcdl.ddp.guarded import NotYet, Part
+from hpcdl.ddp.guarded import NotYet, Part, numbers_of
 from hpcdl.ddp.postponed import SEVERAL, changed, hooked, is_additive, postpone
 from hpcdl.sharding import steps
 from hpcdl.sharding.changes import shape_and_hash
@@ -44,7 +44,8 @@ class Unit:
         self.params, self.places = list(params), list(params.values())
         trained, self.paths = self.params[0].requires_grad, [places[0].path for places in self.places]
         self.comm, self.layout = comm, Layout([param.shape for param in self.params], comm, first)
-        whole = torch.cat([param.detach().resolve_conj().resolve_neg().reshape(-1) for param in self.params])
+        numbers = [numbers_of(param.detach()).resolve_conj().resolve_neg() for param in self.params]
+        whole = torch.cat([x.reshape(-1) for x in numbers])
         broadcast_state(whole, comm)
         share = self.layout.share(whole)  # kept at rest, where neighbours may read it
         self.own = comm.empty(share.numel(), share.dtype).copy_(share)

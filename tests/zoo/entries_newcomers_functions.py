@@ -152,7 +152,8 @@ def _random_depth(m, x):
     return x
 
 
-add("experts by token", lambda: Model(_by_token, gate=L(6, 4), experts=nn.ModuleList([L(6, 6) for _ in range(4)])))
+for name in ("experts by token", "experts by token, their module in layers="):
+    add(name, lambda: Model(_by_token, gate=L(6, 4), experts=nn.ModuleList([L(6, 6) for _ in range(4)])))
 add("dropout of features", two(_kept_features, drawn=lambda: 7))
 add("stochastic depth", lambda: Model(_random_depth, layers=nn.ModuleList([L(6, 6) for _ in range(3)])))
 

@@ -71,6 +71,30 @@ add(
 )
 
 
+def _by_norm_of_sparse(entry, kit, model, optimizer, batch, i):
+    """Sparse gradients divided by their norm."""
+    entry.loss(model, *kit.share(batch)).backward()
+    kit.synchronize(model)
+    for p in model.parameters():
+        p.grad = p.grad.coalesce() if p.grad.is_sparse else p.grad
+        p.grad = p.grad / (p.grad.values() if p.grad.is_sparse else p.grad).norm()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def _of_words(name, **options):
+    add(
+        name,
+        lambda: nn.Embedding(10, 6, sparse=True),
+        lambda: [(torch.arange(n) % 10,) for n in (7, 6, 8)],
+        **options,
+    )
+
+
+_of_words("Adagrad, sparse", optimizer=lambda ps: torch.optim.Adagrad(ps, 0.05))
+_of_words("norm of sparse gradients", loop=loop(_by_norm_of_sparse))
+
+
 def scheduled(make, *values):
     def run(entry: Entry, kit: Kit) -> Weights:
         model = kit.wrap(entry.build())

@@ -18,6 +18,7 @@ from zoo import (  # noqa: F401 - they register
     entries_newcomers_functions,
     entries_newcomers_loops,
     entries_newcomers_models,
+    entries_penalties,
     entries_results,
     entries_silent,
     entries_strangers,
@@ -45,7 +46,8 @@ def outcome(name: str, column: str, p: int) -> str:
         try:
             results = simulate(lambda comm: attempt(comm, name, column), p).results
         except RankError as error:
-            if WRAPPERS[column].alone and isinstance(error.__cause__, REFUSALS) and is_ours(error.__cause__):
+            alone = WRAPPERS[column].alone or any(said in str(error) for said in WRAPPERS[column].first)
+            if alone and isinstance(error.__cause__, REFUSALS) and is_ours(error.__cause__):
                 return re.sub(r"^\d+(?=[. ])", "n", without_ranks(str(error.__cause__)))  # n: a layer of a stage
             raise AssertionError(f"{name} under {column} on {p} ranks: {error}") from error
     return verdict(ENTRIES[name], column, results, expected)

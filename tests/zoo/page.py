@@ -23,8 +23,15 @@ layers by columns and by rows, convolutions, embeddings, heads with their loss, 
 mixtures of experts by `hpcdl.parallel.Experts`; the rest of the model is on every rank.
 
 In tensor parallelism and pipelines a rank has gradients that others do not have: reading their norm is refused, and
-`hpcdl.parallel.clip_grad_norm_` clips by the norm over all ranks. A norm of a split layer's weights is not refused: it
-is that of this rank's share.
+`hpcdl.parallel.clip_grad_norm_` clips by the norm over all ranks. Outside its layer a split layer's weight is a share:
+sums over its elements are right as terms of a loss, other uses are refused, and `hpcdl.parallel.tensor.join` gives the
+whole weight.
+
+What a forward pass draws or decides for its whole batch, each rank draws or decides for its own samples, and a pipeline
+for each microbatch: dropout, noise, layers skipped at random, an early exit by the batch's mean. Weights then differ
+from those of one process. ZeRO-3 notices it if ranks call other layers; nothing else can. Draw from a generator that
+all ranks seed alike; decide by sample, or by a number that you sum over the ranks. In tensor parallelism all ranks have
+the whole batch and must draw alike; `hpcdl.parallel.tensor.dropout` masks a share like the whole.
 
 The tests in `tests/zoo` run every cell and compare it with this page; `python tests/zoo/page.py` writes it anew.
 

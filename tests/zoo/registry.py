@@ -33,6 +33,7 @@ class Kit:
 
     elsewhere: frozenset[str] = frozenset()  # entries that are about other wrappers
     alone = False  # a rank may be refused alone, and ends the others
+    first: tuple[str, ...] = ()  # what sentences say by which one rank ends the others
 
     @classmethod
     def trains(cls, entry: "Entry") -> bool:

@@ -33,6 +33,15 @@ class Whole(nn.Module):
     def forward(self, *args, **kwargs):
         return self._call(self.layer, *args, **kwargs)
 
+    @property
+    def weight(self) -> torch.Tensor:
+        """This rank's share, for loops that reach into a layer."""
+        return self.layer.weight
+
+    @property
+    def bias(self) -> torch.Tensor:
+        return self.layer.bias
+
     def whole(self) -> Weights:
         """The dense layer's parameters, by its names."""
         return {name: join_() for name, join_ in self._axes.items()}
@@ -162,18 +171,12 @@ class TensorParallel(Kit):
     """Columns and filters on one rank and two, rows and channels on three; heads, words and experts on any."""
 
     alone = True
-    # What uses a layer's weight outside the layer, where `of` cannot see it; torch's encoder looks into its layers; and
-    # a layer that is lazy draws its weights when it is called.
+    # A bias that is whole where its layer is cut by rows; parameters kept or named as those of dense layers; torch's
+    # encoder looks into its layers; and a layer that is lazy draws its weights when it is called.
     elsewhere = frozenset(
         {
-            "weight used outside its layer",
             "bias used outside its layer",
-            "weight used inside and outside",
-            "penalty on weights in forward",
             "parameters in a list of its own",
-            "head by the embedding's weight",
-            "weights stacked in forward",
-            "parameters() used in forward",
             "named_parameters() used in forward",
             "functional_call inside",
             "lazy linear",
@@ -187,29 +190,22 @@ class TensorParallel(Kit):
             "wrapped twice",
             "wrapped inside",
             "layer shared by two models",
-            "target network",
             "forward that failed and is repeated",  # on some ranks only
             "rank 0 alone does not step",
             "SyncBatchNorm",  # torch's own needs GPUs where torch.distributed is set up
             "gradient noise",  # drawn for shares, other numbers
             "parameter made in forward",
-            "weight filled in forward",
             "names changed by a state_dict hook",
-            "weight standardization",
-            "normalized head",
             "attention with its weights",
             "weights copied from a twin",
             "L1 penalty on one layer",
         }
     )
-    # The loop reaches into a dense layer, which the split one has taken the place of, or reads weights as whole ones:
-    # a norm of a share of weights is not refused.
-    of_dense = re.compile(
-        r"after wrapping$|before the optimizer is made$|one bias frozen|penalty on one layer|of weights in the loss|"
-        r"load_state_dict\(|inner module loads|weights normalized|sum of squares|orthogonality|weights' norm|logged$|"
-        r"vector's norm|in numpy|siamese"
+    # The loop changes a dense layer, which the split one has taken the place of.
+    of_dense = re.compile(r"after wrapping$|before the optimizer is made$|load_state_dict\(|inner module loads")
+    of_layers = re.compile(
+        "compiled|clamps|doubles|normalizes|keeps one row|hook|layer added|to\\(float|data replaced|memory|channels"
     )
-    of_layers = re.compile("compiled|clamps|doubles|normalizes|keeps one row|hook|layer added|to\\(float")
 
     @classmethod
     def trains(cls, entry: Entry) -> bool:

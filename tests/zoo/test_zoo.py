@@ -26,6 +26,7 @@ OF_SEVERAL = (
     "than rank",
     "on other ranks",
     "ranks have other",
+    "ranks have called",
     "the ranks' losses",
     "a split layer; take",
 )  # one rank is right

@@ -106,22 +106,21 @@ def _length(*args, **kwargs):
 class FSDP(_Wrapped):
     """`FullyShardedDataParallel`."""
 
-    # Ranks must call the same layers, and only a rank itself could say what it did to its own pieces; Muon refuses
-    # vectors itself.
+    first = ("in other orders",)
+
+    # Only a rank itself could say what it did to its own pieces; Muon refuses vectors itself.
     elsewhere = frozenset(
         {
             "rank 0 alone loads a state",
             "rank 0 alone changes a bias",
-            "layers by sample, some unused on a rank",
-            "microbatches as many as rows",
             "Muon",
-            "experts by token",
             "gradient noise",  # drawn for pieces, other numbers
         }
     )
 
     def wrap(self, module, **options):
-        return FullyShardedDataParallel(module, self.comm, **options)
+        layers = (type(module),) if "in layers=" in self.entry.name else ()
+        return FullyShardedDataParallel(module, self.comm, layers, **options)
 
     def clip(self, model, max_norm):
         return model.clip(max_norm)

@@ -16,7 +16,7 @@ from mpi4py import MPI
 
 from hpcdl.comm.base import Communicator
 from hpcdl.comm.channels import Channels
-from hpcdl.comm.errors import CommError
+from hpcdl.comm.errors import CommError, MisfitError
 from hpcdl.comm.mpi.cells import POINTER_BYTES, SHORTEST, InMemory, cells_of, channels_of
 from hpcdl.comm.mpi.message import Message, as_bytes, close, end_loan, raise_error_of, under_way
 from hpcdl.comm.request import Request
@@ -275,7 +275,7 @@ class PointToPoint(Communicator):
             os.sched_yield()
 
     def _misfit(self, request: Request, got: str) -> CommError:
-        return CommError(
+        return MisfitError(
             f"rank {self.rank}: {describe(request.op, (request,))}: out has {request.x.nbytes} bytes, "
             f"the message {got}; both sides need the same dtype and number of elements"
         )

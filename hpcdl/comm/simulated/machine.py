@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from hpcdl.comm.channels import Channels
-from hpcdl.comm.errors import CommError
+from hpcdl.comm.errors import CommError, MisfitError
 from hpcdl.comm.request import Request
 from hpcdl.comm.simulated.turns import Turns
 from hpcdl.comm.tracing import Trace
@@ -91,7 +91,7 @@ class SimulatedMachine:
     def _transfer(self, sent: Message, received: Message) -> None:
         source, dest, nbytes = received.peer, sent.peer, sent.x.nbytes
         if nbytes != received.x.nbytes or sent.x.dtype != received.x.dtype:
-            raise CommError(
+            raise MisfitError(
                 f"rank {source} sends {size_of(sent.x)} to rank {dest}, whose {describe(received.op, (received,))} has "
                 f"an out of {size_of(received.x)}; both sides need the same dtype and number of elements"
             )

@@ -3,6 +3,9 @@
     chunks = [Layers(module) for module in cut_layers(network, parts, comm.rank)]
     run_stage(comm, chunks, orders, cut_batch(x, y, m), loss, between=(hidden,), parts=parts)
 
+What a forward pass draws or decides for its whole batch, such as dropout or an early exit by the batch's mean, it draws
+or decides for each microbatch.
+
 Begin with `plain`: the whole idea in one sitting, for one schedule.
 
 `cut` makes parts and microbatches, `layers` does F, B and W of a part and `fused_layers` does them faster, `plan`

@@ -24,6 +24,7 @@ import torch
 from hpcdl.collectives import fast_ring_all_reduce
 from hpcdl.comm import Communicator
 from hpcdl.parallel.shares import share, shares
+from hpcdl.parallel.tensor.weights import SUMMED, SumOfShares, local_share
 from hpcdl.sharding.pieces import untraced
 
 
@@ -42,7 +43,7 @@ def gather(x: torch.Tensor, comm: Communicator, length: int, dim: int = -2) -> t
 
     Raises ValueError where `x` is not this rank's share of `length`.
     """
-    return _called(_Gather, x, comm, dim, length)
+    return _called(_Gather, local_share(x), comm, dim, length)
 
 
 def reduce_scatter(x: torch.Tensor, comm: Communicator, dim: int = -2) -> torch.Tensor:
@@ -60,11 +61,13 @@ def join(x: torch.Tensor, comm: Communicator, length: int, dim: int = -2) -> tor
 
     Raises ValueError where `x` is not this rank's share of `length`.
     """
-    return _called(_Join, x, comm, dim, length)
+    return _called(_Join, local_share(x), comm, dim, length)
 
 
 def _called(function: type[torch.autograd.Function], x: torch.Tensor, *options: Any) -> torch.Tensor:
     """Return `function.apply(x, *options)`; RuntimeError within torch.func, which would call it in another way."""
+    if isinstance(x, SumOfShares):
+        raise RuntimeError(SUMMED)
     try:
         return function.apply(x, *options)
     except RuntimeError as error:

@@ -15,6 +15,7 @@ from hpcdl.comm import Communicator
 from hpcdl.parallel.shares import share
 from hpcdl.parallel.tensor.conjugate import copy, reduce
 from hpcdl.parallel.tensor.dense import SplitLayer, as_parameter, parameter, part_of, require_plain
+from hpcdl.parallel.tensor.weights import within
 
 
 class FilterConv2d(SplitLayer):
@@ -43,7 +44,7 @@ class FilterConv2d(SplitLayer):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         weight, bias = part_of(self, "weight", self.comm), part_of(self, "bias", self.comm)
-        return conv2d(copy(x, self.comm), weight, bias, **self.options)
+        return within(conv2d, copy(x, self.comm), weight, bias, **self.options)
 
 
 class ChannelConv2d(SplitLayer):
@@ -68,7 +69,7 @@ class ChannelConv2d(SplitLayer):
         return cls(weight, parameter(dense, "bias", comm), comm, **options).train(dense.training)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = reduce(conv2d(x, part_of(self, "weight", self.comm), **self.options), self.comm)
+        y = reduce(within(conv2d, x, part_of(self, "weight", self.comm), **self.options), self.comm)
         return y if self.bias is None else y + self.bias.view(-1, 1, 1)
 
 

@@ -11,6 +11,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from hpcdl.comm import Communicator
 from hpcdl.ddp import apart
+from hpcdl.parallel.tensor.weights import become_share, elements, local_share
 from hpcdl.sharding.pieces import untraced
 from hpcdl.sharding.steps import know_apart, know_dense
 
@@ -31,6 +32,12 @@ class SplitLayer(nn.Module):
             "a split layer cannot be copied or pickled: its communicator belongs to this process; save its "
             "state_dict(), or split the dense layer once more"
         )
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        for name in [] if keep_vars else self._parameters:
+            if (param := destination.get(prefix + name)) is not None:
+                destination[prefix + name] = local_share(param)
 
 
 class Made:
@@ -88,7 +95,7 @@ def as_parameter(x: torch.Tensor) -> nn.Parameter:
 
 
 def part_of(layer: nn.Module, name: str, comm: Communicator) -> torch.Tensor:
-    """Return `layer.name`, this rank's share of a weight, for its forward pass; its gradient is guarded.
+    """Return `layer.name`, this rank's share of a weight, for its forward pass; elsewhere it is guarded.
 
     Raises ValueError for a weight that is computed from others, since a norm there would be that of the share.
     """
@@ -105,9 +112,11 @@ def part_of(layer: nn.Module, name: str, comm: Communicator) -> torch.Tensor:
 
 
 def _guard(param: torch.Tensor, comm: Communicator) -> None:
+    """Guard a share of a weight outside its layer, and its gradients."""
+    become_share(param)
     if param.is_leaf and param.requires_grad and not apart.is_known(param, apart.OfSplitLayer):
         know_apart(param, comm, apart.OfSplitLayer)
-        apart.listen(param)
+        apart.listen(param, in_loss=elements)
 
 
 def parameter(

@@ -12,6 +12,7 @@ from hpcdl.comm import Communicator
 from hpcdl.parallel.shares import share
 from hpcdl.parallel.tensor.conjugate import copy, gather, reduce, reduce_scatter
 from hpcdl.parallel.tensor.dense import SplitLayer, as_parameter, parameter, part_of, require_plain
+from hpcdl.parallel.tensor.weights import within
 
 
 class ColumnLinear(SplitLayer):
@@ -42,7 +43,7 @@ class ColumnLinear(SplitLayer):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = copy(x, self.comm) if self.sequence is None else gather(x, self.comm, self.sequence)
-        return linear(x, part_of(self, "weight", self.comm), part_of(self, "bias", self.comm))
+        return within(linear, x, part_of(self, "weight", self.comm), part_of(self, "bias", self.comm))
 
 
 class RowLinear(SplitLayer):
@@ -70,6 +71,6 @@ class RowLinear(SplitLayer):
         return cls(weight, parameter(dense, "bias", comm), comm, sequence).train(dense.training)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = linear(x, part_of(self, "weight", self.comm))
+        y = within(linear, x, part_of(self, "weight", self.comm))
         y = reduce(y, self.comm) if self.sequence is None else reduce_scatter(y, self.comm)
         return y if self.bias is None else y + self.bias

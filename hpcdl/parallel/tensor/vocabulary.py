@@ -15,6 +15,7 @@ from hpcdl.comm import Communicator
 from hpcdl.parallel.shares import share, shares
 from hpcdl.parallel.tensor.conjugate import reduce
 from hpcdl.parallel.tensor.dense import SplitLayer, as_parameter, parameter, part_of, require_plain
+from hpcdl.parallel.tensor.weights import within
 from hpcdl.sharding.pieces import untraced
 
 
@@ -55,10 +56,10 @@ class VocabularyEmbedding(SplitLayer):
             )
         mine, weight = (self.first <= tokens) & (tokens < self.last), part_of(self, "weight", self.comm)
         if not self.options:
-            rows = embedding((tokens - self.first) * mine, weight)
+            rows = within(embedding, (tokens - self.first) * mine, weight)
             return reduce(rows * mine.unsqueeze(-1), self.comm)
         # The options count which words come: only this rank's own may.
-        own = embedding(tokens[mine] - self.first, weight, **self.options)
+        own = within(embedding, tokens[mine] - self.first, weight, **self.options)
         rows = own.new_zeros(*tokens.shape, own.shape[-1]).index_put(mine.nonzero(as_tuple=True), own)
         return reduce(rows, self.comm)
 

@@ -45,7 +45,7 @@ class Whole:
             self._first.append(self._first[-1] + prod(shape))
         self.comm, self.shards = comm, shards
         self._places = [
-            numbers.detach().flatten()[shard.start : shard.start + shard.piece.numel()].long()
+            numbers.detach().as_subclass(torch.Tensor).flatten()[shard.start : shard.start + shard.piece.numel()].long()
             for numbers, shard in zip(local(_numbered(dense)), shards, strict=True)
         ]
         self.owned = [

@@ -278,12 +278,18 @@ def test_optimizers_of_single_parameters_step_stages(make):
     simulate(rank, 2)
 
 
-def test_a_weight_computed_from_shares_is_refused():
+@pytest.mark.parametrize("needs_whole", [False, True])
+def test_a_weight_computed_from_shares_is_refused(needs_whole):
     def rank(comm):
-        layer = nn.utils.parametrizations.weight_norm(RowLinear.of(nn.Linear(6, 4), comm))
+        layer = RowLinear.of(nn.Linear(6, 4), comm)
+        if needs_whole:
+            nn.utils.parametrizations.weight_norm(layer)
+        else:
+            nn.utils.parametrize.register_parametrization(layer, "weight", nn.Tanh())
         layer(split(rows().float(), comm, -1))
 
-    with pytest.raises(RankError, match="is computed from a share of another parameter"):
+    sentence = "not those of the whole" if needs_whole else "is computed from a share of another parameter"
+    with pytest.raises(RankError, match=sentence):
         simulate(rank, 2)
 
 

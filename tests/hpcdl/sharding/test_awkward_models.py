@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from hpcdl.comm import simulate
+from hpcdl.comm import RankError, simulate
 from hpcdl.sharding import FullyShardedDataParallel
 
 
@@ -87,3 +87,43 @@ def test_layers_inside_layers_used_again_or_in_another_order(name):
         for name, value in whole.named_parameters():
             torch.testing.assert_close(weights[name], value.detach(), rtol=1e-12, atol=1e-12, msg=name)
         torch.testing.assert_close(seen, looks, rtol=1e-12, atol=1e-12)
+
+
+class Chosen(nn.Module):
+    """One of two layers of other sizes, by the rank's input."""
+
+    def __init__(self):
+        super().__init__()
+        self.small, self.large = nn.Linear(4, 3, bias=False), nn.Linear(4, 3)
+
+    def forward(self, x):
+        return (self.small if x[0, 0] > 0 else self.large)(x)
+
+
+def choose(comm, layers=()):
+    model = FullyShardedDataParallel(initial(Chosen), comm, layers)
+    x = torch.full((2, 4), 1.0 - 2 * comm.rank, dtype=torch.float64)
+    model(x).square().mean().backward()
+    model.synchronize()
+    return [param.grad is not None for param in model.parameters()]
+
+
+def test_layers_chosen_by_a_ranks_input_are_refused():
+    with pytest.raises(RankError, match=r"other orders, .* name the module that chooses between them in layers="):
+        simulate(choose, 2)
+
+
+def test_a_module_that_chooses_is_gathered_as_a_whole():
+    assert simulate(choose, 2, (Chosen,)).results == [[True] * 3] * 2
+
+
+def test_another_number_of_passes_is_refused():
+    def rank(comm):
+        model = FullyShardedDataParallel(nn.Sequential(nn.Linear(3, 5), nn.Linear(5, 2)), comm)
+        for _ in range(1 + comm.rank):
+            with model.no_sync():
+                model(torch.ones(1, 3)).mean().backward()
+        model.synchronize()
+
+    with pytest.raises(RankError, match="called layers of a FullyShardedDataParallel in other orders"):
+        simulate(rank, 2)
