@@ -5,6 +5,7 @@ import math
 import torch
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 HERE = "attention.online_softmax"
 LARGE = "attention.ring_attention.large_scores"
@@ -169,3 +170,13 @@ def flash(q, k, v, block):
     for block_of_scores, values in zip(scores, v.split(block)):
         state = absorb(*state, block_of_scores, values)
     return state[2] / state[1]
+
+
+slip(
+    HERE,
+    "the block's own softmax first",
+    "    weights, shrink = (scores - new_top).exp(),",
+    "    own = scores.amax(1, keepdim=True)\n    weights, shrink = (scores - own).exp() * (own - new_top).exp(),",
+    fails=" ".join((*OWN, *MASKED)),
+    says="total[0, 0] is nan",
+)

@@ -3,6 +3,7 @@
 import math
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 NOT_BEST = ("the_cheapest", "changes_at_the_crossover")
 
@@ -48,3 +49,13 @@ def crossover(first, second, p, alpha, beta, cost):
     messages = cost(first, p, 0, alpha, beta) - cost(second, p, 0, alpha, beta)
     per_byte = cost(second, p, 1, 0, beta) - cost(first, p, 1, 0, beta)
     return messages / per_byte if per_byte else math.inf
+
+
+slip(
+    "collectives.best_algorithm",
+    "seconds instead of bytes",
+    "1, 0.0, beta)",
+    "1, 0.0, 1.0)",
+    fails="crossover_in_bytes some_never_cross changes_at_the_crossover",
+    says="Divide by beta, too",
+)

@@ -127,3 +127,12 @@ slip(
     fails="naive_ring_and_tree server_and_nodes",
     says="If you round down",
 )
+
+slip(
+    "collectives.cost",
+    "rounds rounded up instead of a fold",
+    "return k * message + folding",
+    "return (p - 1).bit_length() * message",
+    fails="doubling_for_any_p",
+    says="rounds are too few",
+)

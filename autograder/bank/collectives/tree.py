@@ -141,3 +141,12 @@ slip(
     fails=" ".join(AFTER_THE_SUM),
     says="tree_reduce",
 )
+
+slip(
+    "collectives.tree_reduce",
+    "receives into a copy",
+    "comm.recv(x, (comm.rank - distance) % p)",
+    "comm.recv(x.clone(), (comm.rank - distance) % p)",
+    fails=" ".join(AFTER_THE_COPIES),
+    says="Nothing reached this rank",
+)

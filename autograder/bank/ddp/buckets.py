@@ -184,3 +184,11 @@ slip(
     fails=" ".join((*ALL_OF_BUCKETS, *STEPS, *of("OverlappedDDP", ALL_OF_OVERLAP))),
     says="not one of the parameters",
 )
+slip(
+    BUCKETS,
+    "a bucket for each parameter",
+    "if not buckets or filled + param.nbytes > cap_bytes:",
+    "if True:",
+    fails="full_up_to_the_cap a_parameter_larger_than_the_cap extreme_caps",
+    says="Every parameter has its own bucket",
+)

@@ -307,5 +307,5 @@ slip(
     "= len(x), set(), []",
     '= getattr(self, "n", len(x)), set(), []',
     fails=" ".join(AFTER_THE_RESULTS),
-    says="1, then 3",
+    says="1 then 3, 4 then 2 samples",
 )

@@ -259,3 +259,22 @@ slip(
     fails="bytes_by_n_fetch_and_n_push",
     says="wait",
 )
+slip(
+    HERE,
+    "a sum of squares that starts at 0",
+    "torch.ones_like(mine)",
+    "torch.zeros_like(mine)",
+    fails=" ".join(ALL),
+    says="The sum of squares starts at 1 here",
+)
+slip(
+    HERE,
+    "the squares of the last push only",
+    "squares += buffers[r] ** 2",
+    "squares = 1 + buffers[r] ** 2",
+    fails=" ".join(ALL),
+    says="The server keeps its sum of squares",
+)
+slip(
+    HERE, "asks for gradient 0 in each step", "grad(w, k)", "grad(w, 0)", fails=" ".join(ALL), says="the w of gradient"
+)

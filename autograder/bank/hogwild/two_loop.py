@@ -148,3 +148,11 @@ slip(
     fails="two_loops only_numbers_travel",
     says="out of range",
 )
+slip(
+    "hogwild.two_loop",
+    "the scaling upside down",
+    "dot(s[-1], y[-1]) / dot(y[-1], y[-1])",
+    "dot(y[-1], y[-1]) / dot(s[-1], y[-1])",
+    fails="two_loops only_numbers_travel",
+    says="not its inverse",
+)

@@ -246,3 +246,11 @@ slip(
     fails="row one_all_reduce_each_way no_more_than_a_share",
     says="You add the gradients of both passes",
 )
+slip(
+    TENSOR,
+    "a column layer whose gradients are summed over the ranks",
+    "        dx = dy @ self.weight",
+    "        self.comm.all_reduce(self.weight_grad)\n        dx = dy @ self.weight",
+    fails="column one_all_reduce_each_way no_more_than_a_share",
+    says="each rank's rows of the weights have their own gradient",
+)

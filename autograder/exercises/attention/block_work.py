@@ -103,10 +103,10 @@ def is_counted(student, b: int, n: int, h: int, heads: int, which: int) -> None:
 
 
 def sizes(rng) -> list[tuple[int, int, int, int]]:
-    """Return three blocks (b, n, h, heads), different for each student."""
+    """Return three blocks (b, n, h, heads), different for each student; b > 2, since a MAC counts two operations."""
     found = []
     for heads in (1, 2, 5):
-        b, n, d = (int(torch.randint(low, high, (), generator=rng)) for low, high in ((2, 5), (3, 30), (2, 9)))
+        b, n, d = (int(torch.randint(low, high, (), generator=rng)) for low, high in ((3, 6), (3, 30), (2, 9)))
         found.append((b, n, heads * d, heads))
     return found
 

@@ -74,6 +74,10 @@ def cost_mistakes(algorithm: str, p: int, nbytes: float, alpha: float, beta: flo
                 else 2 * log2 * alpha + 2 * (p - 1) / p * nbytes * beta
             ),
         }
+    if algorithm == "recursive_doubling" and p > q:
+        found["⌈log₂ p⌉ rounds are too few: those of q = 2^⌊log₂ p⌋ ranks, and two more messages."] = (
+            math.ceil(log2) * message
+        )
     if algorithm == "recursive_doubling":
         found |= {"Both partners send and receive at the same time: log₂ p rounds, not twice as many.": 2 * right}
     if algorithm == "rabenseifner":

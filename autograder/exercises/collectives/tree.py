@@ -75,8 +75,8 @@ def copies_everywhere(student, rng):
 def all_have_roots(student, xs: list[torch.Tensor], root: int, **machine):
     """Run tree_broadcast on `xs`, by rank; every x becomes the root's."""
     run, p = over(student, "tree_broadcast", xs, {"root": root}, **machine), len(xs)
-    for rank in range(p):
-        mistakes = {"You sent rank 0's x: send the root's.": xs[0]} if root else {}
+    for rank in (*range(1, p), 0):  # rank 0 last: it has its own x also where nothing has reached it
+        mistakes = {"You sent rank 0's x: send the root's.": xs[0]} if root and rank else {}
         if rank != root:
             mistakes["Nothing reached this rank: its x has not changed."] = xs[rank]
         name = f"tree_broadcast, p = {p}, root = {root}: x on rank {rank}"

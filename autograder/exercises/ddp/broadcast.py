@@ -29,10 +29,10 @@ def spread(student, p: int, root: int, rng, **options):
 
 def copies_of_root(student, p: int, root: int, rng, **options) -> None:
     _, after, before = spread(student, p, root, rng, **options)
-    for rank in range(p):
+    for rank in (*range(1, p), 0):  # rank 0 last: it has its own values also where nothing has reached it
         for i in range(len(SHAPES)):
             mean = sum(params[i] for params in before) / p
-            mistakes = {"These are rank 0's values: take rank `root`'s.": before[0][i]} if root else {}
+            mistakes = {"These are rank 0's values: take rank `root`'s.": before[0][i]} if root and rank else {}
             if rank != root:
                 mistakes["This rank still has its own parameter: the root's never arrived."] = before[rank][i]
             if p > 1:

@@ -61,7 +61,7 @@ def results_unchanged(student, rng):
         wrapped_trains(student, "plain", sizes, rng, steps)
     first, second = batches_for((1, 4), 1, rng), batches_for((3, 2), 1, rng)
     both = [a + b for a, b in zip(first, second, strict=True)]
-    wrapped_trains(student, "plain", ("1, then 3", "4, then 2"), rng, batches=both)
+    wrapped_trains(student, "plain", ("1 then 3", "4 then 2"), rng, batches=both)
     carried(student, rng, lambda: wrapped_trains(student, "plain", (3, 3), rng), "2 ranks with 3, 3 samples")
 
 
