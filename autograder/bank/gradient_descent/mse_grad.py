@@ -73,3 +73,11 @@ slip(
     fails="gradient_equals_autograd one_sample_one_weight data_stay_as_they_were",
     says="has dtype float64, expected float32",
 )
+slip(
+    "gradient_descent.mse_grad",
+    "squeezes a single weight",
+    "2 / len(y) * X.T @ (X @ w - y)",
+    "(2 / len(y) * X.T @ (X @ w - y)).squeeze()",
+    fails="one_sample_one_weight",
+    says="has shape (), expected (1,)",
+)
