@@ -57,6 +57,7 @@ SHIMS = frozenset((*FUNCTIONS, *CALLBACKS))
 NAMED: dict[str, tuple[Any, str]] = {  # refused where an exercise names them
     f"numpy._core.multiarray.{name}": (multiarray, name) for name in ("correlate", "correlate2")
 }
+NAMED["torch._C._jit_differentiate"] = C, "_jit_differentiate"
 if torch.distributed.is_available():
     C10D: Any = torch._C._distributed_c10d
     FUNCTIONS_OF_C10D = [name for name, value in vars(C10D).items() if isinstance(value, types.BuiltinFunctionType)]
