@@ -154,8 +154,9 @@ class Library:
     def is_handed(self, name: str, frame: types.FrameType) -> bool:
         """Whether an open function of the library calls what an answer has handed to it: it knows no such name."""
         code, names, (of, last) = frame.f_code, frame.f_globals, name.split(".")[-2:]
-        knows = {of, last} & {*code.co_names, *names} or last.startswith("__")
-        return not knows and self.is_open(f"{names.get('__name__')}.{code.co_qualname}")
+        if last in names or last in code.co_names or of in names or of in code.co_names or last.startswith("__"):
+            return False
+        return self.is_open(f"{names.get('__name__')}.{code.co_qualname}")
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None):
         """Put doors into an hpcdl module that is imported later."""
