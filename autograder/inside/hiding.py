@@ -82,8 +82,11 @@ def _covered(part: Any) -> Any:
 
 
 def own_copy(module: types.ModuleType, known: dict[int, types.ModuleType]) -> types.ModuleType:
-    """Return a copy of a module of Python's and of those that it holds; the module itself if it is another's."""
-    if module.__name__.partition(".")[0] not in sys.stdlib_module_names:
+    """Return a copy of a module of Python's and of those that it holds; the module itself if it is another's.
+
+    An answer's names need the real `builtins`.
+    """
+    if module is builtins or module.__name__.partition(".")[0] not in sys.stdlib_module_names:
         return module
     if id(module) not in known:
         copy = known[id(module)] = types.ModuleType(module.__name__)

@@ -105,6 +105,7 @@ HONEST = {
     "        return pool.submit(lambda: x).result()",
     "a package that copies functions": "def f(x):\n    import ipyparallel.serialize\n    return x",
     "torch's compiler imported": "def f(x):\n    import torch._dynamo\n    return torch.compile(torch.relu)(x)",
+    "builtins that the worker sets": "def f(x): return x if input is builtins.input and get_ipython() else None",
     "compiled text": "def f(x): return eval(compile('x', '<mine>', 'eval'), {'x': x})",
     "a wrapped function": "@functools.wraps(torch.relu)\ndef g(x): return x\ndef f(x): return g(x)",
     "a collection of garbage": "def f(x):\n    gc.collect()\n    return x",
