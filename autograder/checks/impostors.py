@@ -212,11 +212,15 @@ def alike(a: Any, b: Any, tolerance: float) -> bool:
 
 
 def spares_the_right(line_up: LineUp, given: Any) -> None:
-    """Check that every input keeps the specification, and that right implementations agree on it."""
-    refused = heard(line_up, given).refused
+    """Check that every input keeps the specification, that right implementations agree on it, and that one of the
+    inputs unmasks an impostor."""
+    findings = heard(line_up, given)
+    refused = findings.refused
     if refused:
         others = f" The same holds for {len(refused) - 1} more of your inputs." * (len(refused) > 1)
         raise CheckFailure(refused[0], why=f"This input does not count.{others}")
+    if not findings.unmasked:
+        raise CheckFailure("Your inputs keep to the rules, but every program gives the right answer for all of them.")
 
 
 def unmasks_the_wrong(line_up: LineUp, given: Any) -> None:

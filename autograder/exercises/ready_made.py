@@ -14,6 +14,7 @@ DERIVATIVES = (  # every way to them that starts in Python
     "aten::_backward",
     "aten::*_jvp*",
     "torch.jit._script",
+    "torch._C._jit_differentiate",
     "torch._decomp",
     "aten::gradient",
     "numpy.gradient",
@@ -45,7 +46,12 @@ SHARDING = (
     "torch.distributed._composable",
 )
 CLIPPING = ("torch.nn.utils.clip_grad",)
-RECOMPUTATION = ("torch.utils.checkpoint", "torch.distributed.algorithms._checkpoint")
+RECOMPUTATION = (
+    "torch.utils.checkpoint",
+    "torch.distributed.algorithms._checkpoint",
+    "torch.autograd.graph.saved_tensors_hooks.__init__",  # memory that is moved elsewhere, where no meter sees it
+    "torch.autograd.graph.save_on_cpu.__init__",
+)
 ATTENTION = ("aten::_scaled_dot_product*", "aten::_safe_softmax")  # fused; else torch takes this softmax, alone
 TRANSFORMERS = (
     "torch.nn.functional.multi_head_attention_forward",

@@ -12,7 +12,7 @@ def examines(line_up: impostors.LineUp, *, extra: bool = False) -> Exercise:
 
     @exercise.check(points=2)
     def spares_the_right(student, rng):
-        "Every input keeps to the rules, and accuses no right program."
+        "Every input keeps to the rules and accuses no right program, and one unmasks an impostor."
         impostors.spares_the_right(line_up, getattr(student, line_up.name)())
 
     @exercise.check(points=8)

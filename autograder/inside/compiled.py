@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy
 
-from .forbidden import Finder as Hidden
+from .forbidden import finder as hidden
 from .library import is_below
 from .shims import in_front
 
@@ -27,7 +27,7 @@ TOLD = ("nin", "nout", "nargs", "ntypes", "types", "identity", "signature")  # w
 
 def install() -> None:
     """Install the finder in a process that will run student code."""
-    sys.meta_path.insert(0, Hidden(Finder().find_spec))
+    sys.meta_path.insert(0, hidden(Finder().find_spec))
 
 
 def is_bypassed(path: object, frame: types.FrameType | None) -> bool:
@@ -36,7 +36,7 @@ def is_bypassed(path: object, frame: types.FrameType | None) -> bool:
         return False
     while frame is not None and frame.f_code.co_filename.startswith("<frozen importlib"):
         frame = frame.f_back
-    return frame is None or frame.f_code is not Loader.create_module.__code__
+    return frame is None or (frame.f_code.co_filename, frame.f_code.co_name) != (__file__, "create_module")
 
 
 class Finder(importlib.abc.MetaPathFinder):

@@ -1,6 +1,7 @@
 """Doors: replace the code inside a Python function, so that no alias bypasses it.
 
-A later copy of the function, `types.FunctionType(f.__code__, ...)`, also contains the door.
+A later copy of the function, `types.FunctionType(f.__code__, ...)`, also contains the door. An entry's code holds a C
+callable that shows nothing of its door: the code does not lead to the function behind it.
 """
 
 import functools
@@ -12,18 +13,24 @@ from collections.abc import Callable
 from typing import Any
 
 Knock = Callable[[tuple], None]  # receives a call's arguments; its exception reaches the caller
-
-
-def opaque(function: Callable) -> Callable:
-    """Return a C callable that calls `function` and exposes nothing of it: no closure, code or globals."""
-    make: Any = functools._lru_cache_wrapper
-    shown = make(function, 0, False, None)
-    shown.__wrapped__ = _behind  # torch's compiler and others that unwrap it find this
-    return shown
+_in_c: Any = functools._lru_cache_wrapper
 
 
 def _behind(*args, **kwargs):
     """Stand for a function that is not shown."""
+
+
+_behind = types.FunctionType(_behind.__code__, {"__builtins__": {}})  # which shows no names of ours, either
+
+
+def _opaque(function: Callable) -> Callable:
+    """Return a C callable that calls `function` and exposes nothing of it: no closure, code or globals."""
+    shown = _in_c(function, 0, False, None)
+    shown.__wrapped__ = _behind  # torch's compiler and others that unwrap it find this
+    return shown
+
+
+opaque: Callable[[Callable], Callable] = _opaque(_opaque)  # modules that an answer can reach hold it
 
 
 def unheard(args: tuple) -> None:
@@ -41,25 +48,28 @@ class Door:
         own = (function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
         self.original = types.FunctionType(*own)
         self.knock: Knock = unheard
+        self.shown = opaque(self.called)  # an entry calls this
+        _doors[self.shown] = self
 
     def entry(self) -> types.CodeType:
         """Return the code of an entry: of the function's kind, with the same number of closure cells."""
         own = self.original.__code__
         template = ENTRIES[own.co_flags & KIND if OF_ITS_KIND else 0].__code__
         return template.replace(
-            co_consts=tuple(self if const == HERE else const for const in template.co_consts),
+            co_consts=tuple(self.shown if const == HERE else const for const in template.co_consts),
             co_freevars=own.co_freevars,
             co_name=own.co_name,
             co_flags=template.co_flags | own.co_flags & inspect.CO_ITERABLE_COROUTINE,
         )
 
-    def __call__(self, *args, **kwargs):
+    def called(self, *args, **kwargs):
         self.knock(args)
         return self.original(*args, **kwargs)
 
 
-# Each check bars and opens hundreds of functions, so doors are cached.
-_made: weakref.WeakKeyDictionary[types.FunctionType, Door] = weakref.WeakKeyDictionary()
+# Each check bars and opens hundreds of functions, so doors are cached. A weak dictionary would hang itself on its keys.
+_made: dict[types.FunctionType, Door] = {}  # of functions of modules
+_doors: dict[Callable, Door] = {}  # by what their entries call
 
 
 class Doors:
@@ -67,15 +77,17 @@ class Doors:
 
     def __init__(self):
         self.barred: dict[types.FunctionType, types.CodeType] = {}
+        self.made: dict[types.FunctionType, Door] = {}  # of other functions, such as a student's: they end with this
+        weakref.finalize(self, _forget, self.made).atexit = False
 
     def bar(self, function: types.FunctionType, knock: Knock) -> None:
         """Let each call of `function` knock first; do nothing if it already has a door."""
-        own = function.__code__
+        own, made = function.__code__, self._cache(function)
         if is_door(own):
             return
-        door = _made.get(function)
+        door = made.get(function)
         if door is None or door.original.__code__ is not own:
-            door = _made[function] = Door(function)
+            door = made[function] = Door(function)
         door.knock = knock
         door.original.__defaults__, door.original.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
         self.barred[function] = own
@@ -84,17 +96,34 @@ class Doors:
     def open_all(self) -> None:
         for function, code in self.barred.items():
             function.__code__ = code
-            _made[function].knock = unheard
+            self._cache(function)[function].knock = unheard
         self.barred.clear()
+
+    def _cache(self, function: types.FunctionType) -> dict[types.FunctionType, Door]:
+        module = sys.modules.get(function.__module__)
+        is_of_module = module is not None and module.__spec__ is not None and vars(module) is function.__globals__
+        return _made if is_of_module else self.made
+
+
+def _forget(made: dict[types.FunctionType, Door]) -> None:
+    """Free the doors that end with their `Doors`."""
+    for door in made.values():
+        _doors.pop(door.shown, None)
 
 
 def is_door(code: types.CodeType) -> bool:
-    return code.co_filename == __file__ and any(type(const) is Door for const in code.co_consts)
+    return code.co_filename == __file__ and _door_of(code) is not None
 
 
 def behind(code: types.CodeType) -> types.FunctionType:
     """Return the function behind the door that is in `code`."""
-    return next(const for const in code.co_consts if type(const) is Door).original
+    door = _door_of(code)
+    assert door is not None
+    return door.original
+
+
+def _door_of(code: types.CodeType) -> Door | None:
+    return next((_doors[const] for const in code.co_consts if type(const) is _in_c and const in _doors), None)
 
 
 # Python 3.13 requires a function's new code to be of the same kind: plain, generator, coroutine or async generator. A

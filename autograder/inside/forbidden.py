@@ -16,7 +16,6 @@ source, or computes in NumPy or C, bypasses it. So a person must look at flagged
 import contextlib
 import functools
 import importlib
-import importlib.abc
 import sys
 import types
 import warnings
@@ -41,7 +40,8 @@ FOURIER = ("aten::_fft_*",)
 
 BACKWARD = "torch.autograd.backward"  # forbidding it forbids all of autograd
 NO_GRAPH = "does not require grad and does not have a grad_fn"  # torch, of a backward pass without a graph
-_autograd: Any = torch._C._autograd
+_push: Any = torch._C._autograd._push_saved_tensors_default_hooks
+_pop: Any = torch._C._autograd._pop_saved_tensors_default_hooks
 EXCLUDED = "torch._C._dispatch_tls_set_dispatch_key_excluded"
 BackendSelect, _is_excluded = torch._C.DispatchKey.BackendSelect, torch._C._dispatch_tls_is_dispatch_key_excluded
 
@@ -50,13 +50,9 @@ class ForbiddenCallError(BaseException):
     """Raised in an answer instead of a forbidden call; `except Exception` does not hide it."""
 
 
-class Finder(importlib.abc.MetaPathFinder):
-    """Represents one of our import finders, without exposing it."""
-
-    __slots__ = ("find_spec",)
-
-    def __init__(self, find: Callable):
-        self.find_spec = opaque(find)  # type: ignore[method-assign]
+def finder(find: Callable) -> Any:
+    """Return an entry for `sys.meta_path` that exposes nothing of `find`."""
+    return types.SimpleNamespace(find_spec=opaque(find))
 
 
 class Guard:
@@ -74,10 +70,10 @@ class Guard:
         self.counts: Counter[str] = Counter()  # calls of operators that are only counted
         self.refused: frozenset[str] = frozenset()  # operators, with their overloads
         self.counting: frozenset[str] = frozenset()
-        self.watchers: dict[str, torch.library.Library] = {}  # by operator; some wait for a later exercise
+        self.watchers: dict[str, object] = {}  # by operator; some wait for a later exercise
         self.denied: frozenset[types.FunctionType] = frozenset()
-        self.doors, self.finder, self.library = Doors(), Finder(self.find_spec), Library(self)
-        self.library.finder = Finder(self.library.find_spec)
+        self.doors, self.finder, self.library = Doors(), finder(self.find_spec), Library(self)
+        self.library.finder = finder(self.library.find_spec)
 
     def forbid(self, patterns: tuple[str, ...], opened: tuple[str, ...] | None = None) -> None:
         """Forbid calls of `patterns` from now on, and all calls of hpcdl except `opened`, unless that is None."""
@@ -97,7 +93,7 @@ class Guard:
         wanted = self.refused | self.counting
         if wanted:  # else a worker's cells run, and the next exercise refuses much of the same
             for name in self.watchers.keys() - wanted:
-                del self.watchers[name]  # torch removes a library's kernels when it is freed
+                del self.watchers[name]  # torch removes its kernels when it is freed
         for name in wanted - self.watchers.keys():
             self.watchers[name] = watching(name, self.meet)
 
@@ -158,11 +154,11 @@ class Guard:
     def watched(self):
         """Record no graph in the block on this thread, and let a backward pass that reads saved tensors knock."""
         with graphs(not self.forbids_derivatives):
-            _autograd._push_saved_tensors_default_hooks(_as_it_is, self.unpack)
+            _push(_as_it_is, self.unpack)
             try:
                 yield
             finally:
-                _autograd._pop_saved_tensors_default_hooks()
+                _pop()
 
     def enable_graphs(self, enabled: object) -> None:
         """Knock if an answer turns graphs on where derivatives are forbidden."""

@@ -12,12 +12,15 @@ import functools
 import importlib.abc
 import importlib.machinery
 import inspect
+import os
 import sys
 import types
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, cast
 
-from .doors import behind, is_door
+import hpcdl
+
+from .doors import behind, is_door, opaque
 
 # What a check passes to answers (the machine of the ranks, networks, number formats), and what no exercise is about.
 # torch calls the memory meter in the middle of an answer that a check measures, `guarded`, `steps` and a function of
@@ -42,6 +45,7 @@ GIVEN = (
     "hpcdl.sharding.steps",
 )
 OF_DOORS = tuple(f"{__package__}.{name}" for name in ("doors", "forbidden", "library"))  # they are between the two
+FOLDER = os.path.join(os.path.dirname(hpcdl.__file__), "")
 CALLS_BACK = "hpcdl.comm"  # it calls functions passed to it: their owner is the caller
 
 
@@ -50,16 +54,19 @@ def see_behind_doors() -> None:
     from numba.core.bytecode import FunctionIdentity
 
     find = FunctionIdentity.from_function.__func__  # type: ignore[attr-defined]
-    if find is not _identity_behind:
-        _identity_behind.__wrapped__ = find  # type: ignore[attr-defined]
-        setattr(FunctionIdentity, "from_function", classmethod(_identity_behind))  # noqa: B010
+    if type(find) is types.FunctionType:  # ours is none
+        setattr(FunctionIdentity, "from_function", classmethod(opaque(_identity_behind(find))))  # noqa: B010
 
 
-def _identity_behind(cls, function):
-    """Return Numba's identity of a function, or of the one behind its door."""
-    if type(function) is types.FunctionType and is_door(function.__code__):
-        function = behind(function.__code__)
-    return _identity_behind.__wrapped__(cls, function)  # type: ignore[attr-defined]
+def _identity_behind(find: Callable) -> Callable:
+    """Return Numba's way to the identity of a function, changed for functions that have a door."""
+
+    def from_function(cls, function):
+        if type(function) is types.FunctionType and is_door(function.__code__):
+            function = behind(function.__code__)
+        return find(cls, function)
+
+    return from_function
 
 
 class Library:
@@ -123,7 +130,7 @@ class Library:
 
     def denies(self, name: str) -> bool:
         """Whether the caller is an answer that must not use this name."""
-        return not self.is_open(name) and not self.library_calls()
+        return not self.is_open(name) and not self.library_calls(name)
 
     def runs(self, name: str, shown: str = "") -> None:
         """Handle a call of the function with this name; reports use `shown`."""
@@ -135,14 +142,21 @@ class Library:
         name = name_of(inspect.unwrap(args[0])) if args and callable(args[0]) else getattr(args[0], "__name__", "")
         self.runs(name, f"inspect.getsource({name})")
 
-    def library_calls(self) -> bool:
-        """Whether the nearest frame of the library or the student belongs to the library."""
+    def library_calls(self, name: str) -> bool:
+        """Whether the nearest frame of the library or the student belongs to the library, and calls by `name`."""
         frame: types.FrameType | None = sys._getframe(1)
         while frame is not None and frame.f_globals is not self.namespace and not is_of_checks(frame):
-            if is_of_library(frame):
+            if is_of_library(frame) and not self.is_handed(name, frame):
                 return True
             frame = frame.f_back
         return False
+
+    def is_handed(self, name: str, frame: types.FrameType) -> bool:
+        """Whether an open function of the library calls what an answer has handed to it: it knows no such name."""
+        code, names, (of, last) = frame.f_code, frame.f_globals, name.split(".")[-2:]
+        if last in names or last in code.co_names or of in names or of in code.co_names or last.startswith("__"):
+            return False
+        return self.is_open(f"{names.get('__name__')}.{code.co_qualname}")
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None):
         """Put doors into an hpcdl module that is imported later."""
@@ -229,9 +243,9 @@ def name_of(function: Any) -> str:
 
 def is_of_library(frame: types.FrameType) -> bool:
     """Whether a frame belongs to an hpcdl module; its file counts, too, since code can run with any module's names."""
-    name, file = frame.f_globals.get("__name__"), frame.f_globals.get("__file__")
+    name = frame.f_globals.get("__name__")
     is_own = type(name) is str and is_below(name, "hpcdl") and not is_below(name, CALLS_BACK)
-    return is_own and frame.f_code.co_filename == file
+    return is_own and frame.f_code.co_filename.startswith(FOLDER)
 
 
 def is_of_checks(frame: types.FrameType) -> bool:
@@ -256,4 +270,4 @@ def through(call: Callable) -> Callable:
     def __call__(self, *args, **kwargs):  # noqa: N807 - a method, by the name that it will have
         return call(self, *args, **kwargs)
 
-    return __call__
+    return types.FunctionType(__call__.__code__, {}, "__call__", None, __call__.__closure__)  # without names of ours

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 
+from .compilers import by_compiler
+
 BARRED = "hpcdl"
 IMPORT, CALLS = "<frozen importlib", "_call_with_frames_removed"  # where Python's import system runs a module
 INTERPRETER = os.path.join("runtime", "interpreter.py")
@@ -21,7 +23,8 @@ MOVED = ("distutils",)  # setuptools has it under another name
 class Once:
     """Judges the audit event "exec"; `ours` and `installed` are folders, `ours` of modules that may be reloaded.
 
-    `denies(BARRED)` says whether hpcdl is closed.
+    `denies(BARRED)` says whether hpcdl is closed, `denies(name)` whether an exercise forbids a module: an answer may
+    have taken our finders out of `sys.meta_path`.
     """
 
     def __init__(self, ours: tuple[str, ...], installed: tuple[str, ...], denies: Callable[[str], bool]):
@@ -34,9 +37,11 @@ class Once:
     def executed(self, event: str, args: tuple, frame: FrameType) -> str | None:
         """Return the name of what is refused: a copy of a module, or a second run of it."""
         code = args[0] if args else None
-        if type(code) is not CodeType or code.co_name != "<module>":
+        if type(code) is not CodeType:
             return None
         file = code.co_filename
+        if code.co_name != "<module>":  # of a function, or a part of one
+            return event if file.startswith(self.libraries) and is_answers(frame, self.libraries) else None
         if not file.startswith(self.libraries) or frame.f_code.co_filename.startswith(self.ours):
             return None
         if (triton := folder_of_triton(frame)) and file.startswith((*self.ours, triton)):
@@ -56,7 +61,7 @@ class Once:
             return f"a copy of {Path(file).name}"
         self.known.append((name, module))
         self.begun[file] = names
-        return None
+        return name if self.denies(name) and not by_compiler(name.partition(".")[0]) else None
 
     def answer(self, event: str, args: tuple, frame: FrameType) -> None:
         """Add to the event's list all modules of Python's that have been imported."""
@@ -73,6 +78,10 @@ class Once:
             del self.begun[file]
             if found:
                 self.complete.add(file)
+
+
+def is_answers(frame: FrameType, libraries: tuple[str, ...]) -> bool:
+    return not frame.f_code.co_filename.startswith((*libraries, "<frozen "))
 
 
 def folder_of_triton(frame: FrameType) -> str:

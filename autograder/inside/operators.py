@@ -4,6 +4,7 @@ import fnmatch
 import functools
 import re
 from collections.abc import Callable, Hashable, Iterator
+from typing import Any
 
 import torch
 from torch._C import DispatchKey
@@ -12,6 +13,8 @@ from torch._C import DispatchKey
 DOOR = "BackendSelect"
 BEYOND = torch._C._dispatch_keyset_full_after(DispatchKey.BackendSelect)
 COMPOSITE, FIRST = "CompositeImplicitAutograd", ("AutogradCPU", "CPU")  # keys by which calls of composites come
+
+_library: Any = torch._C._dispatch_library
 
 Watch = Callable[[str], object]  # receives an operator's name before each call
 
@@ -47,16 +50,19 @@ def computes(name: str) -> bool:
     return not _has_kernel(name, DOOR)
 
 
-def watching(name: str, watch: Watch) -> torch.library.Library:
-    """Let `watch` know of calls of `name` for as long as the returned library exists."""
-    library = torch.library.Library(name.partition("::")[0], "IMPL")
+def watching(name: str, watch: Watch) -> object:
+    """Let `watch` know of calls of `name` for as long as the returned object exists.
+
+    It is no `torch.library.Library`: Python's table of finalizers would show that to everyone.
+    """
+    library = _library("IMPL", name.partition("::")[0], "", __file__, 0)
     for operator, kernel, key, with_keyset in _watchers(name, watch):
-        library.impl(operator, kernel, key, with_keyset=with_keyset)
+        library.impl(operator, key, kernel, with_keyset)
     return library
 
 
 def _watchers(name: str, watch: Watch) -> Iterator[tuple[str, Callable, str, bool]]:
-    """Yield what `torch.library.Library.impl` takes, so that `watch` knows of calls of `name`."""
+    """Yield what a library's `impl` takes, so that `watch` knows of calls of `name`."""
     namespace, _, rest = name.partition("::")
     base, _, overload = rest.partition(".")
     operator = getattr(getattr(getattr(torch.ops, namespace), base), overload or "default")

@@ -20,10 +20,11 @@ from types import CodeType, FrameType
 from typing import Any
 
 from .compiled import is_bypassed
+from .copies import Copies
 from .forbidden import ForbiddenCallError
 from .location import OF_REFERENCE
 from .once import KNOWN, Once
-from .shims import SHIM, SHIMS
+from .shims import CALLBACKS, SHIM, SHIMS
 from .texts import Texts
 
 OURS = tuple(
@@ -99,11 +100,11 @@ def _judges(changed: Callable[[], list[str]], denies: Callable[[str], bool]) -> 
     def seal(event: str, args: tuple, frame: Any) -> str | None:
         return next(iter(changed()), None)
 
-    once = Once(OURS, INSTALLED, denies)
+    once, copies = Once(OURS, INSTALLED, denies), Copies(LIBRARIES)
 
     def shim(event: str, args: tuple, frame: FrameType) -> str | None:
         name, caller = args[0], frame.f_back
-        if name not in SHIMS:
+        if name not in SHIMS or name in CALLBACKS:
             return name if denies(name) else None
         while caller is not None and caller.f_code.co_filename.endswith(DISPATCH):
             caller = caller.f_back
@@ -117,8 +118,11 @@ def _judges(changed: Callable[[], list[str]], denies: Callable[[str], bool]) -> 
         "object.__getattr__": _read,
         "object.__setattr__": _write,
         "object.__delattr__": _write,
-        "code.__new__": _new_code,
-        "function.__new__": _new_function,
+        "code.__new__": copies.new_code,
+        "function.__new__": copies.new_function,
+        "marshal.dumps": copies.dumped,
+        "marshal.load": copies.loaded,
+        "marshal.loads": copies.loaded,
         "compile": _compiled,
         "exec": once.executed,
         KNOWN: once.answer,
@@ -138,8 +142,8 @@ def _judges(changed: Callable[[], list[str]], denies: Callable[[str], bool]) -> 
     }
 
 
-def _is_library(code: CodeType) -> bool:
-    return code.co_filename.startswith(LIBRARIES)
+def _is_library(code: Any) -> bool:
+    return type(code) is CodeType and code.co_filename.startswith(LIBRARIES)
 
 
 def _is_ours(frame: FrameType | None) -> bool:
@@ -221,8 +225,10 @@ def _name(owner: Any) -> str:
 
 
 def _write(event: str, args: tuple, frame: FrameType) -> str | None:
-    owner, name, *_ = args
-    if name not in WRITTEN or _is_ours(frame) or _is_students(owner):
+    owner, name, *value = args
+    if name not in WRITTEN or _is_ours(frame):
+        return None
+    if _is_students(owner) and not (name == "__code__" and value and _is_library(value[0])):
         return None
     while frame.f_back is not None and frame.f_code.co_name == "__setattr__" and _is_library(frame.f_code):
         frame = frame.f_back  # the module's own way to set it
@@ -253,18 +259,6 @@ def _code_of(value: Any) -> CodeType | None:
 
 
 _CODED = ("function", "generator", "coroutine", "async_generator", "method")
-
-
-def _new_code(event: str, args: tuple, frame: FrameType) -> str | None:
-    filename = args[1] if len(args) > 1 else ""
-    forged = type(filename) is str and filename.startswith(LIBRARIES)
-    return event if forged and not _is_library(frame.f_code) else None
-
-
-def _new_function(event: str, args: tuple, frame: FrameType) -> str | None:
-    code = args[0] if args else None
-    forged = type(code) is CodeType and _is_library(code)
-    return "types.FunctionType" if forged and not _is_library(frame.f_code) else None
 
 
 def _compiled(event: str, args: tuple, frame: FrameType) -> str | None:

@@ -49,10 +49,15 @@ FUNCTIONS |= {
     for name in vars(kind)
     if BOXED.search(name)
 }
-SHIMS = frozenset(FUNCTIONS)
+# Torch's compiler calls a function with the frames of all code. Grading runs without it.
+EVAL_FRAME: Any = C._dynamo.eval_frame
+HOOKS = re.compile("set_eval_frame$|set_bytecode_debugger_callback$")
+CALLBACKS = {f"torch._C._dynamo.eval_frame.{name}": (EVAL_FRAME, name) for name in dir(EVAL_FRAME) if HOOKS.match(name)}
+SHIMS = frozenset((*FUNCTIONS, *CALLBACKS))
 NAMED: dict[str, tuple[Any, str]] = {  # refused where an exercise names them
     f"numpy._core.multiarray.{name}": (multiarray, name) for name in ("correlate", "correlate2")
 }
+NAMED["torch._C._jit_differentiate"] = C, "_jit_differentiate"
 if torch.distributed.is_available():
     C10D: Any = torch._C._distributed_c10d
     FUNCTIONS_OF_C10D = [name for name, value in vars(C10D).items() if isinstance(value, types.BuiltinFunctionType)]
@@ -68,6 +73,18 @@ def in_front(name: str, function: Callable) -> Callable:
     def call(*args: Any, **kwargs: Any) -> Any:
         audit(SHIM, name)
         return function(*args, **kwargs)
+
+    return opaque(call)
+
+
+def in_front_of_callbacks(name: str, function: Callable) -> Callable:
+    """Return `function` with an audit event before a call that gives it a function."""
+    audit, is_callable = sys.audit, callable
+
+    def call(*args: Any) -> Any:
+        if any(is_callable(arg) for arg in args):
+            audit(SHIM, name)
+        return function(*args)
 
     return opaque(call)
 
@@ -102,6 +119,8 @@ def install(guard: Any) -> None:
             setattr(owner, attribute, in_front(name, vars(owner)[attribute]))
         elif (function := getattr(owner, attribute, None)) is not None:
             replace(function, in_front(name, function))
+    for name, (owner, attribute) in CALLBACKS.items():
+        setattr(owner, attribute, in_front_of_callbacks(name, getattr(owner, attribute)))
     for attribute, on in GRAPHS.items():
         replace(getattr(C, attribute), turning(getattr(C, attribute), on, guard))
     for attribute in STARTS:

@@ -28,14 +28,17 @@ class Texts:
             raise PermissionError(errno.EACCES, HIDDEN, file)
 
     def may_read(self, frame: FrameType | None) -> bool:
-        """Whether the import system, a compiler or we read, on behalf of whatever code."""
+        """Whether the import system, a compiler, we, or a library while it is imported read, for whatever code."""
         imports = False
         while frame is not None:
             file = frame.f_code.co_filename
             if file.startswith("<frozen importlib"):
                 imports = imports or frame.f_code.co_name == "exec_module"
             elif not self.is_stdlib(file) and not file.endswith(PASS_ON):
-                return imports or file.startswith((*self.ours, *READERS))
+                if imports or file.startswith((*self.ours, *READERS)):
+                    return True
+                if not file.startswith(self.hidden):
+                    return False
             frame = frame.f_back
         return imports
 

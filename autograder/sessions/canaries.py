@@ -82,6 +82,9 @@ def is_socket(number):
     except OSError:
         return False
 
+def find(pid):
+    return os.getpgid(pid), os.sched_getaffinity(pid), os.getpriority(os.PRIO_PROCESS, pid)
+
 def signal_to(pid):
     return os.kill(pid, 0) or "it could"
 """
@@ -144,6 +147,7 @@ def _attempts(target: str, port: int, address: str) -> dict[str, tuple]:
         "find a connection that was left open": ("connections",),
         "start a process": ("fork",),
         "run a program": ("run", sys.executable),
+        "find another process": ("find", 1),
         "signal the grader": ("signal_to", os.getpid()),
         "signal the zygote": ("signal_to", 1),
     }

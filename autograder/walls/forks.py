@@ -23,7 +23,7 @@ from pathlib import Path
 
 from autograder.boundary import protocol
 from autograder.boundary.protocol import Frame
-from autograder.inside import compiled, magics, mpi_rank, seal, sentry, shell, shims
+from autograder.inside import compiled, hiding, magics, mpi_rank, seal, sentry, shell, shims
 from autograder.inside.forbidden import Guard, look_for
 from autograder.inside.socket_worker import SocketWorker, fresh_namespace, warm_up
 from autograder.inside.worker import Worker
@@ -84,6 +84,7 @@ def preload() -> Guard:
         importlib.import_module("filelock")
     shims.install(worker.guard)
     compiled.install()
+    hiding.hide()
     freeze()
     return worker.guard
 

@@ -4,9 +4,10 @@ The list denies calls; it does not list allowed ones: torch, NumPy and the C lib
 Even in a container without namespaces it must stop: processes (fork bombs, compilers, setuid helpers), sockets of every
 family, signals to others, and the kernel's larger attack surfaces.
 
-Ranks of one submission share only `comm`: so there are no watches on files, no access to other processes' times, and no
-counts of a file system's free blocks and files. A lock on a file succeeds and locks nothing: SQLite and other libraries
-need it, and a rank learns nothing from another's. A process's own processors and priority are left as they are, too.
+Ranks of one submission share only `comm`: so there are no watches on files, no questions about other processes or which
+parts of a file are in memory, and no counts of a file system's free blocks and files. A lock on a file succeeds and
+locks nothing: SQLite and other libraries need it, and a rank learns nothing from another's. A process's own processors
+and priority are left as they are, too.
 
 Landlock does not cover what the kernel stores about a file: its mode, owner, times, extended attributes and flags. A
 process may change those of every file that its user owns. So such a call succeeds and changes nothing, or is refused.
@@ -30,10 +31,20 @@ DENIED = """
     quotactl acct personality mknod mknodat
     inotify_init inotify_init1 inotify_add_watch fanotify_init fanotify_mark sysinfo setpgid setsid
     statfs fstatfs
+    mincore cachestat migrate_pages move_pages process_mrelease
 """
 OWN = ("kill", "tgkill")  # only to this process
 SCHEDULING = ("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr")  # others could read these
 SELF = ("prlimit64", *SCHEDULING)  # only on itself: 0
+# Questions that show which processes and threads there are, by the place of the argument that names one.
+QUESTIONS = {
+    **dict.fromkeys(("getpgid", "getsid", "get_robust_list"), 0),
+    **dict.fromkeys((f"sched_{name}" for name in ("getaffinity", "getscheduler", "getparam", "getattr")), 0),
+    "sched_rr_get_interval": 0,
+    "getpriority": 1,
+    "ioprio_get": 1,
+    "preadv2": 5,  # its flags: whether a file's part is in memory
+}
 CLONE_THREAD = 0x10000
 # Commands of fcntl, by number: leases, events of a folder, signals for others; from HINTS on, what a file stores.
 FCNTL = (8, 10, 15, 1024, 1025, 1026)
@@ -69,6 +80,8 @@ def restrict() -> None:
         _rule(rules, denied, name, arg(0, pyseccomp.NE, os.getpid()))
     for name in SELF:
         _rule(rules, denied, name, arg(0, pyseccomp.NE, 0))
+    for name, place in QUESTIONS.items():
+        _rule(rules, denied, name, arg(place, pyseccomp.NE, 0))
     for command in FCNTL:
         _rule(rules, denied, "fcntl", arg(1, pyseccomp.EQ, command))
     _rule(rules, denied, "fcntl", arg(1, pyseccomp.GE, HINTS))

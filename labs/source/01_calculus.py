@@ -952,9 +952,9 @@ with when_solved():
 # | `h` | a number from -1 to 1, not 0 |
 #
 # You unmask a program if its slopes are wrong by more than rounding explains, or if it changes `x`. Each impostor that
-# you unmask earns two points. You get two more points if you accuse no right program: an input does not count if it
-# breaks the rules above, or if right programs differ on it because they round differently. The check shows which
-# programs you have caught, and with which input. Run it often.
+# you unmask earns two points. You get two more points if you unmask a program and accuse no right one: an input does
+# not count if it breaks the rules above, or if right programs differ on it because they round differently. The check
+# shows which programs you have caught, and with which input. Run it often.
 #
 # <details><summary>Hint 1: where to begin</summary>
 #

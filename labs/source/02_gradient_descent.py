@@ -934,8 +934,9 @@ with when_solved():
 # | `peak` | a number from 0.001 to 10 |
 #
 # You unmask a program if its rate is wrong by more than rounding explains, or if it raises an error. Each impostor that
-# you unmask earns two points. You get two more points if all your inputs follow the rules; an input that breaks them
-# does not count. The check shows which programs you have caught, and with which input. Run it often.
+# you unmask earns two points. You get two more points if you unmask a program and all your inputs follow the rules; an
+# input that breaks them does not count. The check shows which programs you have caught, and with which input. Run it
+# often.
 #
 # <details><summary>Hint 1: where to begin</summary>
 #

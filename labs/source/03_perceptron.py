@@ -744,8 +744,9 @@ with when_solved():
 #
 # Coordinates, from -8 to 8, and `lr` are multiples of 0.25. With these numbers all sums are exact, and right programs
 # agree to the last bit. You unmask a program if its weights or its counts of mistakes differ from exercise 3's. Each
-# impostor that you unmask earns two points. You get two more points if all your inputs follow the rules; an input that
-# breaks them does not count. The check shows which programs you have caught, and with which input. Run it often.
+# impostor that you unmask earns two points. You get two more points if you unmask a program and all your inputs follow
+# the rules; an input that breaks them does not count. The check shows which programs you have caught, and with which
+# input. Run it often.
 #
 # <details><summary>Hint 1: where to begin</summary>
 #

@@ -1037,8 +1037,9 @@ with when_solved():
 # counted from 0.
 #
 # You unmask a program if its loss or its gradient is wrong by more than rounding (a millionth) explains. Each impostor
-# that you unmask earns two points. You get two more points if all your inputs follow the rules; an input that breaks
-# them does not count. The check shows which programs you have caught, and with which input. Run it often.
+# that you unmask earns two points. You get two more points if you unmask a program and all your inputs follow the
+# rules; an input that breaks them does not count. The check shows which programs you have caught, and with which input.
+# Run it often.
 #
 # <details><summary>Hint 1: where to begin</summary>
 #

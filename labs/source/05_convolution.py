@@ -1291,8 +1291,9 @@ with when_solved():
 # to 3. There are 2 images of 3 channels, and 2 filters.
 #
 # You unmask a program if its output differs from the convolution's in shape or value, or if it raises an error. Each
-# impostor that you unmask earns two points. You get two more points if all your inputs follow the rules; an input that
-# breaks them does not count. The check shows which programs you have caught, and with which input. Run it often.
+# impostor that you unmask earns two points. You get two more points if you unmask a program and all your inputs follow
+# the rules; an input that breaks them does not count. The check shows which programs you have caught, and with which
+# input. Run it often.
 #
 # <details><summary>Hint 1: where to begin</summary>
 #

@@ -755,8 +755,8 @@ with when_solved():
 # `"FP16"`, as text.
 #
 # You unmask a program if its value differs from the right one, even in the last bit. Each impostor that you unmask
-# earns two points. You get two more points if all your inputs follow the rules; an input that breaks them does not
-# count. The check shows which programs you have caught, and with which input. Run it often.
+# earns two points. You get two more points if you unmask a program and all your inputs follow the rules; an input that
+# breaks them does not count. The check shows which programs you have caught, and with which input. Run it often.
 #
 # <details><summary>Hint 1: where to begin</summary>
 #

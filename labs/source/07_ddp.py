@@ -1008,8 +1008,8 @@ cluster.stop()  # the engines would end with the kernel anyway, but this frees t
 # Return a list of at most 12 inputs, each a tuple `(p, n)`: `p` ranks, 1 to 9, and `n` numbers on each, 1 to 32.
 #
 # You unmask a program if `x` is not the sum on some rank, or if it raises an error. Each impostor that you unmask earns
-# two points. You get two more points if all your inputs follow the rules; an input that breaks them does not count. The
-# check shows which programs you have caught, and with which input. Run it often.
+# two points. You get two more points if you unmask a program and all your inputs follow the rules; an input that breaks
+# them does not count. The check shows which programs you have caught, and with which input. Run it often.
 #
 # <details><summary>Hint 1: where to begin</summary>
 #

@@ -1010,9 +1010,9 @@ for p in (8, 64, 512, 1024, 2048):
 # Return a list of at most 12 inputs, each a tuple `(p, per_node)`: `p` ranks, 1 to 9, in nodes of `per_node`, 1 to 9; the last node may be smaller.
 #
 # You unmask a program if some rank does not have the sum, or if a rank other than the first of its node talks to
-# another node. Each impostor that you unmask earns two points. You get two more points if all your inputs follow the
-# rules; an input that breaks them does not count. The check shows which programs you have caught, and with which input.
-# Run it often.
+# another node. Each impostor that you unmask earns two points. You get two more points if you unmask a program and all
+# your inputs follow the rules; an input that breaks them does not count. The check shows which programs you have
+# caught, and with which input. Run it often.
 #
 # <details><summary>Hint 1: where to begin</summary>
 #

@@ -10,7 +10,7 @@ def unmask_ring():
     return []
 
 
-@wrong("ddp.unmask_ring", "easy inputs only", fails="unmasks_the_wrong", says="unmask 0 of 4 impostors")
+@wrong("ddp.unmask_ring", "easy inputs only", fails=BOTH, says="unmask 0 of 4 impostors")
 def unmask_ring():
     return [(4, 12), (2, 8)]
 

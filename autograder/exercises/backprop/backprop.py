@@ -23,6 +23,8 @@ exercise = Exercise(
 )
 
 FEW, MANY = 16, 256  # samples
+NARROW, WIDE = 4, 28  # neurons: 7 times as many, and 30 times as many weights
+MOST_TIMES = 12  # more than a loop over neurons takes
 
 
 def variant(weights, biases, X, Y, output=slope, hidden=slope):
@@ -83,11 +85,40 @@ def check_backprop(student, rng, widths, N, dtype=F64):
             checks.close(got[part][i], right, name=f"{name}[{i}]", why=why, mistakes=named)
 
 
+def work(student, rng, widths, N: int) -> int:
+    """Return how many instructions Python runs for N samples, after a call with other numbers; the result must be
+    right."""
+    first, second = (
+        (*network(rng, widths), normal(rng, N, widths[0]), torch.rand(N, widths[-1], generator=rng, dtype=F64))
+        for _ in range(2)
+    )
+    count, got = student.ranks("backprop", 1, lambda _: (first, second), harness="instructions").results[0]
+    setting, n = f"{N} samples in {widths_text(widths)}, a second call", len(widths) - 1
+    two_lists(got, "backprop", ("weight_grads", "bias_grads"), (n, n), "One entry for each layer of weights.")
+    for name, part, right in zip(("weight_grads", "bias_grads"), got, autograd(*second), strict=False):
+        checks.close(part[0], right[0], name=f"{setting}: {name}[0]")
+    checks.that(type(count) is int and count > 0, f"{setting}: Python runs {count} instructions, and works in some.")
+    return count
+
+
+def no_loop_over_weights(student, rng) -> None:
+    """Check that the gradient comes from few passes: differences need one or two for each weight."""
+    narrow, wide = (work(student, rng, (3, width, width + 1, 2), 1) for width in (NARROW, WIDE))
+    checks.that(
+        wide < MOST_TIMES * narrow,
+        f"Python runs {wide:,} instructions for layers {WIDE} wide and {narrow:,} for layers {NARROW} wide: your "
+        "function goes through the weights one by one. One pass back through the layers gives all gradients.",
+        got=f"{wide / narrow:.1f} times as many instructions",
+        expected="about as many, in matrix products",
+    )
+
+
 @exercise.check(points=4)
 def one_row(student, rng):
     "For a batch of one sample, the gradients of autograd."
     for widths in ((2, 1), (3, 4, 2)):
         check_backprop(student, rng, widths, N=1)
+    no_loop_over_weights(student, rng)
 
 
 @exercise.check(points=6)
@@ -95,6 +126,7 @@ def the_mean_of_a_batch(student, rng):
     "For a batch, the gradient of the mean cost, not of the sum."
     for widths, N, dtype in (((3, 2), 5, F64), ((2, 3, 2), 7, F64), ((4, 6, 3), 32, torch.float32)):
         check_backprop(student, rng, widths, N, dtype)
+    no_loop_over_weights(student, rng)
 
 
 @exercise.check(points=4, needs="one_row")
@@ -109,16 +141,9 @@ def any_depth_and_width(student, rng):
 @exercise.check(points=4, needs="the_mean_of_a_batch", seconds=20)
 def no_loop_over_samples(student, rng):
     "Python has as much to do for a batch of 256 samples as for one of 16: no loop over samples."
-    weights, biases = network(rng, (4, 5, 3))
-    X, Y = normal(rng, MANY, 4), torch.rand(MANY, 3, generator=rng, dtype=F64)
-    few, many = (
-        student.ranks(
-            "backprop", 1, lambda _, n=n: (weights, biases, X[:n].clone(), Y[:n].clone()), harness="instructions"
-        ).results[0]
-        for n in (FEW, MANY)
-    )
+    few, many = (work(student, rng, (4, 5, 3), N) for N in (FEW, MANY))
     checks.that(
-        type(few) is type(many) is int and 0 < many < 2 * few,
+        many < 2 * few,
         f"Python runs {many:,} instructions for {MANY} samples and {few:,} for {FEW}: your function goes through them "
         "one by one. One matrix product per layer, delta.T @ a, sums over all samples at once.",
         got=f"{many:,} instructions of Python for {MANY} samples",

@@ -48,6 +48,11 @@ def test_each_impostor_earns_its_share_and_the_evidence_is_shown():
     assert said.why == "Hint: try the number 0."
 
 
+def test_inputs_that_unmask_no_impostor_earn_nothing():
+    said = failure(catch.spares_the_right, [(2, 1)])
+    assert "every program gives the right answer for all of them" in said.message
+
+
 def test_an_error_is_an_answer():
     assert catch.heard(LINE_UP, [(0, 1)]).unmasked == {"C": "asked (0, 1), it raises a ZeroDivisionError"}
 

@@ -4,6 +4,7 @@ import contextlib
 import gc
 import inspect
 import sys
+import types
 import weakref
 
 import pytest
@@ -43,7 +44,7 @@ def closure():
 def of_its_kind(monkeypatch):
     """Test here what Python 3.13 asks for."""
     monkeypatch.setattr(doors, "OF_ITS_KIND", True)
-    monkeypatch.setattr(doors, "_made", weakref.WeakKeyDictionary())
+    monkeypatch.setattr(doors, "_made", {})
 
 
 @pytest.fixture
@@ -125,15 +126,20 @@ def test_open_door_keeps_no_listener(function):
     assert alive() is None
 
 
-def test_door_of_a_gone_function_is_freed():
-    def gone():
-        pass
-
-    here = doors.Doors()
-    here.bar(gone, print)
+def test_door_of_a_students_function_ends_with_its_check():
+    """A copy of its code knocks in each later check of the same guard; then both are freed."""
+    cells, knocks, here = {"__name__": "__main__"}, [], doors.Doors()
+    exec("def f():\n    return 5", cells)
+    here.bar(cells["f"], knocks.append)
+    copied = types.FunctionType(cells["f"].__code__, {})
     here.open_all()
-    door = weakref.ref(doors._made[gone])
-    del gone
+    here.bar(cells["f"], knocks.append)
+    assert copied() == 5
+    assert knocks == [()]
+    assert doors.is_door(copied.__code__)
+    here.open_all()
+    door = weakref.ref(here.made[cells["f"]])
+    del cells, copied, here
     gc.collect()
     assert door() is None
 

@@ -25,6 +25,11 @@ WAYS = {
     "pickled": "import pickle\nkept = pickle.dumps(hpcdl.nn.mlp.sigma)\ndef f(x): return pickle.loads(kept)(x)",
     "reloaded": "def f(x): return importlib.reload(hpcdl.nn.mlp).sigma(x)",
     "a class": "def f(x): return hpcdl.numerics.dual.Dual(x)",
+    "by code with a module's name": "g = hpcdl.nn.mlp.sigma\ndef f(x):\n"
+    "    names = {'__name__': 'hpcdl.mine', '__file__': '<mine>', 'g': g}\n"
+    "    exec(compile('def go(x): return g(x)', '<mine>', 'exec'), names)\n    return names['go'](x)",
+    "handed to an open function": "import hpcdl.machine\ndef f(x):\n"
+    "    return hpcdl.machine.Quiet(clock=functools.partial(hpcdl.nn.mlp.sigma, x)) and x",
     "in a thread": (
         "def f(x):\n    t = threading.Thread(target=hpcdl.nn.mlp.sigma, args=(x,), daemon=True)\n"
         "    t.start()\n    t.join()\n    return x"

@@ -49,6 +49,18 @@ WAYS = {
     "def f(x): return bytecode.FunctionIdentity.from_function(hpcdl.nn.mlp.sigma).code and x",
     "code by Numba's helper": "from numba.core import bytecode\n"
     "def f(x): return torch.utils._pytree.tree_map(bytecode.get_code_object, [hpcdl.nn.mlp.sigma]) and x",
+    "code of its own with a library's bytes": "import dis\ncode = dis.Bytecode(torch.nn.Linear.forward).codeobj\n"
+    "def f(x): return types.FunctionType(code.replace(co_filename='mine'), {}) and x",
+    "a library's code on its function": "import dis\ndef g(self, input): pass\n"
+    "def f(x):\n    g.__code__ = dis.Bytecode(torch.nn.Linear.forward).codeobj\n    return x",
+    "a library's code in bytes": "import dis, marshal\n"
+    "def f(x): return marshal.dumps(dis.Bytecode(torch.nn.Linear.forward).codeobj) and x",
+    "code from bytes": "import marshal\ndef f(x): return marshal.loads(b'N') is None and x",
+    "a library's copy": "from torch.fx import _symbolic_trace\n"
+    "def f(x): return _symbolic_trace._patch_function(torch.nn.Linear.forward, 2) and x",
+    "frames by torch's compiler": "def f(x): return torch._C._dynamo.eval_frame.set_eval_frame(print) and x",
+    "frames by torch's compiler, in Python": "import torch._dynamo.eval_frame as compiler\n"
+    "def f(x): return compiler._TorchDynamoContext(print)(lambda: x)()",
     "a library in C": "def f(x): return ctypes.CDLL(None) and x",
     "memory read": "def f(x): return ctypes.string_at(id(x), 8) and x",
     "memory written": "def f(x): return ctypes.memset(x.data_ptr(), 0, 4) and x",
@@ -91,6 +103,9 @@ HONEST = {
     "a signature of the library": "def f(x): return inspect.signature(hpcdl.nn.mlp.sigma) and x",
     "a thread and a pool": "def f(x):\n    with concurrent.futures.ThreadPoolExecutor() as pool:\n"
     "        return pool.submit(lambda: x).result()",
+    "a package that copies functions": "def f(x):\n    import ipyparallel.serialize\n    return x",
+    "torch's compiler imported": "def f(x):\n    import torch._dynamo\n    return torch.compile(torch.relu)(x)",
+    "builtins that the worker sets": "def f(x): return x if input is builtins.input and get_ipython() else None",
     "compiled text": "def f(x): return eval(compile('x', '<mine>', 'eval'), {'x': x})",
     "a wrapped function": "@functools.wraps(torch.relu)\ndef g(x): return x\ndef f(x): return g(x)",
     "a collection of garbage": "def f(x):\n    gc.collect()\n    return x",

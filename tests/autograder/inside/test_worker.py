@@ -146,7 +146,7 @@ def test_a_worker_knows_neither_the_checks_nor_the_environment(remote):
     finally:
         del os.environ["HPCDL_CANARY"]
     rooms = {module.split(".")[1] for module in modules if module.startswith("autograder.")}
-    assert rooms == {"boundary", "inside", "walls"}
+    assert rooms == {"boundary", "inside"}  # the walls are hidden
     assert "HPCDL_CANARY" not in environment
 
 

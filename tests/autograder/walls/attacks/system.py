@@ -40,6 +40,13 @@ ATTACKS = {
         "raise KeyError('no mark')",
         says="no mark",
     ),
+    "another process's processors": mean("import os\nreturn os.sched_getaffinity(os.getppid())", says=DENIED),
+    "another process's priority": mean("import os\nreturn os.getpriority(os.PRIO_PROCESS, 1)", says=DENIED),
+    "a file's parts in memory": mean(
+        "import os\nwith open(os.__file__, 'rb') as file:\n"
+        "    return os.preadv(file.fileno(), [bytearray(1)], 0, os.RWF_NOWAIT)",
+        says=DENIED,
+    ),
     "limits raised": mean("import resource\nresource.setrlimit(resource.RLIMIT_AS, (-1, -1))", says="Your code raised"),
     "the zygote's limits": mean("import resource\nresource.prlimit(1, resource.RLIMIT_CPU, (1, 1))", says=DENIED),
 }
