@@ -1,11 +1,19 @@
 """Wrong answers that are the lab's own solutions with a few characters changed."""
 
+import re
 from functools import cache
 
 from autograder.authoring import BANK, WrongAnswer
 from autograder.authors import build
 
 references = cache(build.references)
+FIRST = re.compile(r"^(@|def |class )", re.MULTILINE)
+
+
+def without_settings(code: str) -> str:
+    """Return a solution without what stands before its first definition: other cells have that."""
+    first = FIRST.search(code)
+    return code[first.start() :] if first else code
 
 
 def slip(exercise: str, mistake: str, *changes: str, fails: str, says: str) -> None:
@@ -14,7 +22,7 @@ def slip(exercise: str, mistake: str, *changes: str, fails: str, says: str) -> N
     `fails` are checks, by spaces. Raises ValueError if the solution lacks what is to change.
     """
     slug, _, name = exercise.partition(".")
-    code = references(slug)[name]
+    code = without_settings(references(slug)[name])
     for old, new in zip(changes[::2], changes[1::2], strict=True):
         if old not in code:
             raise ValueError(f"{exercise}, {mistake}: the solution has no {old!r} to change; mend the slip")
