@@ -249,5 +249,8 @@ def unknown(patterns: tuple[str, ...]) -> list[str]:
     return [
         pattern
         for pattern in patterns
-        if not operators((pattern,)) and not python_functions(dotted_of((pattern,))) and pattern not in NAMED
+        if not operators((pattern,))
+        and not python_functions(dotted_of((pattern,)))
+        and pattern not in NAMED
+        and not hasattr(sys.modules.get(pattern), "__path__")  # a package: imports of its modules are refused
     ]

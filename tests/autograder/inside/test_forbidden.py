@@ -231,6 +231,16 @@ def test_the_author_is_told_of_names_that_forbid_nothing():
         Lab("typo", number=0, title="").exercise("f", points=1, minutes=1, forbid="aten::mm")
 
 
+def test_a_package_forbids_its_modules(tmp_path, monkeypatch):
+    (tmp_path / "outer_package" / "empty").mkdir(parents=True)
+    (tmp_path / "outer_package" / "__init__.py").touch()
+    (tmp_path / "outer_package" / "empty" / "__init__.py").touch()
+    (tmp_path / "outer_package" / "silent.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    names = ("outer_package.empty", "outer_package.silent", "outer_package.nothing")
+    assert forbidden.unknown(names) == ["outer_package.silent", "outer_package.nothing"]
+
+
 def test_innocent_operators_are_not_in_the_set():
     names = {name.partition(".")[0] for name in forbidden.operators(forbidden.CONVOLUTION)}
     assert {"aten::convolution", "aten::mkldnn_convolution", "aten::_slow_conv2d_forward"} <= names
