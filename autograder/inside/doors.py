@@ -62,7 +62,7 @@ class Door:
             co_flags=template.co_flags | own.co_flags & inspect.CO_ITERABLE_COROUTINE,
         )
 
-    def called(self, *args, **kwargs):
+    def called(self, *args: Any, **kwargs: Any) -> Any:
         self.knock(args)
         return self.original(*args, **kwargs)
 
