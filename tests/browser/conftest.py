@@ -220,7 +220,7 @@ class Explorable:
         self.sliders[slider].focus()
         self.after(lambda: self.sliders[slider].press(key))
 
-    def milliseconds(self, slider: int = 0, keys=("ArrowLeft",), moves: int = 20) -> float:
+    def milliseconds(self, slider: int = 0, keys=("ArrowLeft",), moves: int = 4) -> float:
         """From a key press to the next picture, the median of `moves`, timed inside the page, which is not polled."""
         self.sliders[slider].focus()
         self.picture.evaluate(

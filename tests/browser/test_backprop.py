@@ -26,7 +26,7 @@ def test_lab_04_runs_and_each_of_its_pictures_answers(open_lab):
 
 
 def operate(lab, text: str, name: str, clicks: int) -> None:
-    """Next through all stages, Back once, every slider by its keys; then twenty moves, timed."""
+    """Next through all stages, Back once, every slider by its keys; then four moves, timed."""
     explorable = lab.explorable(text)
     for label, times in (("Next", clicks), ("Back", clicks and 1), ("Next", clicks and 1)):
         for _ in range(times):
@@ -36,4 +36,4 @@ def operate(lab, text: str, name: str, clicks: int) -> None:
         explorable.press(slider, "ArrowLeft" if is_stage else "ArrowRight")
     lab.screenshot(f"04_{name}")
     timed = explorable.milliseconds(-1 if name == "gradient_norms" else 0, keys=("ArrowRight", "ArrowLeft"))
-    print(f"{name}: slider to picture {timed:.0f} ms, median of 20 moves")
+    print(f"{name}: slider to picture {timed:.0f} ms, median of 4 moves")

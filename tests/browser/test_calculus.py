@@ -18,7 +18,7 @@ def test_lab_01_runs_and_each_of_its_pictures_answers(open_lab):
 
 
 def operate(lab, name: str) -> None:
-    """Every slider by its keys, every list and box by hand: each changes the picture; then twenty moves, timed."""
+    """Every slider by its keys, every list and box by hand: each changes the picture; then four moves, timed."""
     explorable = lab.explorable(f"{name}.explorable()")
     for slider in range(len(explorable.sliders)):
         explorable.press(slider)
@@ -28,4 +28,4 @@ def operate(lab, name: str) -> None:
     for box in explorable.cell.locator("input[type=checkbox]").all():
         explorable.after(box.check)
     lab.screenshot(f"01_{name}")
-    print(f"{name}: slider to picture {explorable.milliseconds():.0f} ms, median of 20 moves")
+    print(f"{name}: slider to picture {explorable.milliseconds():.0f} ms, median of 4 moves")

@@ -19,7 +19,7 @@ def test_lab_06_runs_and_each_of_its_pictures_answers(open_lab):
             explorable.press(slider)
         lab.screenshot(f"06_{name}")
         milliseconds = explorable.milliseconds(0, keys=("ArrowLeft", "ArrowRight"))
-        print(f"{name}: slider to picture {milliseconds:.0f} ms, median of 20 moves")
+        print(f"{name}: slider to picture {milliseconds:.0f} ms, median of 4 moves")
     button = explorable.cell.get_by_role("button", name="Train now")
     explorable.after(button.click)
     lab._wait(button.is_enabled, 60, "the training to end")

@@ -44,4 +44,4 @@ def operate(lab, call: str, number: int) -> None:
     lab.screenshot(f"00_{number:02d}_moved")
     if explorable.sliders:
         milliseconds = explorable.milliseconds(keys=("ArrowRight", "ArrowLeft"))
-        print(f"{call}: slider to picture {milliseconds:.0f} ms, median of 20 moves")
+        print(f"{call}: slider to picture {milliseconds:.0f} ms, median of 4 moves")
