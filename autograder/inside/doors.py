@@ -8,7 +8,6 @@ import functools
 import inspect
 import sys
 import types
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -78,7 +77,10 @@ class Doors:
     def __init__(self):
         self.barred: dict[types.FunctionType, types.CodeType] = {}
         self.made: dict[types.FunctionType, Door] = {}  # of other functions, such as a student's: they end with this
-        weakref.finalize(self, _forget, self.made).atexit = False
+
+    def __del__(self):  # an answer would find a weak reference's finalizer
+        for door in self.made.values():
+            _doors.pop(door.shown, None)
 
     def bar(self, function: types.FunctionType, knock: Knock) -> None:
         """Let each call of `function` knock first; do nothing if it already has a door."""
@@ -103,12 +105,6 @@ class Doors:
         module = sys.modules.get(function.__module__)
         is_of_module = module is not None and module.__spec__ is not None and vars(module) is function.__globals__
         return _made if is_of_module else self.made
-
-
-def _forget(made: dict[types.FunctionType, Door]) -> None:
-    """Free the doors that end with their `Doors`."""
-    for door in made.values():
-        _doors.pop(door.shown, None)
 
 
 def is_door(code: types.CodeType) -> bool:
