@@ -8,6 +8,7 @@ A cached function's earlier table, Numba's `kernel.py_func`, and running a modul
 looks at flagged answers, and at the code, notices them.
 """
 
+import builtins
 import functools
 import importlib.abc
 import importlib.machinery
@@ -270,4 +271,5 @@ def through(call: Callable) -> Callable:
     def __call__(self, *args, **kwargs):  # noqa: N807 - a method, by the name that it will have
         return call(self, *args, **kwargs)
 
-    return types.FunctionType(__call__.__code__, {}, "__call__", None, __call__.__closure__)  # without names of ours
+    names = {"__builtins__": builtins}  # none of ours; C code that imports a module needs these
+    return types.FunctionType(__call__.__code__, names, "__call__", None, __call__.__closure__)
