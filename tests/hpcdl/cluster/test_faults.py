@@ -55,7 +55,7 @@ FAULTS = {
         "comm.all_reduce(torch.ones(3))",
         ["rank 1 calls ", " where rank 0 called ", "at Cell In["],
     ),
-    "shape": ("ring_all_reduce(torch.ones(7), comm)", ["raised CommError: rank", "out has "]),
+    "shape": ("ring_all_reduce(torch.ones(7), comm)", ["raised MisfitError: rank", "out has "]),
 }
 CELL = """
 def faulty(comm, bad):
