@@ -100,7 +100,7 @@ def test_the_script_grades_everyone(script, students, kind):
     assert everyone_has_a_row(students[1])
 
 
-@pytest.mark.labs  # a real array job
+@pytest.mark.long  # a real array job, twice: two minutes
 def test_slurm_grades_everyone_although_shards_are_killed(slurm, script, students, monkeypatch):
     for name in ("SLURM_CONF", "PATH"):
         monkeypatch.setenv(name, slurm[name])

@@ -49,6 +49,7 @@ def environment(need):
 
 
 @pytest.mark.labs  # the README's command trains in the first tier
+@pytest.mark.thinned(1, 2)
 @pytest.mark.parametrize("command", blocks("sh"), ids=lambda command: "-".join(command.split()[:5]))
 def test_the_commands_train(command, environment, tmp_path):
     command = command.replace("--epochs 2", "--epochs 1").replace("torchrun ", "torchrun --standalone ")
