@@ -55,7 +55,7 @@ def see_behind_doors() -> None:
     from numba.core.bytecode import FunctionIdentity
 
     find = FunctionIdentity.from_function.__func__  # type: ignore[attr-defined]
-    if type(find) is types.FunctionType:  # ours is none
+    if type(find) is types.FunctionType:  # ours is in C
         setattr(FunctionIdentity, "from_function", classmethod(opaque(_identity_behind(find))))  # noqa: B010
 
 
