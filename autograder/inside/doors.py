@@ -39,14 +39,16 @@ def unheard(args: tuple) -> None:
 class Door:
     """Replaces a function: knocks, then runs the function's own code.
 
-    A door keeps no entry, and no listener once it is open: Python's garbage collector does not look into code, so that
-    a cycle through an entry would keep a check's guard, and all that the student's cells hold, forever.
+    A door keeps no listener once it is open, and an entry only if it lasts as long as the process: Python's garbage
+    collector does not look into code, so that a cycle through an entry would keep a check's guard, and all that the
+    student's cells hold, forever.
     """
 
     def __init__(self, function: types.FunctionType):
         own = (function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
         self.original = types.FunctionType(*own)
         self.knock: Knock = unheard
+        self.kept: types.CodeType | None = None  # an entry
         self.shown = opaque(self.called)  # an entry calls this
         _doors[self.shown] = self
 
@@ -93,7 +95,8 @@ class Doors:
         door.knock = knock
         door.original.__defaults__, door.original.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
         self.barred[function] = own
-        function.__code__ = door.entry()
+        function.__code__ = door.kept or door.entry()
+        door.kept = function.__code__ if made is _made else None
 
     def open_all(self) -> None:
         for function, code in self.barred.items():

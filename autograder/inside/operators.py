@@ -55,17 +55,16 @@ def watching(name: str, watch: Watch) -> object:
 
     It is no `torch.library.Library`: Python's table of finalizers would show that to everyone.
     """
-    library = _library("IMPL", name.partition("::")[0], "", __file__, 0)
-    for operator, kernel, key, with_keyset in _watchers(name, watch):
-        library.impl(operator, key, kernel, with_keyset)
+    namespace, _, rest = name.partition("::")
+    library = _library("IMPL", namespace, "", __file__, 0)
+    for kernel, key, with_keyset in _watchers(name, watch):
+        library.impl(rest, key, kernel, with_keyset)
     return library
 
 
-def _watchers(name: str, watch: Watch) -> Iterator[tuple[str, Callable, str, bool]]:
+def _watchers(name: str, watch: Watch) -> Iterator[tuple[Callable, str, bool]]:
     """Yield what a library's `impl` takes, so that `watch` knows of calls of `name`."""
-    namespace, _, rest = name.partition("::")
-    base, _, overload = rest.partition(".")
-    operator = getattr(getattr(getattr(torch.ops, namespace), base), overload or "default")
+    operator, is_composite = _known(name)
 
     def kernel(keys, *args, **kwargs):
         watch(name)
@@ -75,11 +74,20 @@ def _watchers(name: str, watch: Watch) -> Iterator[tuple[str, Callable, str, boo
         watch(name)
         return operator.decompose(*args, **kwargs)
 
-    if _has_kernel(name, COMPOSITE):
+    if is_composite:
         for key in FIRST:
-            yield rest, composite, key, False
+            yield composite, key, False
     else:
-        yield rest, kernel, DOOR, True
+        yield kernel, DOOR, True
+
+
+@functools.cache  # each check watches hundreds
+def _known(name: str) -> tuple[Any, bool]:
+    """Return torch's operator of that name, and whether it only calls others."""
+    namespace, _, rest = name.partition("::")
+    base, _, overload = rest.partition(".")
+    operator = getattr(getattr(getattr(torch.ops, namespace), base), overload or "default")
+    return operator, _has_kernel(name, COMPOSITE)
 
 
 def _has_kernel(name: str, key: str) -> bool:
