@@ -86,6 +86,8 @@ class Doors:
 
     def bar(self, function: types.FunctionType, knock: Knock) -> None:
         """Let each call of `function` knock first; do nothing if it already has a door."""
+        if function in self.barred:  # to read its code is an event, which a worker's hook judges
+            return
         own, made = function.__code__, self._cache(function)
         if is_door(own):
             return

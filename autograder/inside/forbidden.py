@@ -20,7 +20,7 @@ import sys
 import types
 import warnings
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -94,8 +94,17 @@ class Guard:
         if wanted:  # else a worker's cells run, and the next exercise refuses much of the same
             for name in self.watchers.keys() - wanted:
                 del self.watchers[name]  # torch removes its kernels when it is freed
-        for name in wanted - self.watchers.keys():
-            self.watchers[name] = watching(name, self.meet)
+        self._watch(wanted)
+
+    def prepare(self, patterns: tuple[str, ...]) -> None:
+        """Watch the operators and bar the functions of `patterns`, for processes that are forked later."""
+        self._watch(operators(patterns))
+        self._bar(functions_of(dotted_of(patterns)))
+
+    def _watch(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name not in self.watchers:
+                self.watchers[name] = watching(name, self.meet)
 
     def _look_for(self, patterns: tuple[str, ...]) -> None:
         """Put doors before the functions that `patterns` name, including modules imported since."""
@@ -103,12 +112,15 @@ class Guard:
         if (found := functions_of(dotted)) is self.denied:
             return
         self.denied = found
-        for function in self.denied:
-            self.bar(function, name_of(function))
+        self._bar(found)
         with contextlib.suppress(ValueError):
             sys.meta_path.remove(self.finder)
         if dotted:
             sys.meta_path.insert(0, self.finder)
+
+    def _bar(self, functions: Iterable[types.FunctionType]) -> None:
+        for function in functions:
+            self.bar(function, name_of(function))
 
     def bar(self, function: types.FunctionType, name: str) -> None:
         """Put a door before a function, which knocks with its `name`."""
@@ -231,12 +243,6 @@ def _meant(_: Hashable, dotted: tuple[str, ...]) -> frozenset[str]:
 @functools.lru_cache(maxsize=256)
 def _functions_in(modules: frozenset[str], dotted: tuple[str, ...]) -> frozenset[types.FunctionType]:
     return frozenset(python_functions(dotted))
-
-
-def look_for(patterns: tuple[str, ...]) -> None:
-    """Warm the caches that a guard uses to forbid these patterns."""
-    functions_of(dotted_of(patterns))
-    operators(patterns)
 
 
 def unknown(patterns: tuple[str, ...]) -> list[str]:

@@ -6,7 +6,7 @@ and no student's code. Requests on its socket, each answered in order:
     ["spawn", limits, folder, slot], the worker's socket -> its /proc schedstat and stat, opened, and ["pid", n]
       (slot: [], or [rank, size] and the descriptor of MPI's)
     ["reap", n]: kill the worker's process group and wait -> ["ended", status of `os.waitpid`]
-    ["learn", patterns]: find what they forbid, for future workers; no answer
+    ["learn", patterns]: find and watch what they forbid, for future workers; no answer
     ["bring", modules]: import them, for future workers; no answer
 """
 
@@ -24,7 +24,7 @@ from pathlib import Path
 from autograder.boundary import protocol
 from autograder.boundary.protocol import Frame
 from autograder.inside import compiled, hiding, magics, mpi_rank, seal, sentry, shell, shims
-from autograder.inside.forbidden import Guard, look_for
+from autograder.inside.forbidden import Guard
 from autograder.inside.socket_worker import SocketWorker, fresh_namespace, warm_up
 from autograder.inside.worker import Worker
 
@@ -58,7 +58,8 @@ def serve(descriptor: int, walls: str) -> None:
                 send_clocks(sock, pid)
                 protocol.send(sock, Frame(["pid", pid]))
             elif request[0] == "learn":
-                look_for(tuple(request[1]))
+                guard.prepare(tuple(request[1]))
+                freeze()
             elif request[0] == "bring":
                 bring(request[1])
             else:
