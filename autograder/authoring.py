@@ -171,6 +171,11 @@ class Lab:
         return tuple(dict.fromkeys(name for exercise in self.exercises.values() for name in exercise.opened))
 
     @property
+    def closed(self) -> tuple[str, ...]:
+        """Return what any exercise's answer may not call."""
+        return tuple(dict.fromkeys(name for exercise in self.exercises.values() for name in exercise.closed))
+
+    @property
     def functions(self) -> list[str]:
         """Return the names that a submission of the lab defines."""
         return [name for exercise in self.exercises.values() for name in exercise.functions]

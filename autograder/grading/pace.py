@@ -40,7 +40,7 @@ def reference_seconds(lab: Lab, zygote: Zygote) -> dict[str, float]:
 def _measure(lab: Lab, zygote: Zygote) -> dict[str, float]:
     if not (statements := reference.statements(lab.slug, lab.functions)):
         return {}
-    zygote.bring(lab.brings)
+    zygote.bring(lab.brings, lab.closed)
     with scratch.Folder() as folder, RemoteSession(zygote, statements, folder) as session:
         rounds = [run_lab(lab, session, seeds(b"", "reference")) for _ in range(2)]  # the first warms up
     found: dict[str, float] = {}

@@ -86,19 +86,22 @@ class Doors:
 
     def bar(self, function: types.FunctionType, knock: Knock) -> None:
         """Let each call of `function` knock first; do nothing if it already has a door."""
-        if function in self.barred:  # to read its code is an event, which a worker's hook judges
+        if function in self.barred or is_door(own := function.__code__):
             return
-        own, made = function.__code__, self._cache(function)
-        if is_door(own):
-            return
-        door = made.get(function)
-        if door is None or door.original.__code__ is not own:
-            door = made[function] = Door(function)
+        door = self.prepare(function)
         door.knock = knock
         door.original.__defaults__, door.original.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
         self.barred[function] = own
         function.__code__ = door.kept or door.entry()
-        door.kept = function.__code__ if made is _made else None
+
+    def prepare(self, function: types.FunctionType) -> Door:
+        """Return a door for a function that has none yet."""
+        made = self._cache(function)
+        door = made.get(function)
+        if door is None or door.original.__code__ is not function.__code__:
+            door = made[function] = Door(function)
+            door.kept = door.entry() if made is _made else None
+        return door
 
     def open_all(self) -> None:
         for function, code in self.barred.items():

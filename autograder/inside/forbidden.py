@@ -97,9 +97,11 @@ class Guard:
         self._watch(wanted)
 
     def prepare(self, patterns: tuple[str, ...]) -> None:
-        """Watch the operators and bar the functions of `patterns`, for processes that are forked later."""
+        """Watch the operators of `patterns`, and make doors for its functions: processes that are forked later have
+        them."""
         self._watch(operators(patterns))
-        self._bar(functions_of(dotted_of(patterns)))
+        for function in functions_of(dotted_of(patterns)) - self.doors.barred.keys():
+            self.doors.prepare(function)
 
     def _watch(self, names: Iterable[str]) -> None:
         for name in names:
@@ -112,15 +114,12 @@ class Guard:
         if (found := functions_of(dotted)) is self.denied:
             return
         self.denied = found
-        self._bar(found)
+        for function in self.denied:
+            self.bar(function, name_of(function))
         with contextlib.suppress(ValueError):
             sys.meta_path.remove(self.finder)
         if dotted:
             sys.meta_path.insert(0, self.finder)
-
-    def _bar(self, functions: Iterable[types.FunctionType]) -> None:
-        for function in functions:
-            self.bar(function, name_of(function))
 
     def bar(self, function: types.FunctionType, name: str) -> None:
         """Put a door before a function, which knocks with its `name`."""

@@ -204,10 +204,15 @@ def _read(event: str, args: tuple, frame: FrameType) -> str | None:
     owner, name = args
     if name in FRAMES and not _asks(frame, name):
         return str(name)
-    if name in CODES and not _is_students(owner) and not _compiles(frame):
-        asks = _is_library(frame.f_code) and name in frame.f_code.co_names
-        return None if asks and not frame.f_code.co_filename.endswith(CLOUDPICKLE) else f"{_name(owner)}{name}"
-    return None
+    if name not in CODES:
+        return None
+    if (
+        name in frame.f_code.co_names
+        and _is_library(frame.f_code)
+        and not frame.f_code.co_filename.endswith(CLOUDPICKLE)
+    ):
+        return None
+    return None if _is_students(owner) or _compiles(frame) else f"{_name(owner)}{name}"
 
 
 def _compiles(frame: FrameType | None) -> bool:

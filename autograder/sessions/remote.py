@@ -110,10 +110,6 @@ class RemoteSession(Session):
             self.problems[str(label)[:100]] = StudentError.of(problem)
         self.early |= {error.text: error for error in self.denied}
 
-    def forbid(self, patterns: tuple[str, ...] = (), opened: tuple[str, ...] | None = None) -> None:
-        super().forbid(patterns, opened)
-        self.zygote.learn(patterns)
-
     def make_ready(self, seconds: float) -> None:
         """Replace the worker if it has ended, or is out of step."""
         if not self.pid and len(self.broken) <= RESTARTS:

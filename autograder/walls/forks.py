@@ -6,8 +6,7 @@ and no student's code. Requests on its socket, each answered in order:
     ["spawn", limits, folder, slot], the worker's socket -> its /proc schedstat and stat, opened, and ["pid", n]
       (slot: [], or [rank, size] and the descriptor of MPI's)
     ["reap", n]: kill the worker's process group and wait -> ["ended", status of `os.waitpid`]
-    ["learn", patterns]: find and watch what they forbid, for future workers; no answer
-    ["bring", modules]: import them, for future workers; no answer
+    ["bring", modules, patterns]: import and forbid them, for future workers; no answer
 """
 
 import contextlib
@@ -57,11 +56,8 @@ def serve(descriptor: int, walls: str) -> None:
                 workers.add(pid)
                 send_clocks(sock, pid)
                 protocol.send(sock, Frame(["pid", pid]))
-            elif request[0] == "learn":
-                guard.prepare(tuple(request[1]))
-                freeze()
             elif request[0] == "bring":
-                bring(request[1])
+                bring(*request[1:], guard)
             else:
                 workers.discard(request[1])
                 status = reap(request[1])
@@ -90,10 +86,11 @@ def preload() -> Guard:
     return worker.guard
 
 
-def bring(modules: list[str]) -> None:
-    """Import modules that each worker of a lab would otherwise import itself."""
+def bring(modules: list[str], patterns: list[str], guard: Guard) -> None:
+    """Import and find what each worker of a lab would otherwise import and find itself."""
     for name in modules:
         importlib.import_module(name)
+    guard.prepare(tuple(patterns))
     freeze()
 
 

@@ -87,8 +87,7 @@ class Zygote:
         self.owed: deque[Spawned | None] = deque()  # expected replies: for a worker, or None for one that ends
         self.spares: deque[Spawned] = deque()
         self.folder = scratch.Folder()  # under the file systems of the workers
-        self.learnt: set[tuple[str, ...]] = set()  # patterns forbidden by exercises, already sent
-        self.brought: set[str] = set()  # modules that it has imported
+        self.brought: set[str] = set()  # modules that it has imported, and patterns that it knows
 
     def limits(self, rank: bool = False) -> sandbox.Limits:
         """Return the limits of an answer's first process, or of a further rank."""
@@ -180,21 +179,16 @@ class Zygote:
         protocol.send(self.sock, Frame(["reap", pid]))
         self.owed.append(None)
 
-    def learn(self, patterns: tuple[str, ...]) -> None:
-        """Prepare future workers for these forbidden patterns, which saves each of them milliseconds."""
-        if patterns and patterns not in self.learnt:
-            self.learnt.add(patterns)
-            self.sock.sendall(b"-")
-            protocol.send(self.sock, Frame(["learn", list(patterns)]))
-
-    def bring(self, modules: tuple[str, ...]) -> None:
-        """Import these modules for future workers, which saves each of them seconds."""
-        if new := [name for name in modules if name not in self.brought]:
-            self.brought |= set(new)
+    def bring(self, modules: tuple[str, ...], patterns: tuple[str, ...] = ()) -> None:
+        """Import these modules for future workers, which saves each of them seconds, and prepare them for what
+        exercises forbid."""
+        new = [[name for name in names if name not in self.brought] for names in (modules, patterns)]
+        if any(new):
+            self.brought.update(*new)
             while self.spares:
                 self.discard(self.spares.popleft())
             self.sock.sendall(b"-")
-            protocol.send(self.sock, Frame(["bring", new]))
+            protocol.send(self.sock, Frame(["bring", *new]))
 
     def give_up(self, worker: Spawned | None) -> None:
         """Drop the expected replies after the zygote has ended."""
