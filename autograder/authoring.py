@@ -171,9 +171,9 @@ class Lab:
         return tuple(dict.fromkeys(name for exercise in self.exercises.values() for name in exercise.opened))
 
     @property
-    def closed(self) -> tuple[str, ...]:
-        """Return what any exercise's answer may not call."""
-        return tuple(dict.fromkeys(name for exercise in self.exercises.values() for name in exercise.closed))
+    def closed(self) -> tuple[tuple[str, ...], ...]:
+        """Return what answers may not call, once for all exercises that close the same."""
+        return tuple(dict.fromkeys(exercise.closed for exercise in self.exercises.values()))
 
     @property
     def functions(self) -> list[str]:

@@ -6,7 +6,7 @@ and no student's code. Requests on its socket, each answered in order:
     ["spawn", limits, folder, slot], the worker's socket -> its /proc schedstat and stat, opened, and ["pid", n]
       (slot: [], or [rank, size] and the descriptor of MPI's)
     ["reap", n]: kill the worker's process group and wait -> ["ended", status of `os.waitpid`]
-    ["bring", modules, patterns]: import and forbid them, for future workers; no answer
+    ["bring", modules, closed]: import them, and find what each exercise forbids, for future workers; no answer
 """
 
 import contextlib
@@ -86,11 +86,12 @@ def preload() -> Guard:
     return worker.guard
 
 
-def bring(modules: list[str], patterns: list[str], guard: Guard) -> None:
+def bring(modules: list[str], closed: list[list[str]], guard: Guard) -> None:
     """Import and find what each worker of a lab would otherwise import and find itself."""
     for name in modules:
         importlib.import_module(name)
-    guard.prepare(tuple(patterns))
+    for patterns in closed:
+        guard.prepare(tuple(patterns))
     freeze()
 
 

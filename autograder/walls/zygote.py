@@ -87,7 +87,7 @@ class Zygote:
         self.owed: deque[Spawned | None] = deque()  # expected replies: for a worker, or None for one that ends
         self.spares: deque[Spawned] = deque()
         self.folder = scratch.Folder()  # under the file systems of the workers
-        self.brought: set[str] = set()  # modules that it has imported, and patterns that it knows
+        self.brought: set[str | tuple[str, ...]] = set()  # modules and forbidden patterns that it knows
 
     def limits(self, rank: bool = False) -> sandbox.Limits:
         """Return the limits of an answer's first process, or of a further rank."""
@@ -179,10 +179,10 @@ class Zygote:
         protocol.send(self.sock, Frame(["reap", pid]))
         self.owed.append(None)
 
-    def bring(self, modules: tuple[str, ...], patterns: tuple[str, ...] = ()) -> None:
-        """Import these modules for future workers, which saves each of them seconds, and prepare them for what
-        exercises forbid."""
-        new = [[name for name in names if name not in self.brought] for names in (modules, patterns)]
+    def bring(self, modules: tuple[str, ...], closed: tuple[tuple[str, ...], ...] = ()) -> None:
+        """Import these modules for future workers, which saves each of them seconds, and prepare them for what each
+        exercise forbids."""
+        new = [[part for part in parts if part not in self.brought] for parts in (modules, closed)]
         if any(new):
             self.brought.update(*new)
             while self.spares:
