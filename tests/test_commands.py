@@ -84,7 +84,7 @@ def nothing_starts(monkeypatch, places):
         monkeypatch.setattr(module, "Zygote", lambda *args, **_: (_ for _ in ()).throw(typer.Exit(0)))
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(3, 2)
 @pytest.mark.parametrize(("program", "path", "command"), EVERY, ids=IDS)
 def test_a_command_answers_odd_arguments_with_a_sentence(program, path, command, places):
     refused(call(program, [*path, "--no-such-option"]) if path[0] != "bench" else call(program, ["bench", "-9"]))

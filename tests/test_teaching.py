@@ -33,7 +33,7 @@ def test_lesson_is_complete(slug):
     assert all(step.keys() & {"picture", "mistake", "run"} for step in lesson["demo"])
 
 
-@pytest.mark.each_lab("hogwild")
+@pytest.mark.each_lab("hogwild", turn=(2, 3))
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize("slug", exercises.LABS)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the packages that run a notebook

@@ -43,6 +43,7 @@ CASES = [
 
 
 @pytest.mark.each_lab("tensors")
+@pytest.mark.thinned(1, 2)
 @pytest.mark.parametrize(("slug", "name", "verdict", "code"), CASES)
 def test_each_has_its_verdict(slug, name, verdict, code):
     exercise, namespace = exercises.load(slug).exercises[name], {}

@@ -113,10 +113,10 @@ class Lab:
         return next((s["kernel"]["execution_state"] for s in sessions if s["path"] == self.name), None)
 
     def run_all(self, seconds: float, meanwhile=lambda: None) -> None:
-        """Run every cell and wait until the last one has its number; call `meanwhile` ten times a second."""
+        """Run every cell and wait until the last one has its number; call `meanwhile` three times a second."""
         self.page.get_by_role("menuitem", name="Run", exact=True).click()
         self.page.get_by_text("Run All Cells", exact=True).click()
-        self._wait(lambda: meanwhile() or self._finished(), seconds, "all cells to run")
+        self._wait(lambda: meanwhile() or self._finished(), seconds, "all cells to run", pause=300)
 
     def assert_solved(self) -> None:
         """What tests/labs asks of a solved notebook without a page: nothing red, and the full total."""
@@ -131,12 +131,12 @@ class Lab:
         prompts = self.page.locator(".jp-CodeCell .jp-InputPrompt").all_text_contents()
         return bool(prompts) and all(re.fullmatch(r"\[\d+\]:", prompt.strip()) for prompt in prompts)
 
-    def _wait(self, condition, seconds: float, what: str) -> None:
+    def _wait(self, condition, seconds: float, what: str, pause: int = 100) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > deadline:
                 pytest.fail(f"{self.name}: waited {seconds} s for {what}; see {self.screenshot('timeout')}")
-            self.page.wait_for_timeout(100)
+            self.page.wait_for_timeout(pause)  # milliseconds
 
     def cell(self, text: str):
         """The first cell whose source holds `text`, scrolled into view."""

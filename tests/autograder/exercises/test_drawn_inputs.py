@@ -101,7 +101,7 @@ def not_drawn(exercise, namespace: dict) -> list[str]:
     return [name for name in exercise.checks if not is_drawn(name)]
 
 
-@pytest.mark.each_lab("gradient_descent")
+@pytest.mark.each_lab("gradient_descent", turn=(0, 2))
 @pytest.mark.parametrize(("slug", "name"), CASES)
 def test_inputs_are_drawn(slug, name):
     exercise, namespace = exercises.load(slug).exercises[name], {}

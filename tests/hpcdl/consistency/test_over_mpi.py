@@ -32,7 +32,7 @@ def sgd(params):
 pytestmark = [pytest.mark.mpi, pytest.mark.labs, pytest.mark.timeout(120)]  # processes of their own
 
 
-@pytest.mark.parametrize("staleness", ["0", "2", "inf"])
+@pytest.mark.parametrize("staleness", ["0", pytest.param("2", marks=pytest.mark.long), "inf"])
 def test_each_gradient_is_applied_exactly_once(mpiexec, staleness):
     code, printed = mpiexec(4, __file__, "whole", staleness, "2", seconds=60)
     assert (code, printed.count("equal")) == (0, 2), printed
@@ -43,7 +43,7 @@ def test_it_runs_over_gloo(mpiexec, tmp_path):
     assert (code, printed.count("equal")) == (0, 2), printed
 
 
-@pytest.mark.parametrize("staleness", ["0", "inf"])
+@pytest.mark.parametrize("staleness", [pytest.param("0", marks=pytest.mark.long), "inf"])
 def test_a_worker_that_is_killed_is_missed_and_the_others_go_on(mpiexec, staleness):
     """Under a shell that hides the death from mpiexec, which would end the others for its sake."""
     _, printed = mpiexec(3, "-c", HIDDEN, __file__, "worker dies", staleness, "1", seconds=60)
