@@ -204,30 +204,31 @@ class Harness(NamedTuple):
     """A harness, and how feedback writes the call.
 
     With `booked` it gets a `book` (see `book`), and its result includes the entries; `takes` computes the entries'
-    virtual seconds by kind from the arguments.
+    virtual seconds by kind from the arguments. `works`: whether what it hands out lets virtual time pass.
     """
 
     run: Callable
     shown: tuple[str, ...]
     booked: Callable[[Any, list], Any] | None = None
     takes: Callable[[tuple], dict[str, float]] = lambda args: {}
+    works: bool = False
 
 
 HARNESSES = {
     "steps": Harness(steps, ("model", "batch", "lr", "comm", "cap_bytes")),
-    "hooks": Harness(hooks, ("model", "comm", "cap_bytes")),
+    "hooks": Harness(hooks, ("model", "comm", "cap_bytes"), works=True),
     "once": Harness(once, ("iter(params)", "comm")),
     "once_alone": Harness(once_alone, ("iter(params)", "cap_bytes")),
     "leaves_chance_alone": Harness(leaves_chance_alone, ("n", "rank", "size", "epoch", "seed")),
     "when": Harness(when, ("x", "comm")),
     "loads": Harness(loads, ("x", "n", "seed", "block")),
     "reads": Harness(reads, ("memory", "x.shape", "w.shape", "stride", "padding")),
-    "stages": Harness(stages, ("stage", "order", "rows", "comm")),
-    "measured": Harness(measured, ("q", "k", "v", "positions", "comm")),
+    "stages": Harness(stages, ("stage", "order", "rows", "comm"), works=True),
+    "measured": Harness(measured, ("q", "k", "v", "positions", "comm"), works=True),
     "peak": Harness(peak, ("q", "k", "v", "block")),
     "instructions": Harness(instructions, ("weights", "biases", "X", "Y")),
     "optimizing": Harness(optimizing, ("params", "comm", "lr")),
-    "gathered": Harness(gathered, ("layers", "weights", "comm")),
+    "gathered": Harness(gathered, ("layers", "weights", "comm"), works=True),
     "recomputed": Harness(recomputed, ("f", "x", "z")),
     "spoiled": Harness(spoiled, ("f", "x")),
     "loss_scaling": Harness(loss_scaling, ("gradients", "update")),
@@ -237,8 +238,8 @@ HARNESSES = {
     "loading": Harness(
         loading, ("disk", "comm"), lambda found, entries: (found, [name for _, name, *_ in of_kind(entries, "read")])
     ),
-    "asynchronous": Harness(asynchronous, ("comm", "grad", "w", "staleness", "steps", "lr")),
-    "downpour": Harness(downpour, ("comm", "servers", "grad", "w", "n_fetch", "n_push", "steps", "lr")),
+    "asynchronous": Harness(asynchronous, ("comm", "grad", "w", "staleness", "steps", "lr"), works=True),
+    "downpour": Harness(downpour, ("comm", "servers", "grad", "w", "n_fetch", "n_push", "steps", "lr"), works=True),
     "comm_first": Harness(comm_first, ("comm", "s", "y", "g")),
     "horovod": Harness(horovod, ("optimizer", "comm", "backward_passes_per_step")),
     "horovod_out_of_order": Harness(horovod_out_of_order, ("optimizer", "comm")),
@@ -255,7 +256,7 @@ HARNESSES = {
     "state_out": Harness(state_out, ("model",)),
     "state_in": Harness(state_in, ("model", "state")),
     "planned": Harness(planned, ("model",), timed, lambda _: dict.fromkeys(("forward", "backward", "end"), 1.0)),
-    "layer": Harness(layer, ("weight", "bias", "comm")),
+    "layer": Harness(layer, ("weight", "bias", "comm"), works=True),
     "in_memory": Harness(in_memory, ("...",)),
     "averaging": Harness(averaging, ("xs",)),
     "descending": Harness(descending, ("w", "lr")),

@@ -107,6 +107,16 @@ class RecordedRun:
 # What went wrong, for the student
 
 
+def without_time_of_its_own(harness: str | None, trace: Trace) -> None:
+    """Raise CheckFailure if the answer lets virtual time pass: a number of seconds would be a message without bytes."""
+    hands_out = harness is not None and (HARNESSES[harness].works or HARNESSES[harness].booked)
+    if not hands_out and any(event.op == "compute" for event in trace):
+        raise CheckFailure(
+            "Your function calls comm.compute, which lets virtual time pass. Leave it to the check, for work that it "
+            "hands out."
+        )
+
+
 def explained(p: int, error: CommError, desks: Sequence[Desk | None]) -> BaseException:
     """Explain an error if the ranks are processes; a rank that never began has no desk."""
     if isinstance(error, DeadlockError):

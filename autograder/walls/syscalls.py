@@ -9,6 +9,9 @@ parts of a file are in memory, and no counts of a file system's free blocks and 
 locks nothing: SQLite and other libraries need it, and a rank learns nothing from another's. A process's own processors
 and priority are left as they are, too.
 
+The kernel counts some things for a user, so for all ranks: pages of pipes, descriptors on their way, timers, threads.
+And it wakes threads of any process that sleep on a page that both have mapped. A rank can cause and ask none of these.
+
 Landlock does not cover what the kernel stores about a file: its mode, owner, times, extended attributes and flags. A
 process may change those of every file that its user owns. So such a call succeeds and changes nothing, or is refused.
 """
@@ -32,6 +35,7 @@ DENIED = """
     inotify_init inotify_init1 inotify_add_watch fanotify_init fanotify_mark sysinfo setpgid setsid
     statfs fstatfs
     mincore cachestat migrate_pages move_pages process_mrelease
+    sendmsg sendmmsg timer_create set_tid_address futex_wake futex_requeue
 """
 OWN = ("kill", "tgkill")  # only to this process
 SCHEDULING = ("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr")  # others could read these
@@ -46,10 +50,13 @@ QUESTIONS = {
     "preadv2": 5,  # its flags: whether a file's part is in memory
 }
 CLONE_THREAD = 0x10000
-# Commands of fcntl, by number: leases, events of a folder, signals for others; from HINTS on, what a file stores.
-FCNTL = (8, 10, 15, 1024, 1025, 1026)
+# Commands of fcntl, by number: leases, events of a folder, signals for others, the size of a pipe; from HINTS on, what
+# a file stores.
+FCNTL = (8, 10, 15, 1024, 1025, 1026, 1031)
 HINTS = 1035
 LOCKS = (6, 7, 37, 38)  # locks of a process and of an open file
+WAKING, ANY_CLOCK = (1, 3, 4, 5, 10), 0xFF  # futex: its commands without the flag of a private page, and their mask
+THREADS = 6  # the resource whose limit shows how many threads the user has
 UNKNOWN = -1  # libseccomp's number of a call that it does not know
 CLOCKS = ("clock_gettime", "clock_getres", "clock_nanosleep")
 METADATA = "chmod fchmod fchmodat fchmodat2 chown lchown fchown fchownat"
@@ -72,6 +79,7 @@ def restrict() -> None:
     """Refuse these calls in this process for good. `no_new_privs` must be set; pyseccomp must be installed."""
     rules = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
     denied, arg = pyseccomp.ERRNO(errno.EPERM), pyseccomp.Arg
+    whole = (pyseccomp.MASKED_EQ, 0xFFFFFFFF)  # the kernel reads these 32 bits of an int; machine code may set others
     for name in DENIED.split():
         _rule(rules, denied, name)
     _rule(rules, pyseccomp.ERRNO(errno.ENOSYS), "clone3")  # its flags cannot be seen: the C library falls back on clone
@@ -83,8 +91,10 @@ def restrict() -> None:
     for name, place in QUESTIONS.items():
         _rule(rules, denied, name, arg(place, pyseccomp.NE, 0))
     for command in FCNTL:
-        _rule(rules, denied, "fcntl", arg(1, pyseccomp.EQ, command))
+        _rule(rules, denied, "fcntl", arg(1, *whole, command))
     _rule(rules, denied, "fcntl", arg(1, pyseccomp.GE, HINTS))
+    for command in WAKING:
+        _rule(rules, denied, "futex", arg(1, pyseccomp.MASKED_EQ, ANY_CLOCK, command))
     for letter in OF_FILES:
         _rule(rules, denied, "ioctl", arg(1, pyseccomp.MASKED_EQ, KIND_OF_IOCTL, letter << 8))
     for name in ATTRIBUTES.split():
@@ -95,8 +105,10 @@ def restrict() -> None:
     for name, times in TIMES.items():
         _rule(rules, nothing, name, arg(times, pyseccomp.NE, 0))
         _rule(rules, denied, name, arg(times, pyseccomp.EQ, 0))  # `Path.touch` then creates the file
+    _rule(rules, nothing, "setrlimit", arg(0, *whole, THREADS))
+    _rule(rules, nothing, "prlimit64", arg(0, pyseccomp.EQ, 0), arg(1, *whole, THREADS), arg(2, pyseccomp.NE, 0))
     for command in LOCKS:
-        _rule(rules, nothing, "fcntl", arg(1, pyseccomp.EQ, command))
+        _rule(rules, nothing, "fcntl", arg(1, *whole, command))
     for name in SCHEDULING:
         _rule(rules, nothing, name, arg(0, pyseccomp.EQ, 0))
     for name in CLOCKS:

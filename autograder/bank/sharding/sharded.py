@@ -8,7 +8,12 @@ BYTES, MEMORY, TIME = "three_times_the_weights", "two_layers_at_a_time", "gather
 ALL = ("as_with_whole_layers", "the_next_pass", "tied_layers", BYTES, MEMORY, TIME)
 
 
-@wrong(HERE, "a DDP: right, and shards nothing", fails=(BYTES, MEMORY), says="to every rank: each needs only")
+@wrong(
+    HERE,
+    "a DDP: right, and shards nothing",
+    fails=(BYTES, MEMORY, TIME),
+    says="to every rank: each needs only",
+)
 class Sharded:
     def __init__(self, layers, weights, comm):
         self.layers, self.weights, self.comm = layers, list(weights), comm

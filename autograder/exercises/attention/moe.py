@@ -134,7 +134,7 @@ def no_more_than_the_tokens(student, rng):
                 if sent >= everything
                 else mistake
             )
-            if sent > right + 24 * len(others):
+            if not right <= sent <= right + 24 * len(others):
                 raise checks.CheckFailure(
                     f"{layer.setting}: rank {rank} sends {sent} bytes for {rows} rows of {8 * WIDE} bytes.",
                     got=f"{sent} bytes",

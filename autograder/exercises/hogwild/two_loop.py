@@ -95,9 +95,10 @@ def only_numbers_travel(student, rng):
         for rank, after in enumerate(run.arguments):
             checks.unchanged(after, history.shards(rank), name="s, y or g")
         moved = [e.nbytes for e in run.trace if e.op not in ("recv", "compute", "accumulate") and e.rank == 1]
-        sent.append(sum(moved))
+        sent.append((sum(moved), len(moved)))
     checks.that(
         sent[0] == sent[1],
-        f"Rank 1's messages have {sent[0]} bytes with n = 12 and {sent[1]} with n = 96. Send no vectors: "
+        f"Rank 1 sends {sent[0][0]} bytes in {sent[0][1]} messages with n = 12, and {sent[1][0]} in {sent[1][1]} with "
+        "n = 96. Send no vectors: "
         "each dot product needs one number from each rank.",
     )

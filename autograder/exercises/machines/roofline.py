@@ -141,6 +141,7 @@ def the_batch_that_fills_it(student, rng):
         ((4096 * 1000, 4096 * 1000, 5096), 112e12, 900e9, 2),
         ((10, 100, 5), 16.0, 2.0, 4),
         ((9, 90, 1), 8.0, 8.0, 2),
+        ((300_001, 100, 1), 16.0, 2.0, 4),  # a batch that no small table reaches
     ]
     for layer in drawn(rng, 6):
         ridge = layer[1] / (2.0 * layer[2]) * float(torch.rand((), generator=rng))  # below the layer's own limit

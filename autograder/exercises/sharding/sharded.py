@@ -136,9 +136,13 @@ def three_times_the_weights(student, rng):
         whole = next((e.op for e in run.trace if e.op in ("all_reduce", "broadcast")), "")
         for rank in range(p):
             sent = sum(event.nbytes for event in sends(run) if event.rank == rank)
-            if whole or sent > 3 * once:
+            if whole or sent != 3 * once:
                 mistake = (
-                    "You send the gradients to every rank: each needs only the sum of its own share." if whole else ""
+                    "You send the gradients to every rank: each needs only the sum of its own share."
+                    if whole
+                    else "A layer is not gathered in each pass: keep no copy of the whole weights."
+                    if sent < 3 * once
+                    else ""
                 )
                 raise checks.CheckFailure(
                     f"{network.setting}: rank {rank} sends {sent} bytes"
@@ -149,6 +153,18 @@ def three_times_the_weights(student, rng):
                 )
 
 
+def are_gathered(network: Network, run) -> None:
+    """Each layer is gathered in both passes: a copy elsewhere has no bytes that the meter sees, and takes no time."""
+    least = 3 * (network.p - 1) * network.numel * NUMBER // network.p
+    for rank in range(network.p):
+        sent = sum(event.nbytes for event in run.trace if event.rank == rank and event.op in ("send", "all_reduce"))
+        checks.that(
+            sent >= least,
+            f"{network.setting}: rank {rank} sends {sent} bytes, and to gather each layer in both passes takes "
+            f"{least}. Keep no copy of the whole weights.",
+        )
+
+
 LAYERS, WIDE, MANY = 8, 32, 4  # a layer of 32 x 32 weights is much larger than 2 x 32 activations
 
 
@@ -157,6 +173,7 @@ def two_layers_at_a_time(student, rng):
     "At rest and between the passes a rank keeps only its share; it never holds more than two whole layers."
     network = Network(MANY, (WIDE,) * (LAYERS + 1), rng)
     run, layer = network.agrees(student, measured=True), WIDE * WIDE * NUMBER
+    are_gathered(network, run)
     shares = LAYERS * layer // MANY
     for rank, (*_, (kept, forward, backward, between, end, *_)) in enumerate(run.results):
         at_rest = f"{LAYERS} layers of {layer} bytes over {MANY} ranks: rank {rank} "
@@ -216,6 +233,7 @@ def gathers_are_hidden(student, rng):
         "backward": "begin(after) comes before layer.backward(...), and the next layer is the one before.",
     }
     works(run, [2 * layers * work] * MANY, network.setting)
+    are_gathered(network, run)
     for rank, (*_, measured) in enumerate(run.results):
         for way, seconds in zip(right, measured[-2:], strict=True):
             late = type(seconds) is not float or seconds > right[way] + gather + 1e-6

@@ -67,13 +67,12 @@ def mixed(x, comm):
     comm.broadcast(out, root=2)
     comm.barrier()
     comm.accumulate(x, out)
-    comm.compute(2.0)
     return comm.clock()
 """
     run = start(session, code).student.ranks("mixed", 4, lambda rank: (torch.full((2,), 10.0**rank),), gamma=1.0)
     # ranks 1 and 3 have got their own back; the sum is 1 + 10 + 100 + 1000; rank 2 had received 1000
     assert all(arguments[0].tolist() == [2111.0, 2111.0] for arguments in run.arguments)
-    assert all(seconds >= 2.0 + 8 for seconds in run.results)
+    assert all(seconds >= 8 for seconds in run.results)
 
 
 def test_a_wait_for_any_crosses(session):
@@ -82,7 +81,7 @@ import torch
 
 def serve(x, comm):
     if comm.rank:
-        comm.compute(4.0 - comm.rank)
+        comm.accumulate(*torch.zeros(2, 4 - comm.rank))  # that many seconds: gamma is 1/4 for a byte
         requests = [comm.isend(x, 0)]
         return comm.wait_any(requests)
     outs = [torch.empty_like(x) for _ in range(1, comm.size)]
@@ -90,9 +89,16 @@ def serve(x, comm):
     order = [comm.wait_any(requests) for _ in requests]
     return order, [out.tolist() for out in outs], comm.clock()
 """
-    run = start(session, code).student.ranks("serve", 4, lambda rank: (torch.full((2,), float(rank)),))
+    run = start(session, code).student.ranks("serve", 4, lambda rank: (torch.full((2,), float(rank)),), gamma=0.25)
     assert list(run.results[0]) == [[2, 1, 0], [[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]], 3.0]
     assert run.results[1:] == [0, 0, 0]
+
+
+def test_an_answer_lets_no_time_pass(session):
+    """Its seconds would be a message that has no bytes."""
+    code = "def tell(x, comm):\n    comm.compute(float(x[0]))\n"
+    with pytest.raises(CheckFailure, match=r"Your function calls comm\.compute"):
+        start(session, code).student.ranks("tell", 2, lambda rank: (torch.ones(2),))
 
 
 def test_a_deadlock_names_each_rank_and_its_line(session):
