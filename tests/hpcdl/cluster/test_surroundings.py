@@ -25,7 +25,6 @@ JOBS = {
     "LSB_HOSTS": "a b",
     "HYDRA_LAUNCHER": "slurm",
 }
-MPICH = launcher.Launcher(Path("mpiexec"), "MPICH 5.0.2")
 
 
 def test_variables_of_a_job_do_not_reach_engines():
@@ -62,14 +61,6 @@ def listening(comm):
 
 
 listening.__module__ = "__main__"  # pickled by value, as a notebook's functions are
-
-
-@pytest.mark.parametrize(("letters", "fits"), [(1, True), (63, True), (64, False), (200, False)])
-def test_a_name_too_long_for_mpich_is_refused(letters, fits):
-    if fits:
-        return MPICH.check_host_name("a" * letters)
-    with pytest.raises(launcher.LauncherError, match=f"name has {letters} letters .* at most 63; give the machine"):
-        MPICH.check_host_name("a" * letters)
 
 
 HANGS = (
