@@ -85,18 +85,20 @@ def late(
         found = load.one_lab(load.results(folder, lab))
         groups = folder / adjustments.GROUPS
         when = late.times_of_sheet(times) if times else late.times_of_files(layouts.submissions(submissions))
+        sheets = [(times, [*when])] if times else []
         for (member, _), best in adjustments.givers(found, groups).items():  # a shared result is equally late
             when.pop(member, None)
             when |= {member: when[best.student]} if best.student in when else {}
         shared = adjustments.shared(found, groups)
         rows = late.enter(shared, when, folder, late.moment(deadline), per_day, free)
-        unknown = extensions.strangers(folder, shared)
+        sheets.append((folder / extensions.EXTENSIONS, [row.student for row in extensions.read(folder)]))
+        unknown = [(sheet, name) for sheet, names in sheets for name in extensions.strangers(names, shared)]
     except load.ResultError as error:
         end(str(error))
     for row in rows:
         say(f"{row.student}: {row.points:g}, {row.reason}")
-    for student in unknown:
-        say(f"{folder / extensions.EXTENSIONS}: {student} has no result here; see whether the name is spelt right.")
+    for sheet, student in unknown:
+        say(f"{sheet}: {student} has no result here; see whether the name is spelt right.")
     say(f"Wrote {counted(len(rows), 'row')} into {folder / 'adjustments.csv'}: read them, and change what you must.")
 
 

@@ -65,7 +65,7 @@ def lab(
     if name:
         os.environ[LAB] = str(folder / notebook)
     command = [
-        *(sys.executable, "-m", "hpcdl.jupyter.server"),
+        *(sys.executable, "-P", "-m", "hpcdl.jupyter.server"),
         *(f"--ip={ip}", f"--port={port}", f"--ServerApp.root_dir={folder}"),
         f"--LabApp.default_url=/lab/tree/{notebook}",
         # A class of 300 should not ask the network for news or updates.

@@ -52,7 +52,7 @@ def said_live(places: list[str]) -> str:
 def said(labels: list[str]) -> str:
     """Return the sentence about the cells whose statements ran in the second look."""
     names = list(dict.fromkeys(label.partition(":")[0] for label in labels))
-    what = f"{_few(names)}, which mentions a value it uses"
+    what = f"{_few(names)}, which may change a value it uses"
     return f"This failed without {what}, and was checked again with it: that counts."
 
 

@@ -66,11 +66,7 @@ def _strays(entries: list[Path]) -> list[Path]:
     files = [entry for entry in entries if not os.path.isdir(entry) and not mark(entry.name)]
     handed_in = [entry for entry in files if is_notebook(entry.name) or is_archive(entry.name)]
     by_folder = len(files) < len(entries) and not handed_in
-    return [
-        entry
-        for entry in files
-        if entry not in handed_in and (HANDOUT.match(entry.name) or (by_folder and entry.suffix))
-    ]
+    return [e for e in files if e not in handed_in and (HANDOUT.match(e.name) or (by_folder and e.suffix))]
 
 
 def _students(opened: "_Opened", entries: list[Path]) -> list[Path]:
@@ -281,6 +277,8 @@ def _inner_path(member: zipfile.ZipInfo) -> PurePosixPath:
 
 def _copy(opened: zipfile.ZipFile, member: zipfile.ZipInfo, file, room: int, most: int) -> int:
     """Copy the member's real content, whatever size it declares, and stop at the limits."""
+    if member.flag_bits & 1:
+        raise _MemberError("in the zip file needs a password: pack it again without one")
     size = 0
     with opened.open(member) as content:
         while block := content.read(1 << 20):

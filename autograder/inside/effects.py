@@ -26,6 +26,7 @@ from .known_calls import (
     BARE,
     CHANGERS,
     CONTAINERS,
+    HIDDEN,
     OPENS,
     OS_READS,
     PURE,
@@ -93,7 +94,7 @@ class Notebook:
             returned = old.union(*(self.returned.get(name, ()) for name in old))
             written = {FILES} if old & self.classes or FILES in old else set()  # no result of a function that wrote
             objects = set(filter(self._is_object, returned)).union(*(self.effects.get(name, ()) for name in old))
-            objects -= {FILES} - written
+            objects -= {FILES, *HIDDEN} - written
             objects |= {ALL} if self._sets(made) else set()
             together = new if len(new) > 1 and old & (self.definitions.keys() | self.imports.keys()) else set()
             for name in new:
@@ -108,7 +109,7 @@ class Notebook:
         sleeps = self.starts and last == {"sleep"} and not facts.own  # others work meanwhile
         anything = _binds_any(facts) or last & READABLE or self._sets(facts) or sleeps
         return (
-            self._by_other_names(found) - (self.asked - facts.stores)
+            self._by_other_names(found) - (self.asked - facts.stores - facts.told)
             | ({ALL} if anything else set())
             | ({"sys"} if self.captures and "print" in last else set())
         )
@@ -175,7 +176,10 @@ class Notebook:
         # `os.environ.update(...)` is a store
         inside = {c.root for c in facts.calls if self.imports.get(c.root) in ("os", "sys") and c.last in CONTAINERS}
         files = {FILES} if any(map(self._writes, facts.calls)) else set()
-        return facts.stores | own | inside | files | set(filter(self._is_object, found))
+        called = [f"{self.imports.get(call.root, '')}.{call.last}" for call in facts.calls]
+        hidden = {state for state, those in HIDDEN.items() if any(map(those.fullmatch, called))}
+        told = facts.told & self.asked
+        return facts.stores | told | own | inside | files | hidden | set(filter(self._is_object, found))
 
     def _is_object(self, name: str) -> bool:
         """Whether calls can change the object behind a name: not a builtin, a module, a function, or one asked for."""
@@ -211,7 +215,7 @@ class Notebook:
             fresh = self.behind.get(todo.pop(), set()) - seen
             seen |= fresh
             todo |= fresh
-        return seen & (self.bound | {ALL, FILES})
+        return seen & (self.bound | {ALL, FILES, *HIDDEN})
 
 
 @lru_cache(maxsize=1024)

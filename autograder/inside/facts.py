@@ -39,6 +39,7 @@ class Facts:
     loads: set[str] = field(default_factory=set)
     aliases: list[tuple[frozenset[str], frozenset[str]]] = field(default_factory=list)  # (new names, their objects)
     outside: set[str] = field(default_factory=set)  # declared `global`
+    told: set[str] = field(default_factory=set)  # root names in `a.register(…)`, `a.b.append(…)`, not in `a().add(…)`
     own: set[str] = field(default_factory=set)  # parameters and assigned names
     returns: set[str] = field(default_factory=set)  # root names of what a function returns or yields
     loops: bool = False
@@ -51,6 +52,7 @@ class Facts:
             self.loads | other.loads,
             self.aliases + other.aliases,
             self.outside | other.outside,
+            self.told | other.told,
             self.own | other.own,
             self.returns | other.returns,
             self.loops or other.loops,
@@ -103,7 +105,9 @@ def _gather(node: ast.AST, facts: Facts) -> None:
     elif isinstance(node, ast.Global):
         facts.outside |= set(node.names)
     elif isinstance(node, ast.Call):
-        facts.calls.append(call_of(node))
+        facts.calls.append(call := call_of(node))
+        if call.is_method and call.last not in READS and not any(isinstance(n, ast.Call) for n in ast.walk(node.func)):
+            facts.told |= {call.root} - {""}
     elif isinstance(node, Definition):
         for d in (d for d in node.decorator_list if isinstance(d, ast.Attribute | ast.Name)):
             of = root_of(d) if isinstance(d, ast.Attribute) else ""

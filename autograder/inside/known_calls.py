@@ -81,6 +81,15 @@ SETTINGS = frozenset(
 SETS = re.compile(
     r"(?!set_num_)(?:set|register|enable|disable|use|add)_\w+|register|enable|disable|custom_op|triton_op|Library"
 )
+# What calls leave in a library, where later calls find it: by "module.function".
+HIDDEN = {
+    "<figures>": re.compile(r"(matplotlib\.pyplot|pylab)\..*"),
+    "<random>": re.compile(
+        r"random\..*|.*\.sample|.*\.(random|uniform|normal|bernoulli|exponential|log_normal|cauchy|geometric)_"
+        r"|(torch|numpy|scipy)\b.*\.\w*(rand|normal|uniform|bernoulli|multinomial|shuffle|choice|permutation|poisson)\w*"
+        r"|torch\b.*\.(\w*(dropout|xavier|kaiming|orthogonal)\w*|Linear|Bilinear|Conv\w+|Embedding|LSTM|GRU|RNN)"
+    ),
+}
 ARGUMENTS = frozenset({"parse_args", "parse_known_args"})  # calls that read `sys.argv`
 # Calls that start something beside the cells, which runs while a cell sleeps.
 STARTS = frozenset("call_at call_later call_soon create_task ensure_future run_in_executor start submit".split())  # noqa: SIM905

@@ -114,7 +114,8 @@ def _version_4(content: dict) -> dict:
     version = content.get("nbformat", 4)
     if type(version) is int and version < 4:
         try:
-            return nbformat.convert(nbformat.from_dict(content), 4)
+            old = nbformat.versions[version].to_notebook_json(content, minor=content.get("nbformat_minor", 0))
+            return nbformat.convert(old, 4)
         except Exception:  # a malformed old notebook may make the converter raise anything
             raise UngradableError(f"it is a notebook of format {version} that cannot be converted") from None
     return content

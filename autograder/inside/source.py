@@ -215,6 +215,7 @@ def _closure(statements: list[Statement], wanted: set[str], asked: list[str], wi
             {effects.ALL} if ast.unparse(s.node).startswith(magics.REMOVES) else touched
             for s, touched in zip(statements, touches, strict=True)
         ]
+    left = {id(s): t & effects.HIDDEN.keys() for s, t in zip(statements, touches, strict=True)} if wider else {}
     of_name: dict[str, list[Statement]] = {}
     for statement, touched in zip(statements, touches, strict=True):
         for name in touched:
@@ -231,10 +232,10 @@ def _closure(statements: list[Statement], wanted: set[str], asked: list[str], wi
         for statement in of_name.get(name, ()):
             if id(statement) in chosen:
                 continue
-            if isinstance(statement.node, ast.Expr) and name in wanted:
+            if isinstance(statement.node, ast.Expr) and name in wanted - statement.facts.told:
                 continue  # a call of an answer is not part of it
             chosen.add(id(statement))
-            todo |= statement.uses - seen
+            todo |= (statement.uses | left.get(id(statement), set())) - seen
             if words is not None:
                 todo |= effects.words(statement.node) & bound - seen
     return chosen
@@ -242,5 +243,5 @@ def _closure(statements: list[Statement], wanted: set[str], asked: list[str], wi
 
 def _reason(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
-        return f"{error.msg} (line {error.lineno})"
+        return f"{error.msg} (line {error.lineno})" if error.lineno else error.msg
     return "it is nested too deep" if isinstance(error, RecursionError | MemoryError) else str(error)[:100]

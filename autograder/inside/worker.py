@@ -26,7 +26,7 @@ from hpcdl.lazy import whole
 from . import fingerprint, shell, source, tasks
 from .book import Book
 from .console import AskedError, nobody_there
-from .forbidden import ForbiddenCallError, Guard
+from .forbidden import ForbiddenCallError, Guard, graphs
 from .harnesses import HARNESSES
 from .location import REFERENCE, current_line, is_of_reference, raised_at, text_of
 from .mpi_rank import machines
@@ -199,8 +199,12 @@ class Worker(Peer):
 
         hpcdl is closed to them except `opened`, as it will be to their functions.
         """
-        problems: list = []
         self.forbid((), opened)
+        with graphs(True):  # a cell may turn them off: the notebook's checks turn them on
+            return self._run(cells)
+
+    def _run(self, cells: list) -> list:
+        problems: list = []
         for (label, code), (after, _) in zip(cells, [*cells[1:], ["", ""]], strict=True):
             filename = f"<{label}>"
             if label != REFERENCE:

@@ -64,9 +64,9 @@ def timed(todo: Iterable[Submission], folder: Path) -> list[Submission]:
     return [replace(each, times=tuple(found.get(each.student, ()))) for each in todo]
 
 
-def strangers(folder: Path, found: list[LabResult]) -> list[str]:
-    """Return students in the sheet without a result: a misspelt name gives no student more time."""
-    return sorted({row.student for row in read(folder)} - {result.student for result in found})
+def strangers(students: Iterable[str], found: list[LabResult]) -> list[str]:
+    """Return a sheet's students without a result: a misspelt name changes nothing."""
+    return sorted({*students} - {result.student for result in found})
 
 
 def _number(text: str, said: str, least: float, most: float, wanted: str) -> float:

@@ -30,6 +30,7 @@ def cancel_pending(directory: Path) -> None:
 
 if __name__ == "__main__":
     lifeline.hold(clean_up)
+    os.chdir(os.environ[DIRECTORY])  # ipyparallel imports from here: the notebook's folder may have a select.py
     from ipyparallel.controller.app import main
 
     main()

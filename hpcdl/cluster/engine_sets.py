@@ -10,13 +10,13 @@ from typing import Any
 from hpcdl.cluster import lifeline
 from hpcdl.cluster.diagnosis import ClusterError
 from hpcdl.cluster.launcher import Launcher
-from hpcdl.cluster.processes import end, environment, start, until
+from hpcdl.cluster.processes import FROM_LIBRARIES, end, environment, start, until
 from hpcdl.machine import cores
 
 UNDER_SHELL = ("/bin/sh", str(Path(__file__).with_name("engine.sh")))
 ENGINE = (
     *(*UNDER_SHELL, sys.executable),
-    *("-m", "hpcdl.cluster.engine", "--mpi", "--IPEngine.enable_nanny=False"),
+    *(*FROM_LIBRARIES, "hpcdl.cluster.engine", "--mpi", "--IPEngine.enable_nanny=False"),
 )
 # Slurm's reasons why a job would wait forever, without "Resources": other jobs may only be using the nodes.
 HOPELESS = ("PartitionNodeLimit", "PartitionConfig", "BadConstraints", "PartitionTimeLimit")

@@ -21,6 +21,7 @@ from hpcdl.cluster.launcher import without_job
 from hpcdl.cluster.watcher import DIRECTORY
 
 ERROR = re.compile(r"\berror\b|\bfatal\b|abort\(|no such file|not found|cannot|unable to", re.IGNORECASE)
+FROM_LIBRARIES = ("-P", "-m")  # whatever else is in the notebook's folder: a random.py, a queue.py
 START_SECONDS = 60  # if starting takes longer, the machine has another problem
 
 
@@ -48,7 +49,7 @@ class Processes:
 
     def __init__(self, engines: Engines, parent: Path | None = None):
         self.engines = engines
-        self.directory = Path(tempfile.mkdtemp(prefix="hpcdl-cluster-", dir=parent or runtime_folder()))
+        self.directory = Path(tempfile.mkdtemp(prefix="hpcdl-cluster-", dir=parent or runtime_folder())).absolute()
         self.controller: subprocess.Popen | None = None
         self.shared_memory: set[str] = set()  # files that killed engines leave behind
 
@@ -59,7 +60,7 @@ class Processes:
         self.controller = start(
             "controller",
             self.directory,
-            [sys.executable, "-m", "hpcdl.cluster.controller", f"--profile-dir={self.directory}"],
+            [sys.executable, *FROM_LIBRARIES, "hpcdl.cluster.controller", f"--profile-dir={self.directory}"],
             ["--IPController.use_threads=True", "--IPController.broadcast_scheduler_depth=0", "--nodb"],
             ["--HeartMonitor.period=300", f"--HeartMonitor.max_heartmonitor_misses={misses}"],
             ["--ip=*"] if self.engines.elsewhere else [],
@@ -118,7 +119,7 @@ def runtime_folder() -> Path | None:
     folder = Path(jupyter_runtime_dir())
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return folder if os.access(folder, os.W_OK) else None
+    return folder if folder.is_dir() and os.access(folder, os.W_OK) else None
 
 
 def environment(directory: Path) -> dict[str, str]:

@@ -15,7 +15,7 @@ from hpcdl.cluster.diagnosis import ClusterError
 FILES = 256  # open in one process
 THREADS = 50  # of each process of a cluster, at most
 MB = 1e6
-MEMORY, DISK, SHARED = 2000 * MB, MB, 8 * MB  # bytes
+MEMORY, FILE, DISK, SHARED = 2000 * MB, 8 * MB, MB, 8 * MB  # bytes
 SHARED_MEMORY = Path("/dev/shm")
 
 
@@ -47,11 +47,15 @@ def _limits(n: int) -> Iterator[str]:
         yield f"a process may open only {files} files here, and engines need {FILES}: run ulimit -n {FILES} first"
     if os.getuid() and (threads := _limit(resource.RLIMIT_NPROC)) < (least := _threads() + THREADS * (n + 1)):
         yield f"you may have only {threads} threads here, and need about {least}: run ulimit -u {least} first"
-    for letter, kind in (("v", resource.RLIMIT_AS), ("d", resource.RLIMIT_DATA)):
-        if (memory := _limit(kind)) < MEMORY:
+    for letter, kind, does, needed in (
+        ("v", resource.RLIMIT_AS, "use only", MEMORY),
+        ("d", resource.RLIMIT_DATA, "use only", MEMORY),
+        ("f", resource.RLIMIT_FSIZE, "write files of only", FILE),
+    ):
+        if (most := _limit(kind)) < needed:
             yield (
-                f"a process may use only {memory / MB:,.0f} MB here, and engines need {MEMORY / MB:g} MB: "
-                f"run ulimit -{letter} {MEMORY / 1024:.0f} first"
+                f"a process may {does} {most / MB:,.0f} MB here, and engines need {needed / MB:g} MB: "
+                f"run ulimit -{letter} {needed / 1024:.0f} first"
             )
 
 

@@ -29,9 +29,13 @@ def main() -> None:
     lifeline.hold()
     _watcher = Watcher()
     _watcher.install()
-    from ipyparallel.engine.app import main as engine_main
+    import mpi4py  # the library, while the notebook's folder is not on the path
+    from ipyparallel.engine.app import IPEngine
 
-    engine_main()
+    app = IPEngine.instance()
+    app.initialize()
+    sys.path[:] = [*filter(None, sys.path), ""]  # ipyparallel puts the folder first: its torch.py would hide torch
+    app.start()
 
 
 def identify() -> dict:

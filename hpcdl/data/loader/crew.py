@@ -106,7 +106,7 @@ class Crew:
         descriptors = (self.slots.descriptor, tasks, self._reply_pipe(job))
         try:
             process = subprocess.Popen(
-                [sys.executable, "-m", "hpcdl.data.loader.worker", *map(str, descriptors)],
+                [sys.executable, "-P", "-m", "hpcdl.data.loader.worker", *map(str, descriptors)],
                 stdin=subprocess.PIPE,
                 pass_fds=descriptors,
                 process_group=0,  # Ctrl-C is for the training, which then ends its workers

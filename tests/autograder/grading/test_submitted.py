@@ -73,7 +73,7 @@ def test_sources_may_be_lists_and_old_formats_are_converted(tmp_path):
     path = tmp_path / "x.ipynb"
     path.write_text(json.dumps({"cells": [{"cell_type": "code", "source": ["a = 1\n", "b = 2"]}]}))
     assert read(path).cells == [("cell 1", "a = 1\nb = 2")]
-    cell = {"cell_type": "code", "input": "a = 1", "outputs": [], "language": "python", "metadata": {}}
+    cell = {"cell_type": "code", "input": ["a = 1\n", "b = 2"], "outputs": [], "language": "python", "metadata": {}}
     old = {
         "nbformat": 3,
         "nbformat_minor": 0,
@@ -81,7 +81,7 @@ def test_sources_may_be_lists_and_old_formats_are_converted(tmp_path):
         "worksheets": [{"cells": [cell], "metadata": {}}],
     }
     path.write_text(json.dumps(old))
-    assert read(path).cells == [("cell 1", "a = 1")]
+    assert read(path).cells == [("cell 1", "a = 1\nb = 2")]
 
 
 def test_the_lab_is_known_by_metadata_or_functions_or_file_name(write_notebook):

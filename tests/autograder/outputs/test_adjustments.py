@@ -157,8 +157,9 @@ def test_files_tell_their_times_and_rows_are_made_anew(results, tmp_path):
 
 def test_a_sheet_tells_the_times_and_what_is_no_time_is_named(results, tmp_path):
     sheet = tmp_path / "times.csv"
-    sheet.write_text("student,time\nben,2026-11-21T08:00\nada,2026-11-20 12:00\n")
-    assert run("late", tmp_path, results, "--deadline", "2026-11-20 23:59", "--times", sheet).exit_code == 0
+    sheet.write_text("student,time\nben,2026-11-21T08:00\nada,2026-11-20 12:00\nBen,2026-11-22 12:00\n")
+    ended = run("late", tmp_path, results, "--deadline", "2026-11-20 23:59", "--times", sheet)
+    assert "times.csv: Ben has no result here; see whether the name" in " ".join(ended.output.split())
     assert by_student(results)["ben"].score == 30
     ended = run("late", tmp_path, results, "--deadline", "tomorrow", "--times", sheet)
     assert ended.exit_code == 2

@@ -44,3 +44,12 @@ def test_without_any_launcher_it_says_where_it_looked_and_what_to_install(tmp_pa
 def test_a_file_that_cannot_run_is_refused(tmp_path):
     with pytest.raises(LauncherError, match="cannot be used as mpiexec"):
         launcher_at(tmp_path / "absent")
+
+
+@pytest.mark.parametrize(("letters", "fits"), [(1, True), (63, True), (64, False), (200, False)])
+def test_a_name_too_long_for_mpich_is_refused(letters, fits):
+    mpich = module.Launcher(Path("mpiexec"), "MPICH 5.0.2")
+    if fits:
+        return mpich.check_host_name("a" * letters)
+    with pytest.raises(LauncherError, match=f"name has {letters} letters .* at most 63; give the machine"):
+        mpich.check_host_name("a" * letters)

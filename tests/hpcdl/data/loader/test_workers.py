@@ -107,7 +107,10 @@ def until_busy(loader, worker: int) -> None:
 
 
 @pytest.mark.labs  # five loaders whose workers are processes, which import torch
-def test_processes_do_what_threads_do_and_one_that_is_killed_is_named(shards):
+def test_processes_do_what_threads_do_and_one_that_is_killed_is_named(shards, tmp_path, monkeypatch):
+    """A random.py in the folder does not keep them from starting."""
+    (tmp_path / "random.py").write_text("")
+    monkeypatch.chdir(tmp_path)
     before, named = descriptors(), named_memory()
     with Loader(shards, 4, decode=sleepy, kind="process", workers=2, queue=2) as loader:
         assert loader.take()["y"].tolist() == next(iter(PlainLoader(shards, 4)))["y"].tolist()
