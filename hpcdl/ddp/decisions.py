@@ -27,6 +27,7 @@ FACTORS = (-1.0, 10.0, -10.0, 0.0)  # of samples that are tried beside the batch
 PRIME, SQUARES, VOTE = 61, 2.0**16, 2.0**12  # a vote is added to a small number, and travels with it
 
 Call = tuple[nn.Module, tuple, dict]
+Trial = tuple[Callable, slice, slice]  # how inputs change, and which rows of the outputs are the same before and after
 
 
 class Decisions:
@@ -34,20 +35,20 @@ class Decisions:
 
     def __init__(self) -> None:
         self.call: Call | None = None
-        self._nodes, self._begun = 0, _made()
+        self._nodes, self._begun = 0, nodes_made()
         self._differing = 0  # steps in which ranks built other graphs
         self._watching = False
 
     @contextlib.contextmanager
     def forward(self, *call: Any) -> Iterator[None]:
         """Count the nodes of a forward pass: `call` is the module, its arguments and keyword arguments."""
-        begun = _made()
+        begun = nodes_made()
         yield
-        self._nodes, self.call = self._nodes + _made() - begun, call  # type: ignore[assignment]
+        self._nodes, self.call = self._nodes + nodes_made() - begun, call
 
     def begin_step(self) -> None:
         """Forget the last step."""
-        self.call, self._nodes, self._begun = None, 0, _made()
+        self.call, self._nodes, self._begun = None, 0, nodes_made()
 
     def vote(self, samples: float, nodes: int | None = None) -> float:
         """Return what a rank adds to a sum of small numbers, for `differ`; a rank without samples abstains."""
@@ -56,7 +57,7 @@ class Decisions:
 
     def since_begin(self) -> int:
         """Return how many nodes this thread has made since `begin_step`."""
-        return _made() - self._begun
+        return nodes_made() - self._begun
 
     def differ(self, ranks: int, votes: float, used: Iterable[float]) -> bool:
         """Return whether `ranks` ranks built other graphs, in a step whose differences are looked into.
@@ -67,7 +68,7 @@ class Decisions:
         if ranks * squares == number**2 and all(each in (0, ranks) for each in used):
             return False
         self._differing += 1
-        return not self._differing & (self._differing - 1)
+        return is_power_of_2(self._differing)
 
     def watch(self, params: Iterable[torch.Tensor]) -> None:
         """Note the calls of the module that next uses one of `params`, where no wrapper is called."""
@@ -107,15 +108,19 @@ class Decisions:
         return True
 
 
+def is_power_of_2(n: int) -> bool:
+    return not n & (n - 1)
+
+
 def split_vote(total: float) -> tuple[float, float]:
     """Return the small number and the votes in their sum."""
     votes, number = divmod(total, VOTE)
     return number, votes
 
 
-def _made() -> int:
+def nodes_made() -> int:
     """Return how many graph nodes this thread has made."""
-    return torch.autograd._get_sequence_nr()  # type: ignore[attr-defined]
+    return torch.autograd._get_sequence_nr()
 
 
 # -- a sample without its batch ----------------------------------------------------------------------------------------
@@ -125,19 +130,31 @@ def mixes(module: nn.Module, args: tuple, kwargs: dict) -> bool:
     if first is None or not first.dim() or not len(first) or _has_other_rows(module):
         return False
     n = len(first)
-    singles = [(partial(_rows, i), slice(i, i + 1), slice(1)) for i in range(min(SINGLE, n))]
-    longer = [(partial(_beside, factor, False), slice(n), slice(n)) for factor in FACTORS]
-    longer += [(partial(_beside, factor, True), slice(n), slice(n, 2 * n)) for factor in FACTORS]
-    with torch.no_grad(), unchanged(module):
-        before = _drawn(module)
-        whole = _outputs(module, args, kwargs, n, torch.clone)
-        if _drawn(module) != before:
-            return False  # it is random
-        for change, before, after in (*singles, *longer):
-            found = _outputs(module, args, kwargs, n, change)
-            if any(_differs(x[before], y[after]) for x, y in zip(whole, found, strict=False) if _has_rows(x, n)):
-                return True
-    return False
+    trials: list[Trial] = [
+        *((partial(_rows, i), slice(i, i + 1), slice(1)) for i in range(min(SINGLE, n))),
+        *((partial(_beside, factor, False), slice(n), slice(n)) for factor in FACTORS),
+        *((partial(_beside, factor, True), slice(n), slice(n, 2 * n)) for factor in FACTORS),
+    ]
+    kept = Kept(module)
+    with torch.no_grad():
+        try:
+            drawn = _drawn(module)
+            whole = _outputs(module, args, kwargs, n, torch.clone)
+            is_random = _drawn(module) != drawn
+            return not is_random and any(_depends(kept, module, args, kwargs, n, whole, trial) for trial in trials)
+        finally:
+            kept.put_back()
+
+
+def _depends(
+    kept: "Kept", module: nn.Module, args: tuple, kwargs: dict, n: int, whole: list[torch.Tensor], trial: Trial
+) -> bool:
+    """Return whether a trial's samples have other outputs than in the `whole` batch."""
+    change, rows, same = trial
+    kept.put_back()
+    found = _outputs(module, args, kwargs, n, change)
+    pairs = [(x, y) for x, y in zip(whole, found, strict=False) if _has_rows(x, n) and y.dim()]
+    return any(_differs(x[rows], y[same]) for x, y in pairs)
 
 
 def _rows(i: int, x: torch.Tensor) -> torch.Tensor:
@@ -158,13 +175,15 @@ def _has_other_rows(module: nn.Module) -> bool:
 
 
 def _outputs(module: nn.Module, args: tuple, kwargs: dict, n: int, change: Callable) -> list[torch.Tensor]:
-    """Return the output's tensors after a `change` of all tensors of `n` samples; none if the module raises."""
+    """Return the output's tensors in eval mode, for a `change` of all tensors of `n` samples; none if it raises."""
 
     def changed(x: Any) -> Any:
         if not isinstance(x, torch.Tensor):
             return x
         return change(x.detach()) if _has_rows(x, n) else x.detach().clone()
 
+    for layer in module.modules():
+        layer.training = False
     try:
         outputs = module(*tree_map(changed, args), **tree_map(changed, kwargs))
     except Exception:  # it takes no other number of samples
@@ -185,32 +204,31 @@ def _differs(x: torch.Tensor, y: torch.Tensor) -> bool:
     return not torch.allclose(x, y, rtol=near, atol=0.0 if exact else near * float(x.abs().max()), equal_nan=True)
 
 
-@contextlib.contextmanager
-def unchanged(module: nn.Module) -> Iterator[None]:
-    """Put `module` into eval mode, and afterwards all its attributes, its numbers and the random numbers back."""
-    layers = list(module.modules())
-    kept = [(layer, dict(vars(layer)), [dict(table) for table in _tables(layer)]) for layer in layers]
-    numbers = [(x, x._version, x.detach().clone()) for x in (*module.parameters(), *module.buffers())]
-    generators = [(generator, generator.get_state()) for generator in _generators(module)]
-    drawn = random.getstate(), np.random.get_state()
-    for layer in layers:
-        layer.training = False
-    try:
-        yield
-    finally:
-        random.setstate(drawn[0])
-        np.random.set_state(drawn[1])
-        for generator, state in generators:
+class Kept:
+    """What calls of `module` may change: attributes, numbers, and the random numbers that are next."""
+
+    def __init__(self, module: nn.Module):
+        self._layers = [(layer, dict(vars(layer)), list(map(dict, _tables(layer)))) for layer in module.modules()]
+        self._numbers = [(x, x._version, x.detach().clone()) for x in (*module.parameters(), *module.buffers())]
+        self._generators = [(generator, generator.get_state()) for generator in _generators(module)]
+        self._drawn = random.getstate(), np.random.get_state()
+
+    def put_back(self) -> None:
+        """Undo the changes; to be called without gradients."""
+        random.setstate(self._drawn[0])
+        np.random.set_state(self._drawn[1])
+        for generator, state in self._generators:
             generator.set_state(state)
-        for layer, attributes, tables in kept:
+        for layer, attributes, tables in self._layers:
             vars(layer).clear()
             vars(layer).update(attributes)
             for table, before in zip(_tables(layer), tables, strict=True):
                 table.clear()
                 table.update(before)
-        for x, version, before in numbers:
+        for i, (x, version, copy) in enumerate(self._numbers):
             if x._version != version:
-                x.copy_(before)
+                x.copy_(copy)
+                self._numbers[i] = x, x._version, copy
 
 
 def _drawn(module: nn.Module) -> list[Any]:

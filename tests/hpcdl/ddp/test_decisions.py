@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from hpcdl.comm import simulate
-from hpcdl.ddp.decisions import Decisions, mixes, split_vote, unchanged
+from hpcdl.ddp.decisions import Decisions, Kept, mixes, split_vote
 
 x = torch.linspace(0.1, 1, 24).view(6, 4)
 
@@ -31,6 +31,11 @@ def routed(m, x):
     return y
 
 
+def alternating(m, x):
+    m.calls += 1
+    return x if m.calls % 2 else -x
+
+
 def counts(m, x):
     m.calls += 1
     m.seen += x.sum()
@@ -45,6 +50,7 @@ def counts(m, x):
         (Model(lambda m, x: {"y": [x - x.mean(0)]}), True),
         (Model(lambda m, x: x.argsort(0)), True),
         (Model(routed), False),
+        (Model(alternating, calls=0), False),
         (Model(lambda m, x: x.cumsum(0) * random.random()), False),
         (Model(lambda m, x: x.cumsum(0) * np.random.rand()), False),
         (Model(lambda m, x: x.cumsum(0) if torch.rand(()) > 0.5 else -x.cumsum(0)), False),
@@ -61,16 +67,15 @@ def test_mixed_samples_are_told(module, expected):
 
 def test_state_is_put_back():
     module = Model(counts, calls=0, seen=nn.Buffer(torch.zeros(())), rest=nn.Dropout(), generator=torch.Generator())
-    before, drawn = torch.get_rng_state(), module.generator.get_state()
-    with torch.no_grad(), unchanged(module):
+    kept, before, drawn = Kept(module), torch.get_rng_state(), module.generator.get_state()
+    for _ in range(2):
         module(x)
         module.rest = nn.Identity()
-        assert not module.training
         assert module.seen != 0
-    assert (module.calls, module.seen.item(), type(module.rest)) == (0, 0.0, nn.Dropout)
-    assert module.training
-    assert torch.equal(torch.get_rng_state(), before)
-    assert torch.equal(module.generator.get_state(), drawn)
+        kept.put_back()
+        assert (module.calls, module.seen.item(), type(module.rest)) == (0, 0.0, nn.Dropout)
+        assert torch.equal(torch.get_rng_state(), before)
+        assert torch.equal(module.generator.get_state(), drawn)
 
 
 @pytest.mark.parametrize(
