@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.autograd import forward_ad
 
 from hpcdl.comm import Communicator, Foreground
 from hpcdl.ddp.agreement import earlier_wrappers, outline, require_same
@@ -108,6 +109,12 @@ class FullyShardedDataParallel(nn.Module):
         """Run the module's forward pass and count this rank's samples."""
         counted = None
         if torch.is_grad_enabled() and any(unit.trained for unit in self.units):
+            if torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0:
+                raise RuntimeError(
+                    "torch.func and forward-mode derivatives of a FullyShardedDataParallel do not reach weights, which "
+                    "are in pieces; call vmap, grad and jvp inside the module's forward, or use "
+                    "DistributedDataParallel"
+                )
             counted = count_samples(self.samples, args, kwargs), guessed_lengths(self.samples, args, kwargs)
         with self._passes.forward(self._intact, counted):
             return self.module(*args, **kwargs)

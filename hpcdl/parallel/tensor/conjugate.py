@@ -70,8 +70,8 @@ def _called(function: type[torch.autograd.Function], x: torch.Tensor, *options: 
         raise RuntimeError(SUMMED)
     try:
         return function.apply(x, *options)
-    except RuntimeError as error:
-        if "functorch" not in str(error):
+    except RuntimeError as error:  # NotImplementedError, too
+        if not any(said in str(error) for said in ("functorch", "forward mode AD")):
             raise
         raise RuntimeError(
             "vmap, grad and jvp of torch.func do not reach other ranks, and a split layer sends messages; call the "
