@@ -15,7 +15,7 @@ from torch import nn
 from torch.optim import optimizer as torch_optimizer
 
 from hpcdl.ddp.guarded import ABOUT, PLACES, REDUCES, flat, matches, steps_now
-from hpcdl.sharding.pieces import untraced
+from hpcdl.sharding.pieces import refuse_in_transforms, untraced
 
 OUTSIDE = (
     "this weight is only this rank's share of a split layer's weight, so norms, extremes, products and indices of it "
@@ -171,6 +171,11 @@ def _differentiated(func: Callable, args: tuple, kwargs: dict) -> Any:
             x.__class__ = kind
 
 
+refuse_in_transforms(
+    "torch.func would see this rank's share of a split layer's weight as the whole; join it first: "
+    "hpcdl.parallel.tensor.join(weight, comm, length, dim) on every rank, or differentiate by torch.autograd",
+    *KINDS,
+)
 # torch.compile leaves these to Python.
 untraced(_called, _differentiated, *(vars(kind)["__torch_function__"].__func__ for kind in KINDS))
 getattr(torch_optimizer, "_foreach_supported_types", []).append(ShareOfWeight)  # else optimizers would take a loop
