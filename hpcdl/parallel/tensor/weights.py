@@ -27,6 +27,11 @@ SUMMED = (
     "a penalty on weights, or penalize whole weights: hpcdl.parallel.tensor.join(weight, comm, length, dim)"
 )
 
+IN_TRANSFORMS = (
+    "vmap, grad and jvp of torch.func do not reach other ranks, and a split layer has a share of its weight and sends "
+    "messages; call the layer outside them, join() its weight first, or keep it dense"
+)
+
 # Names of functions of single elements, without underscores at their ends.
 ELEMENTWISE = (
     r"^(r?(add|sub|mul|div|truediv|pow)|subtract|multiply|divide|true_divide|floor_divide|remainder|fmod|float_power"
@@ -171,11 +176,7 @@ def _differentiated(func: Callable, args: tuple, kwargs: dict) -> Any:
             x.__class__ = kind
 
 
-refuse_in_transforms(
-    "torch.func would see this rank's share of a split layer's weight as the whole; join it first: "
-    "hpcdl.parallel.tensor.join(weight, comm, length, dim) on every rank, or differentiate by torch.autograd",
-    *KINDS,
-)
+refuse_in_transforms(IN_TRANSFORMS, *KINDS)
 # torch.compile leaves these to Python.
 untraced(_called, _differentiated, *(vars(kind)["__torch_function__"].__func__ for kind in KINDS))
 getattr(torch_optimizer, "_foreach_supported_types", []).append(ShareOfWeight)  # else optimizers would take a loop

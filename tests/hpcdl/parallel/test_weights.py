@@ -162,6 +162,22 @@ def test_joined_weights_are_whole():
         torch.testing.assert_close(found, net[0].weight.grad, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("use", "sentence"),
+    [
+        (lambda model: model.state_dict()["0.weight"].norm(), OUTSIDE),
+        (lambda model: torch.func.grad(lambda w: w.norm())(model[0].weight), "torch.func do not reach other ranks"),
+        (lambda model: torch.func.vmap(torch.sum)(model[0].weight.detach()), "torch.func do not reach other ranks"),
+    ],
+)
+def test_other_ways_to_a_share_are_refused(use, sentence):
+    def rank(comm):
+        with pytest.raises(RuntimeError, match=sentence):
+            use(split(comm))
+
+    simulate(rank, 2)
+
+
 def test_shares_are_copied_and_saved_as_before():
     def rank(comm):
         model, file = split(comm), io.BytesIO()
