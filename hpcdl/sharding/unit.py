@@ -152,7 +152,7 @@ class Unit:
         return [int(bits(param).sum(dtype=torch.int64)) for param in self.params]
 
     def _require_in_place(self) -> None:
-        """Raise RuntimeError if a forward pass has put another parameter in place of a whole one."""
+        """Raise RuntimeError if a forward pass has replaced a whole parameter."""
         for param, places in zip(self.params, self.places, strict=True):
             if any(dict.get(place.module._parameters, place.name) is not param for place in places):
                 raise RuntimeError(f"{places[0].path} was replaced after wrapping; {CHANGE}")

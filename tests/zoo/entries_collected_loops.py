@@ -182,7 +182,7 @@ def hooked(entry: Entry, kit: Kit) -> Weights:
 
 
 def progressive(entry: Entry, kit: Kit) -> Weights:
-    """A model that has grown is wrapped anew, with a new optimizer."""
+    """A model that has grown is wrapped again, with a new optimizer."""
     module = entry.build()
     for depth in range(2):
         model = kit.wrap(module)
@@ -227,7 +227,7 @@ add("momentum cleared", mlp, loop=momentum_cleared)
 add("SWA with BatchNorm", lambda: nn.Sequential(L(6, 6), nn.BatchNorm1d(6), L(6, 6)).eval(), loop=swa)
 add("weights moved without gradients", mlp, loop=perturbed)
 add("hooks of the optimizer", mlp, loop=hooked)
-add("model that grows, wrapped anew", mlp, loop=progressive)
+add("model that grows, wrapped again", mlp, loop=progressive)
 add("model and optimizer resumed", mlp, loop=resumed)
 add("each gradient clipped by its own norm", mlp, loop=changed_after(_clip_each))
 add(
