@@ -75,7 +75,8 @@ class Decisions:
         if self._watching:
             return
         self._watching = True
-        mine, thread, me = {id(param) for param in params}, threading.get_ident(), weakref.ref(self)
+        mine, me = {id(param) for param in params}, weakref.ref(self)
+        thread = weakref.ref(threading.current_thread())  # numbers of threads are used again
 
         def note(module: nn.Module, args: tuple, kwargs: dict) -> None:
             decisions = me()
@@ -83,12 +84,13 @@ class Decisions:
                 decisions.call = module, args, kwargs
 
         def find(module: nn.Module, args: tuple) -> None:
-            if threading.get_ident() == thread and any(id(param) in mine for param in module.parameters()):
+            if thread() is threading.current_thread() and any(id(param) in mine for param in _params(module)):
                 handle.remove()
                 module.register_forward_pre_hook(note, with_kwargs=True)
                 note(module, args, {})
 
         handle = register_module_forward_pre_hook(find)
+        weakref.finalize(self, handle.remove)
 
     def require(self, ranks: float, votes: float, used: Iterable[float], comm: Communicator) -> bool:
         """Return whether to `watch`: the ranks' graphs differ. All ranks call it with the same sums, as in `differ`.
@@ -106,6 +108,11 @@ class Decisions:
                 "you sum over the ranks"
             )
         return True
+
+
+def _params(module: nn.Module) -> Iterator[torch.Tensor | None]:
+    """Yield the parameters of `module` where they are, without a wrapper's notice."""
+    return (param for layer in module.modules() for param in dict.values(layer._parameters))
 
 
 def is_power_of_2(n: int) -> bool:

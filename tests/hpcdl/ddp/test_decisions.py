@@ -1,11 +1,14 @@
 """A sample whose output depends on its batch is told from samples that go different ways."""
 
+import gc
 import random
+import threading
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn.modules.module import _global_forward_pre_hooks
 
 from hpcdl.comm import simulate
 from hpcdl.ddp.decisions import Decisions, Kept, mixes, split_vote
@@ -96,3 +99,20 @@ def test_equal_graphs_send_nothing():
         return len(comm.events) if hasattr(comm, "events") else 0
 
     assert simulate(program, 2).results == [0, 0]
+
+
+def test_a_watch_is_of_one_thread_and_ends():
+    decisions, model = Decisions(), nn.Linear(4, 4)
+    before = dict(_global_forward_pre_hooks)
+    decisions.watch(model.parameters())
+    thread = threading.Thread(target=model, args=(x,))
+    thread.start()
+    thread.join()
+    assert decisions.call is None
+    model(x)
+    assert decisions.call is not None
+    other = Decisions()
+    other.watch(model.parameters())
+    del other
+    gc.collect()
+    assert dict(_global_forward_pre_hooks) == before
