@@ -46,9 +46,9 @@ class Replicas:
         if self._steps < self._rests or not self.weights or comm.size == 1 or comm.silent:
             return votes(0)
         if not self._steps & (self._steps - 1):
-            return votes(digest([int(_bits(x).sum(dtype=torch.int64)) for x in self.weights]))
+            return votes(digest([int(bits(x).sum(dtype=torch.int64)) for x in self.weights]))
         x = self.weights[self._steps % len(self.weights)]
-        return votes(digest(int(_bits(x)[self._steps % x.numel()])) if x.device.type == "cpu" else 0)
+        return votes(digest(int(bits(x)[self._steps % x.numel()])) if x.device.type == "cpu" else 0)
 
     def require(self, sums: Sequence[float], comm: Communicator) -> None:
         """Raise ValueError on every rank if a rank's weights differ from rank 0's. Sends nothing where they agree."""
@@ -72,7 +72,7 @@ class Replicas:
             )
 
 
-def _bits(x: torch.Tensor) -> torch.Tensor:
+def bits(x: torch.Tensor) -> torch.Tensor:
     """Return the elements of `x` as integers."""
     x = numbers_of(x.detach()).resolve_conj().resolve_neg()
     x = torch.view_as_real(x) if x.is_complex() else x

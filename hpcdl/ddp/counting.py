@@ -35,6 +35,12 @@ def count_samples(samples: Callable | None, args: tuple, kwargs: dict) -> int:
 
 
 def _length(args: tuple, kwargs: dict) -> int:
+    for x in chain(args, kwargs.values()):
+        if isinstance(x, torch.Tensor) and torch._C._functorch.is_batchedtensor(x):
+            raise TypeError(
+                "ddp(...) was called inside vmap of torch.func, which hides how many samples there are; call vmap "
+                "inside the module's forward"
+            )
     for length in _lengths(args, kwargs):
         return length
     given = ", ".join(type(x).__name__ for x in chain(args, kwargs.values())) or "nothing"

@@ -36,8 +36,10 @@ class DistributedDataParallel(nn.Module):
     DistributedDataParallel.
 
     What a forward pass draws or decides for its whole batch, such as dropout or an early exit by the batch's mean, each
-    rank draws or decides for its own samples. No rank can notice that: decide by sample, or by a number that you sum
-    over the ranks.
+    rank draws or decides for its own samples: decide by sample, or by a number that you sum over the ranks. If ranks
+    have taken different ways, `synchronize()` calls the module again, without gradients, for samples apart from their
+    batch. It raises RuntimeError on every rank if a sample's output depends on its batch. Nothing can notice ranks that
+    all take one way where one process would take another.
 
     Raises ValueError on every rank if models differ in names, shapes, dtypes or frozen parameters; if no parameter can
     be trained; and if n_r would be a guess: a layer inside has `batch_first=False` and there is no `samples`.
@@ -82,7 +84,8 @@ class DistributedDataParallel(nn.Module):
         counted = count_samples(self.samples, args, kwargs), guessed_lengths(self.samples, args, kwargs)
         before = self.reducer.count(*counted)
         try:
-            return self.module(*args, **kwargs)  # 9
+            with self.reducer.decisions.forward(self.module, args, kwargs):
+                return self.module(*args, **kwargs)  # 9
         except BaseException:
             self.reducer.step.samples, self.reducer.step.lengths = before  # the caller may try again
             raise

@@ -23,6 +23,7 @@ from hpcdl.ddp.backward_passes import Losses, watch
 from hpcdl.ddp.bucketed import Bucket, make_buckets
 from hpcdl.ddp.buffers import BufferBroadcast
 from hpcdl.ddp.counting import COUNTS, count_votes, require_one_mean
+from hpcdl.ddp.decisions import Decisions, split_vote
 from hpcdl.ddp.guarded import Guarded, OfThisRanksPass, of_this_rank
 from hpcdl.ddp.postponed import hooked, own, postpone, run
 from hpcdl.ddp.tuning import FIRST_MB, Arrivals, best_groups
@@ -76,6 +77,7 @@ class Reducer:
         self.syncing = True
         self.total: float = 1
         self.step, self.last = Step(), Step()
+        self.decisions = Decisions()
         self._handles: list[RemovableHandle] = []
         self._listen()
         weakref.finalize(self, _end, self._handles, self.background)
@@ -135,7 +137,9 @@ class Reducer:
         used = ballot[COUNTS + 5 :].tolist()
         if not total:
             raise ValueError("synchronize: no rank has a sample, so there is no mean; give each step a batch")
+        alike[COUNTS], votes = split_vote(alike[COUNTS])
         require_one_mean(alike[:COUNTS])
+        self.decisions.require(alike[0], votes, used, self.comm)
         self.replicas.require(alike[COUNTS:], self.comm)
         for bucket in self.buckets:
             announced = bucket.announced
@@ -145,6 +149,7 @@ class Reducer:
                     run(param, was_announced)
         self.total = total
         self.last, self.step = self.step, Step()
+        self.decisions.begin_step()
         self.last.waited = self.comm.clock() - begin
         self._tune()
         return None if loss is None else losses / total
@@ -230,6 +235,7 @@ class Reducer:
         samples = self.step.samples or 0
         used = chain.from_iterable(bucket.present for bucket in self.buckets)
         alike = count_votes(self.step.lengths, samples, self.step.losses) + self.replicas.votes(self.comm)
+        alike[COUNTS] += self.decisions.vote(samples)
         numbers = [samples, samples * loss if loss is not None and samples else 0, *alike, *used]
         return torch.frombuffer(array("d", numbers), dtype=torch.float64).to(self.comm.devices[0])
 

@@ -25,6 +25,11 @@ def with_hooks(votes: Iterable[float], params: Iterable[torch.Tensor]) -> list[f
     return [each + HOOKED * (each > 0 and hooked(param)) for each, param in zip(votes, params, strict=True)]
 
 
+def uses(votes: Iterable[float]) -> list[float]:
+    """Return how many ranks used each parameter, from the sums of `with_hooks`."""
+    return [each % CHANGED % HOOKED for each in votes]
+
+
 def hooked_on_ranks(votes: Sequence[float]) -> list[bool]:
     """Return which parameters have hooks, from the sums of `with_hooks`; raise RuntimeError if ranks differ."""
     found = []

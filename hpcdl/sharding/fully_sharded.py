@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.autograd import forward_ad
 
 from hpcdl.comm import Communicator, Foreground
 from hpcdl.ddp.agreement import earlier_wrappers, outline, require_same
@@ -22,6 +23,7 @@ from hpcdl.sharding.flat import Shard
 from hpcdl.sharding.gathering import Gathering, require_same_order
 from hpcdl.sharding.intact import Intact
 from hpcdl.sharding.passes import Passes
+from hpcdl.sharding.pieces import IN_TRANSFORMS
 from hpcdl.sharding.steps import stepped_with
 from hpcdl.sharding.whole import load_whole, persistent_buffers, whole_state
 
@@ -108,6 +110,8 @@ class FullyShardedDataParallel(nn.Module):
         """Run the module's forward pass and count this rank's samples."""
         counted = None
         if torch.is_grad_enabled() and any(unit.trained for unit in self.units):
+            if torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0:
+                raise RuntimeError(IN_TRANSFORMS)
             counted = count_samples(self.samples, args, kwargs), guessed_lengths(self.samples, args, kwargs)
         with self._passes.forward(self._intact, counted):
             return self.module(*args, **kwargs)

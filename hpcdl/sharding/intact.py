@@ -8,9 +8,7 @@ from typing import Any
 from torch import nn
 
 from hpcdl.ddp.refusals import NoneAdded
-from hpcdl.sharding.unit import Unit
-
-CHANGE = "change the module first, then wrap it and make the optimizer"
+from hpcdl.sharding.unit import CHANGE, Unit
 
 
 class Intact:

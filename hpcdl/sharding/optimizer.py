@@ -15,11 +15,12 @@ from hpcdl.ddp.backward_passes import Losses, watch
 from hpcdl.ddp.bucketed import make_buckets
 from hpcdl.ddp.buffers import broadcast_state
 from hpcdl.ddp.counting import COUNTS, count_votes, require_one_mean
+from hpcdl.ddp.decisions import Decisions, split_vote
 from hpcdl.sharding import whole_state
 from hpcdl.sharding.adding import Adding
 from hpcdl.sharding.ballot import Ballot
 from hpcdl.sharding.bucket import ShardBucket
-from hpcdl.sharding.changes import hooked_on_ranks, require_same_changes, shape_and_hash, with_changes, with_hooks
+from hpcdl.sharding.changes import hooked_on_ranks, require_same_changes, shape_and_hash, uses, with_changes, with_hooks
 from hpcdl.sharding.clipping import clip_shards, norms_of_parts
 from hpcdl.sharding.elementwise import require_elementwise, require_steps_only, stepped
 from hpcdl.sharding.flat import Shard
@@ -53,7 +54,7 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
     parameter, it is trained from the next step. A rank without samples calls `count(0)` and `step()`.
 
     What a forward pass draws or decides for its whole batch, each rank draws or decides for its own samples, as under
-    `hpcdl.ddp.DistributedDataParallel`.
+    `hpcdl.ddp.DistributedDataParallel`: the second time that ranks take different ways, it raises RuntimeError.
 
     Raises ValueError if ranks have different parameters, if none is trainable, or if the optimizer does not work
     elementwise: `make` is tried on small parameters, whole and split (Rajbhandari et al. 2020, "ZeRO: memory
@@ -87,7 +88,7 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
         self._samples, self._total = 1.0, float(comm.size)
         self._counts: list[int] = []  # in this step, by backward pass
         self._versions: dict[torch.Tensor, int] = {}  # of the weights when the samples were counted
-        self._launched, self._reduced, self._losses = 0, False, Losses()
+        self._launched, self._reduced, self._losses, self._decisions = 0, False, Losses(), Decisions()
         watch()
         self.__setstate__({"defaults": dict(getattr(self._inner, "defaults", {}))})  # torch's: a step's hooks
         weakref.finalize(self, _end, self._handles, self.background)
@@ -135,7 +136,10 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
         require_same_changes(ballot, [partial(shape_and_hash, param) for param in params], self.comm)
         require_one_mean(ballot.alike[:COUNTS])
         require_same_options(ballot.alike[COUNTS : COUNTS + 3])
-        self._replicas.require(ballot.alike[COUNTS + 3 :], self.comm)
+        count, decided = split_vote(ballot.alike[COUNTS + 3])
+        if self._decisions.require(ballot.alike[0], decided, uses(ballot.votes), self.comm):
+            self._decisions.watch(params)
+        self._replicas.require([count, *ballot.alike[COUNTS + 4 :]], self.comm)
         for bucket in self.buckets:
             bucket.require_kept()
         hooks = hooked_on_ranks(ballot.votes)
@@ -179,6 +183,7 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
             param.grad = None
         self._launched, self._reduced, self._counts, self._versions = 0, False, [], {}
         self._losses.clear()
+        self._decisions.begin_step()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Train more parameters with separate options; every rank calls it, between steps."""
@@ -265,7 +270,9 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
         """Return this rank's votes on what must be the same on all ranks."""
         options = option_votes(self.param_groups)
         counts = count_votes(self._counts, self._samples, self._losses)
-        return [*counts, *options, *self._replicas.votes(self.comm)]
+        count, *others = self._replicas.votes(self.comm)
+        count += self._decisions.vote(self._samples, self._decisions.since_begin())
+        return [*counts, *options, count, *others]
 
     def _shards_of(self, params: Iterable[torch.Tensor]) -> list[nn.Parameter]:
         """Return this rank's nonempty parts of the trained parameters."""

@@ -1,6 +1,7 @@
 """Pieces of weights, and what a loss sums of them: uses that would be silently wrong raise errors."""
 
 import contextlib
+import functools
 import re
 import sys
 from collections.abc import Callable
@@ -8,10 +9,15 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._functorch import eager_transforms, vmap
 
 from hpcdl.ddp.guarded import ABOUT, CHANGES, KEPT, PLACES, REDUCES, RESHAPES, Guarded, flat, guards, matches
 
 SUMS = r"norm$|^(nan)?(sum|mean|prod)$|^std|^var|dot$|matmul|^(b|add)?mm$|softmax|logsumexp|dist$|_loss$|einsum"
+IN_TRANSFORMS = (
+    "torch.func and forward-mode derivatives of a FullyShardedDataParallel do not reach weights, which are in pieces; "
+    "call vmap, grad and jvp inside the module's forward, or use DistributedDataParallel"
+)
 RANDOM = r"(normal|uniform|random|bernoulli|exponential|cauchy|geometric)_$|dropout"
 
 
@@ -106,6 +112,26 @@ untraced(*(vars(each)["__torch_function__"].__func__ for each in (Guarded, Piece
 
 # With another type than these, torch's optimizers would by default take a loop.
 getattr(sys.modules["torch.optim.optimizer"], "_foreach_supported_types", []).append(PieceOfWeight)
+
+
+def refuse_in_transforms(sentence: str, *kinds: type) -> None:
+    """Raise RuntimeError where torch.func takes tensors of `kinds`, whose guards its own tensors would not have."""
+
+    def refusing(wrap: Callable) -> Callable:
+        @functools.wraps(wrap)
+        def wrapped(x: Any, *args: Any, **kwargs: Any) -> Any:
+            if isinstance(x, kinds):
+                raise RuntimeError(sentence)
+            return wrap(x, *args, **kwargs)
+
+        return wrapped
+
+    for module, name in ((eager_transforms, "_wrap_tensor_for_grad"), (vmap, "_add_batch_dim")):
+        if hasattr(module, name):
+            setattr(module, name, refusing(getattr(module, name)))
+
+
+refuse_in_transforms(IN_TRANSFORMS, PieceOfWeight, PieceOfLoss)
 
 
 def _trained(args: tuple, kwargs: Any) -> bool:

@@ -6,8 +6,10 @@ import torch
 from torch import nn
 
 from hpcdl.comm import Communicator
+from hpcdl.ddp.alike import bits
 from hpcdl.ddp.bucketed import dense
 from hpcdl.ddp.buffers import broadcast_state
+from hpcdl.ddp.decisions import is_power_of_2
 from hpcdl.ddp.guarded import NotYet, Part, numbers_of
 from hpcdl.ddp.postponed import SEVERAL, changed, hooked, is_additive, postpone
 from hpcdl.sharding import steps
@@ -15,6 +17,8 @@ from hpcdl.sharding.changes import shape_and_hash
 from hpcdl.sharding.flat import Layout, Shard
 from hpcdl.sharding.pieces import PieceOfWeight
 from hpcdl.sharding.watched import refuse_copy
+
+CHANGE = "change the module first, then wrap it and make the optimizer"
 
 
 class Place(NamedTuple):
@@ -57,6 +61,8 @@ class Unit:
         for shard, param in zip(self.shards, self.params, strict=True):
             steps.know(shard, param)
         self.users = 0  # layers that use it now
+        self._times, self._by_data = 0, False  # how often it was whole; whether a forward pass changed `param.data`
+        self._sums: list[int] = []
         self.uses = 0  # layers between forward and backward
         self.whole = True
         self.sums: torch.Tensor | None = None  # this rank's share of the gradients' sum
@@ -96,6 +102,8 @@ class Unit:
         self.users += 1
         if self.users == 1:
             self.put(self.params, self.shards)
+            self._times += 1
+            self._sums = self._checksums() if self._by_data or is_power_of_2(self._times) else []
             self._versions = [param._version for param in self.params]
 
     def leave(self) -> None:
@@ -108,6 +116,7 @@ class Unit:
     def free(self) -> None:
         """Leave only this rank's pieces."""
         if self.users:
+            self._require_in_place()
             self.put(self.shards, self.params)
             self._keep_changes()
         self.vector.untyped_storage().resize_(0)
@@ -124,7 +133,10 @@ class Unit:
     def _keep_changes(self) -> None:
         """Copy in-place changes of a forward pass into this rank's pieces."""
         versions, self._versions = self._versions, []
-        changed = [i for i, version in enumerate(versions) if self.params[i]._version != version]
+        sums, self._sums = self._sums, []
+        by_data = {i for i, (x, y) in enumerate(zip(sums, self._checksums() if sums else (), strict=True)) if x != y}
+        changed = [i for i, version in enumerate(versions) if self.params[i]._version != version or i in by_data]
+        self._by_data |= bool(by_data)
         if changed and self.vector.dtype != self.own.dtype:
             raise RuntimeError(
                 f"forward changed {self.paths[changed[0]]} in place, and its change in {self.vector.dtype} would be "
@@ -134,6 +146,16 @@ class Unit:
             self.changes[i] = shape_and_hash(self.params[i])
         if changed:
             self.own.copy_(self.layout.share(self.vector))
+
+    def _checksums(self) -> list[int]:
+        """Return a number for each whole parameter, since a change of `param.data` has no version."""
+        return [int(bits(param).sum(dtype=torch.int64)) for param in self.params]
+
+    def _require_in_place(self) -> None:
+        """Raise RuntimeError if a forward pass has replaced a whole parameter."""
+        for param, places in zip(self.params, self.places, strict=True):
+            if any(dict.get(place.module._parameters, place.name) is not param for place in places):
+                raise RuntimeError(f"{places[0].path} was replaced after wrapping; {CHANGE}")
 
     # -- gradients ---------------------------------------------------------------------------------------------------
 

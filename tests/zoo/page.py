@@ -29,9 +29,17 @@ whole weight.
 
 What a forward pass draws or decides for its whole batch, each rank draws or decides for its own samples, and a pipeline
 for each microbatch: dropout, noise, layers skipped at random, an early exit by the batch's mean. Weights then differ
-from those of one process. ZeRO-3 notices it if ranks call other layers; nothing else can. Draw from a generator that
-all ranks seed alike; decide by sample, or by a number that you sum over the ranks. In tensor parallelism all ranks have
-the whole batch and must draw alike; `hpcdl.parallel.tensor.dropout` masks a share like the whole.
+from those of one process. Draw from a generator that all ranks seed alike; decide by sample, or by a number that you
+sum over the ranks. In tensor parallelism all ranks have the whole batch and must draw alike;
+`hpcdl.parallel.tensor.dropout` masks a share like the whole.
+
+If ranks or microbatches take different ways by their whole batches, that is refused: by DDP and pipelines at once, by
+ZeRO-1 and ZeRO-2 when it happens again, by ZeRO-3 if ranks call other layers. Nothing notices that all ranks take one
+way where one process would take another.
+
+A layer that computes with several samples computes with those of its rank: batch norm, attention between samples, a
+queue of negatives, the means of a codebook. Of such buffers all ranks then have rank 0's. Nothing notices that, since
+batch norm is trained this way everywhere.
 
 The tests in `tests/zoo` run every cell and compare it with this page; `python tests/zoo/page.py` writes it anew.
 

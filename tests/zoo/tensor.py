@@ -199,6 +199,9 @@ class TensorParallel(Kit):
             "attention with its weights",
             "weights copied from a twin",
             "L1 penalty on one layer",
+            "__slots__",  # keeps a dense layer in a list
+            "parameter assigned in forward",
+            "nested tensor",
         }
     )
     # The loop changes a dense layer, which the split one has taken the place of.

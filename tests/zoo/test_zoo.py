@@ -27,6 +27,7 @@ OF_SEVERAL = (
     "on other ranks",
     "ranks have other",
     "ranks have called",
+    "ranks have taken",
     "the ranks' losses",
     "a split layer; take",
 )  # one rank is right

@@ -55,6 +55,9 @@ class _Zero(Kit):
             "without inputs",
             "gradients of single samples clipped",
             "rank 0 alone does not step",
+            "vmap of the wrapped model",
+            "object as input",
+            "zero_grad forgotten",  # a step of ZeRO drops gradients
         }
     )
 
@@ -115,6 +118,7 @@ class FSDP(_Wrapped):
             "rank 0 alone changes a bias",
             "Muon",
             "gradient noise",  # drawn for pieces, other numbers
+            "factor by the batch's mean",  # it notices other layers only
         }
     )
 

@@ -4,7 +4,8 @@
     run_stage(comm, chunks, orders, cut_batch(x, y, m), loss, between=(hidden,), parts=parts)
 
 What a forward pass draws or decides for its whole batch, such as dropout or an early exit by the batch's mean, it draws
-or decides for each microbatch.
+or decides for each microbatch. If microbatches then take different ways by all of their samples, F or B raises
+RuntimeError.
 
 Begin with `plain`: the whole idea in one sitting, for one schedule.
 

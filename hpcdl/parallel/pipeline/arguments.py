@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -51,7 +52,7 @@ class Unchanged:
 
     def __init__(self, chunk: Any):
         self._state = [
-            (path, inner, table, name, x, x._version)
+            (path, inner, table, name, x, x._version, _some_element(x))
             for module in modules_of([chunk])
             for path, inner in module.named_modules()
             for table in (inner._buffers, inner._parameters)
@@ -61,12 +62,17 @@ class Unchanged:
 
     def require(self) -> None:
         """Raise RuntimeError for a change, since it would happen for each microbatch instead of once for the batch."""
-        for path, inner, table, name, x, version in self._state:
-            if table.get(name) is not x or x._version != version:
+        for path, inner, table, name, x, version, element in self._state:
+            if table.get(name) is not x or x._version != version or _some_element(x) != element:
                 raise RuntimeError(
                     f"{path or 'the module'} ({type(inner).__name__}) changes its {name} in forward: once for each of "
                     "several microbatches, and not once for the batch; use eval(), or one microbatch"
                 )
+
+
+def _some_element(x: torch.Tensor) -> str:
+    """An element as text, since `x.data` changes no version; a card would have to be waited for."""
+    return str(x.detach()[(-1,) * x.dim()].item()) if x.numel() and x.device.type == "cpu" else ""
 
 
 def require_one_by_one(chunks: Sequence[Any], microbatches: int) -> None:

@@ -14,10 +14,11 @@ import torch
 from torch import nn
 from torch.autograd.graph import get_gradient_edge
 
+from hpcdl.ddp.decisions import is_power_of_2, mixes, nodes_made
 from hpcdl.ddp.refusals import require_not_wrapped, require_values
 from hpcdl.parallel.pipeline.calls import Call, Calls, End, Known, in_transform, owned
 from hpcdl.parallel.pipeline.recomputed import Before, Buffer, buffers_of
-from hpcdl.parallel.pipeline.values import Value, call, is_differentiable, like, tensors_of
+from hpcdl.parallel.pipeline.values import Value, arguments, call, is_differentiable, like, tensors_of
 
 
 class Chunk(Protocol):
@@ -88,6 +89,8 @@ class Layers:
         self._changing: Sequence[Buffer] | None = None  # what forward passes change
         self._waiting: dict[int, tuple[Passed, Value, list[torch.Tensor | None]]] = {}  # for W
         self._calls: Calls | None = None  # of the current forward pass
+        self._first: tuple[Value, Any] = None, None  # the batch's first microbatch and its way through the network
+        self._differing = 0  # microbatches that took another way
         self._known = Known()
         self._own = owned(module)
         for layer in self._own:
@@ -159,13 +162,28 @@ class Layers:
 
     def _record(self, k: int, x: Value) -> Value:
         self._calls = Calls(self._known.learning)
+        begun = nodes_made()
         y = call(self.module, x)
         calls, self._calls = self._calls, None
+        self._require_one_way(k, x, (nodes_made() - begun, [id(each.params) for each in calls.calls]))
         found = tensors_of(y, f"what {type(self.module).__name__} returned")
         ends = [End(each) if each.requires_grad else None for each in found if is_differentiable(each.dtype)]
         alone, reentrant = self._known.judge(calls, [each.grad_fn for each in found])
         self._passed[k] = Passed(x, ends, alone, reentrant)
         return like(y, [each.detach() for each in found])
+
+    def _require_one_way(self, k: int, x: Value, way: Any) -> None:
+        """Raise RuntimeError if this microbatch went another way than the batch's first one, decided as a whole."""
+        if not k:
+            self._first = x, way
+        self._differing += self._first[1] != way
+        if self._first[1] == way or not is_power_of_2(self._differing):
+            return
+        if any(mixes(self.module, *arguments(self.module, each)) for each in (x, self._first[0])):
+            raise RuntimeError(
+                "a part of the network takes another way for one microbatch than for another, each as a whole, as an "
+                "early exit by the batch's mean does; decide by sample, or use one microbatch"
+            )
 
     def _take(self, k: int) -> Passed:
         if k in self._inputs:

@@ -99,16 +99,22 @@ def like(value: Value, tensors: Sequence[torch.Tensor]) -> Value:
 
 
 def call(module: nn.Module, value: Value) -> Value:
-    """Call a module with what passes: `module(x)`, `module(*tuple)` or `module(**dict)`.
+    """Call a module with what passes."""
+    args, kwargs = arguments(module, value)
+    return module(*args, **kwargs)
+
+
+def arguments(module: nn.Module, value: Value) -> tuple[tuple, dict]:
+    """What passes as a module's arguments: `module(x)`, `module(*tuple)` or `module(**dict)`.
 
     If its forward takes one argument, that is the tuple or the dict, as in nn.Sequential, unless a dict has its name.
     """
     if isinstance(value, torch.Tensor):
-        return module(value)
+        return (value,), {}
     names = _arguments(type(module))  # type: ignore[arg-type]
     if names is not None and len(names) == 1 and not (isinstance(value, Mapping) and names[0] in value):
-        return module(value)
-    return module(**value) if isinstance(value, Mapping) else module(*value)
+        return (value,), {}
+    return ((), dict(value)) if isinstance(value, Mapping) else (tuple(value), {})
 
 
 @lru_cache

@@ -24,7 +24,7 @@ import torch
 from hpcdl.collectives import fast_ring_all_reduce
 from hpcdl.comm import Communicator
 from hpcdl.parallel.shares import share, shares
-from hpcdl.parallel.tensor.weights import SUMMED, SumOfShares, local_share
+from hpcdl.parallel.tensor.weights import IN_TRANSFORMS, SUMMED, SumOfShares, local_share
 from hpcdl.sharding.pieces import untraced
 
 
@@ -70,13 +70,10 @@ def _called(function: type[torch.autograd.Function], x: torch.Tensor, *options: 
         raise RuntimeError(SUMMED)
     try:
         return function.apply(x, *options)
-    except RuntimeError as error:
-        if "functorch" not in str(error):
+    except RuntimeError as error:  # NotImplementedError, too
+        if not any(said in str(error) for said in ("functorch", "forward mode AD")):
             raise
-        raise RuntimeError(
-            "vmap, grad and jvp of torch.func do not reach other ranks, and a split layer sends messages; call the "
-            "layer outside them, or keep it dense"
-        ) from error
+        raise RuntimeError(IN_TRANSFORMS) from error
 
 
 untraced(_called)  # torch.compile leaves messages to Python

@@ -11,7 +11,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from hpcdl.comm import Communicator
 from hpcdl.ddp import apart
-from hpcdl.parallel.tensor.weights import become_share, elements, local_share
+from hpcdl.parallel.tensor.weights import become_share, elements
 from hpcdl.sharding.pieces import untraced
 from hpcdl.sharding.steps import know_apart, know_dense
 
@@ -32,12 +32,6 @@ class SplitLayer(nn.Module):
             "a split layer cannot be copied or pickled: its communicator belongs to this process; save its "
             "state_dict(), or split the dense layer once more"
         )
-
-    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
-        super()._save_to_state_dict(destination, prefix, keep_vars)
-        for name in [] if keep_vars else self._parameters:
-            if (param := destination.get(prefix + name)) is not None:
-                destination[prefix + name] = local_share(param)
 
 
 class Made:

@@ -15,7 +15,7 @@ from torch import nn
 from torch.optim import optimizer as torch_optimizer
 
 from hpcdl.ddp.guarded import ABOUT, PLACES, REDUCES, flat, matches, steps_now
-from hpcdl.sharding.pieces import untraced
+from hpcdl.sharding.pieces import refuse_in_transforms, untraced
 
 OUTSIDE = (
     "this weight is only this rank's share of a split layer's weight, so norms, extremes, products and indices of it "
@@ -25,6 +25,11 @@ OUTSIDE = (
 SUMMED = (
     "this number sums only this rank's shares of split weights; read the loss, or take functions of it, before you add "
     "a penalty on weights, or penalize whole weights: hpcdl.parallel.tensor.join(weight, comm, length, dim)"
+)
+
+IN_TRANSFORMS = (
+    "vmap, grad and jvp of torch.func do not reach other ranks, and a split layer has a share of its weight and sends "
+    "messages; call the layer outside them, join() its weight first, or keep it dense"
 )
 
 # Names of functions of single elements, without underscores at their ends.
@@ -171,6 +176,7 @@ def _differentiated(func: Callable, args: tuple, kwargs: dict) -> Any:
             x.__class__ = kind
 
 
+refuse_in_transforms(IN_TRANSFORMS, *KINDS)
 # torch.compile leaves these to Python.
 untraced(_called, _differentiated, *(vars(kind)["__torch_function__"].__func__ for kind in KINDS))
 getattr(torch_optimizer, "_foreach_supported_types", []).append(ShareOfWeight)  # else optimizers would take a loop
