@@ -601,8 +601,8 @@ def cheaper(batch: int, m: int, n: int) -> str:
 def sum_on_server(x: Tensor, delta: Tensor, comm) -> Tensor | None:
     """Return the sum of the workers' gradients (m, n) on rank 0 (server); None on workers.
 
-    x (B, m) and delta (B, n): each worker's own, B may differ between workers, and may be 0;
-    the server's have no rows. Each worker sends one control message (tag 1), then data
+    x (B, m) and delta (B, n): each worker's own, B may differ between workers, and may be
+    0; the server's have no rows. Each worker sends one control message (tag 1), then data
     (tag 2): x and delta, or the gradient, as `cheaper` says.
     """
     # BEGIN SOLUTION

@@ -82,7 +82,7 @@ def small_messages_count(student, rng):
         fits(student, alpha, beta, *measurements(alpha, beta, rng, noise=0.1), 0.1, why)
     nbytes = torch.tensor(SIZES, dtype=torch.float64)
     seconds = (alpha + nbytes * beta) * (1 + torch.rand(len(SIZES), generator=rng, dtype=torch.float64))
-    why = "No line goes through these times, each measured three times: the sum of (error / time)² is to be the least."
+    why = "No line goes through these times, each measured three times: find the least sum of (error / time)²."
     fits(student, *least_squares(nbytes, seconds, 1 / seconds), nbytes.repeat(3), seconds.repeat(3), 1e-6, why)
 
 

@@ -17,7 +17,7 @@ def parameters(numels, rng, dtype=torch.float32) -> list[torch.Tensor]:
 
 
 def never_reset(sizes: list[int], cap: int) -> list[list[int]]:
-    """Return the buckets if the count of bytes goes on from bucket to bucket."""
+    """Return the buckets if the count of bytes continues from bucket to bucket."""
     order = list(reversed(range(len(sizes))))
     full = next((k for k in range(len(order)) if sum(sizes[i] for i in order[: k + 1]) > cap), len(order))
     return [order[:full]] * (full > 0) + [[i] for i in order[full:]]
@@ -51,7 +51,7 @@ def are_buckets(student, params: list, cap: int) -> None:
         ],
         "Every parameter has its own bucket: let them share one up to cap_bytes.": [[i] for [i] in grouped(sizes, 0)],
         "Everything is in one bucket: you ignore cap_bytes.": [[i for group in expected for i in group]],
-        "Count the bytes of each bucket anew: set the count to 0 when you begin one.": never_reset(sizes, cap),
+        "Count the bytes of each bucket on their own: set the count to 0 when you begin one.": never_reset(sizes, cap),
         "A parameter larger than the cap needs its own bucket: do not put it into the one before.": joined(sizes, cap),
     }
     shown = f"parameters of {', '.join(map(str, sizes))} bytes, cap {cap}"
