@@ -55,7 +55,7 @@ def has_sum(run: Any, rank: int, setting: str, mistakes: Mistakes = None) -> Non
     index = tuple(wrong[0].tolist())
     mistake = next((sentence for sentence, condition in (mistakes or {}).items() if condition()), "")
     if not mistake and torch.equal(got, own):
-        mistake = "This x is the same as before the call. Does `x = x + y` make a new tensor? `x += y` adds in place."
+        mistake = _unchanged(run)
     values, where = [x[index].item() for x in xs], f"x[{', '.join(map(str, index))}]"
     listed = ", ".join(f"{x:,.0f} on rank {r}" for r, x in enumerate(values))
     raise checks.CheckFailure(
@@ -65,6 +65,14 @@ def has_sum(run: Any, rank: int, setting: str, mistakes: Mistakes = None) -> Non
         why=f"{where} is {listed}: {sum(values):,.0f} in all.",
         mistake=mistake,
     )
+
+
+def _unchanged(run: Any) -> str:
+    """Say why one rank's x has not changed: no other rank's has, or the sum does not reach this one."""
+    changed = [r for r, x in enumerate(run.arguments) if not torch.equal(x[0], run.given[r][0])]
+    if changed:
+        return f"This x is the same as before the call, and rank {changed[0]}'s has changed: send this rank the sum."
+    return "This x is the same as before the call. Does `x = x + y` make a new tensor? `x += y` adds in place."
 
 
 def _is_in_place(run, rank: int, total: torch.Tensor, name: str) -> None:

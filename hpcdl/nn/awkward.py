@@ -53,7 +53,7 @@ class Unused(Plain):
 
 
 class Routed(nn.Module):
-    """Two experts, and the sign of `x[:, 0]` sends a sample to one: an expert without samples has no gradient."""
+    """Two experts, chosen by the sign of a sample's first number: an expert without samples has no gradient."""
 
     def __init__(self):
         super().__init__()

@@ -470,8 +470,8 @@ with when_solved():
 
 # %%
 def hierarchical_all_reduce(x: Tensor, comm, per_node: int = 4) -> None:
-    """Sum `x` over the ranks, in place: inside each node, between one leader per node, and
-    inside each node again.
+    """Sum `x` over the ranks, in place: up a tree inside each node, between one leader per
+    node, and down a tree inside each node.
 
     x: any shape. per_node: ranks of a node, 1 or more. Only the first rank of a node may
     send to or receive from other nodes.

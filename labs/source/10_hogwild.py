@@ -71,7 +71,7 @@ lost_updates.explorable()
 # %% [markdown]
 # {{exercise hogwild}}
 #
-# Update k has the edge `edges[k]`: it reads all of its components, and then loads and stores each of them. The list `schedule` holds the events of all updates,
+# Update k has the edge `edges[k]`: it reads all of its components, and then loads and stores each of them, in any order. The list `schedule` holds the events of all updates,
 # which may be interleaved. `gradient(k, x)` is the gradient of sample k: x holds what update k has read, in the order of `edges[k]`, and the result is a tensor
 # of the same length.
 #
@@ -400,7 +400,8 @@ def lbfgs_direction(comm, s: list[Tensor], y: list[Tensor], g: Tensor) -> Tensor
     """Return this rank's shard of the L-BFGS direction.
 
     s, y: shards of the last differences, the oldest first; if empty, the direction is -g.
-    g: this rank's shard of the gradient. Do not change any of them.
+    g: this rank's shard of the gradient, which may have no elements. Do not change any of
+    them.
     """
 
     # BEGIN SOLUTION
@@ -600,9 +601,9 @@ def cheaper(batch: int, m: int, n: int) -> str:
 def sum_on_server(x: Tensor, delta: Tensor, comm) -> Tensor | None:
     """Return the sum of the workers' gradients (m, n) on rank 0 (server); None on workers.
 
-    x (B, m) and delta (B, n): each worker's own, B may differ between workers; the server's
-    have no rows. Each worker sends one control message (tag 1), then data (tag 2): x and
-    delta, or the gradient, as `cheaper` says.
+    x (B, m) and delta (B, n): each worker's own, B may differ between workers, and may be
+    0; the server's have no rows. Each worker sends one control message (tag 1), then data
+    (tag 2): x and delta, or the gradient, as `cheaper` says.
     """
     # BEGIN SOLUTION
     m, n = x.shape[1], delta.shape[1]

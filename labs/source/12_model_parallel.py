@@ -160,7 +160,7 @@ cut_the_matrix.explorable()
 # %%
 def share(w: Tensor, dim: int, comm) -> Tensor:
     """Return this rank's part of `w` along dimension `dim`, as a separate tensor. The
-    parts' lengths differ by at most one.
+    parts' lengths differ by at most one, and the longer ones come first.
 
     >>> simulate(lambda comm: share(torch.arange(5), 0, comm).tolist(), p=2).results
     [[0, 1, 2], [3, 4]]

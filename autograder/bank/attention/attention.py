@@ -119,3 +119,11 @@ slip(
     fails="batches",
     says="float32",
 )
+slip(
+    HERE,
+    "a large number hides",
+    "-math.inf",
+    "-1e9",
+    fails="large_scores",
+    says="no finite number is below every score",
+)

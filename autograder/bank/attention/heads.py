@@ -118,3 +118,19 @@ slip(
     fails=" ".join(ALL),
     says="changed its argument w",
 )
+slip(
+    HERE,
+    "no norm before the attention",
+    '(norm(x) @ w["qkv"])',
+    '(x @ w["qkv"])',
+    fails=" ".join(ALL),
+    says="The first norm is missing",
+)
+slip(
+    HERE,
+    "no norm before up",
+    "torch.relu(norm(x)",
+    "torch.relu(x",
+    fails=" ".join(ALL),
+    says="The second norm is missing",
+)

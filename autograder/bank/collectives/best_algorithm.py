@@ -59,3 +59,21 @@ slip(
     fails="crossover_in_bytes some_never_cross changes_at_the_crossover",
     says="Divide by beta, too",
 )
+slip(
+    "collectives.best_algorithm",
+    "leaves out the last algorithm",
+    "min(ALGORITHMS,",
+    "min(ALGORITHMS[:-1],",
+    fails=" ".join(NOT_BEST),
+    says="for each of ALGORITHMS",
+)
+slip(
+    "collectives.best_algorithm",
+    "calls its own cost",
+    "def best_algorithm(",
+    "own_cost = cost\n\n\ndef best_algorithm(",
+    "lambda name: cost(",
+    "lambda name: own_cost(",
+    fails=" ".join(NOT_BEST),
+    says="Call the argument `cost`",
+)

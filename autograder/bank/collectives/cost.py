@@ -136,3 +136,12 @@ slip(
     fails="doubling_for_any_p",
     says="rounds are too few",
 )
+
+slip(
+    "collectives.cost",
+    "a tree's rounds rounded to the nearest number",
+    "2 * (p - 1).bit_length() * message",
+    "2 * round(math.log2(p)) * message",
+    fails="naive_ring_and_tree",
+    says="round up",
+)

@@ -3,12 +3,14 @@
 import torch
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
+FIT = "collectives.fit_alpha_beta"
 ALL_OF_FIT = ("exact_times", "small_messages_count", "outliers_do_not")
 
 
 @wrong(
-    "collectives.fit_alpha_beta",
+    FIT,
     "ordinary least squares",
     fails=("small_messages_count", "outliers_do_not"),
     says="This is ordinary least squares",
@@ -19,7 +21,7 @@ def fit_alpha_beta(nbytes, seconds):
     return alpha, beta
 
 
-@wrong("collectives.fit_alpha_beta", "means for medians", fails="outliers_do_not", says="takes the mean of each size")
+@wrong(FIT, "means for medians", fails="outliers_do_not", says="takes the mean of each size")
 def fit_alpha_beta(nbytes, seconds):
     sizes = nbytes.unique()
     typical = torch.stack([seconds[nbytes == size].mean() for size in sizes])
@@ -28,10 +30,48 @@ def fit_alpha_beta(nbytes, seconds):
     return alpha, beta
 
 
-@wrong("collectives.fit_alpha_beta", "beta first", fails=ALL_OF_FIT, says="The two are swapped")
+@wrong(FIT, "beta first", fails=ALL_OF_FIT, says="The two are swapped")
 def fit_alpha_beta(nbytes, seconds):
     sizes = nbytes.unique()
     typical = torch.stack([seconds[nbytes == size].median() for size in sizes])
     rows = torch.stack([sizes, torch.ones_like(sizes)], dim=1) / typical[:, None]
     beta, alpha = torch.linalg.lstsq(rows, torch.ones_like(typical)).solution.tolist()
     return beta, alpha
+
+
+slip(
+    FIT,
+    "the first time of each size",
+    "[nbytes == size].min()",
+    "[nbytes == size][0]",
+    fails="outliers_do_not",
+    says="Two of nine messages of each size",
+)
+slip(
+    FIT,
+    "all times in one fit",
+    "nbytes.unique()",
+    "nbytes",
+    "torch.stack([seconds[nbytes == size].min() for size in sizes])",
+    "seconds",
+    fails="outliers_do_not",
+    says="Two of nine messages of each size",
+)
+slip(
+    FIT,
+    "a line through the first and the last size",
+    "alpha, beta = torch.linalg.lstsq(rows, torch.ones_like(least)).solution.tolist()",
+    "beta = ((least[-1] - least[0]) / (sizes[-1] - sizes[0])).item()\n    alpha = (least[0] - beta * sizes[0]).item()",
+    fails="small_messages_count",
+    says="No line goes through these times",
+)
+slip(
+    FIT,
+    "errors half relative",
+    "[1 / least, sizes / least]",
+    "[least.rsqrt(), sizes * least.rsqrt()]",
+    "torch.ones_like(least)",
+    "least.sqrt()",
+    fails="small_messages_count",
+    says="No line goes through these times",
+)

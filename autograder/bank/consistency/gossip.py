@@ -179,3 +179,12 @@ slip(
     fails="each_rank_has_its_row a_message_each_way all_at_the_same_time",
     says="gossip",
 )
+
+slip(
+    "consistency.gossip",
+    "the degree of an edge's first rank",
+    "1 / (1 + max(degree[i], degree[j]))",
+    "1 / (1 + degree[i])",
+    fails="the_matrix each_rank_has_its_row a_message_each_way all_at_the_same_time",
+    says="the degree of an edge's first rank",
+)

@@ -261,3 +261,12 @@ slip(
     fails="as_one_machine nobody_waits_who_may_go_on",
     says="s = 0",
 )
+
+slip(
+    HERE,
+    "leaves the last weights with the server",
+    "        comm.recv(w, 0)\n    return w",
+    "        before = w.clone()\n        comm.recv(w, 0)\n    return before",
+    fails="as_one_machine",
+    says="returns, other weights than the last that it has received",
+)

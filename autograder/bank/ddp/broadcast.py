@@ -73,3 +73,15 @@ def broadcast_parameters(params, comm, root=0):
 def broadcast_parameters(params, comm, root=0):
     for param in params:
         comm.recv(param.detach(), root)
+
+
+@wrong(
+    BROADCAST,
+    "leaves out frozen parameters",
+    fails=(*ALL_OF_BROADCAST, *BEGINS),
+    says="which is frozen, on rank 1",
+)
+def broadcast_parameters(params, comm, root=0):
+    for param in params:
+        if param.requires_grad:
+            comm.broadcast(param.detach(), root)

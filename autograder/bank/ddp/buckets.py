@@ -176,6 +176,25 @@ def make_buckets(params, cap_bytes):
     return buckets
 
 
+@wrong(
+    BUCKETS,
+    "remembers the buckets of other parameters of the same sizes",
+    fails=("the_same_on_every_rank", *STEPS, *OVERLAPS),
+    says="not one of the parameters",
+)
+def make_buckets(params, cap_bytes, remembered={}):
+    params = list(params)
+    buckets = remembered.setdefault((cap_bytes, *(param.nbytes for param in params)), [])
+    filled = cap_bytes
+    for param in [] if buckets else reversed(params):
+        if filled + param.nbytes > cap_bytes:
+            buckets.append([])
+            filled = 0
+        buckets[-1].append(param)
+        filled += param.nbytes
+    return buckets
+
+
 slip(
     BUCKETS,
     "other tensors with the parameters' memory",
@@ -183,6 +202,22 @@ slip(
     "append(param.detach())",
     fails=" ".join((*ALL_OF_BUCKETS, *STEPS, *of("OverlappedDDP", ALL_OF_OVERLAP))),
     says="not one of the parameters",
+)
+slip(
+    BUCKETS,
+    "never resets the count of bytes",
+    "            filled = 0\n",
+    "",
+    fails="full_up_to_the_cap a_parameter_larger_than_the_cap",
+    says="set the count to 0 when you begin one",
+)
+slip(
+    BUCKETS,
+    "a large parameter joins the bucket before",
+    "if not buckets or filled + param.nbytes > cap_bytes:",
+    "if not buckets or filled + param.nbytes > cap_bytes >= param.nbytes:",
+    fails="a_parameter_larger_than_the_cap extreme_caps",
+    says="do not put it into the one before",
 )
 slip(
     BUCKETS,

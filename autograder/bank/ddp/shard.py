@@ -88,6 +88,16 @@ slip(
 
 slip(
     SHARD,
+    "passes the shards on to the next rank",
+    "seed + epoch",
+    "seed",
+    "order[rank::size]",
+    "order[(rank + epoch) % size :: size]",
+    fails="new_each_epoch",
+    says="on rank 1, with seed",
+)
+slip(
+    SHARD,
     "the product of seed and epoch",
     "seed + epoch",
     "seed * epoch",

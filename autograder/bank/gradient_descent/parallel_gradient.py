@@ -31,6 +31,21 @@ def parallel_gradient(grad, w, shards):
     return grad(w, torch.cat([X for X, _ in shards]), torch.cat([y for _, y in shards]))
 
 
+@wrong(
+    "gradient_descent.parallel_gradient",
+    "divides only when a second shard comes",
+    fails="one_shard",
+    says="UnboundLocalError",
+)
+def parallel_gradient(grad, w, shards):
+    (X, y), *rest = shards
+    total, n = len(y) * grad(w, X, y), len(y)
+    for X, y in rest:
+        total, n = total + len(y) * grad(w, X, y), n + len(y)
+        mean = total / n
+    return mean
+
+
 slip(
     "gradient_descent.parallel_gradient",
     "sorts the caller's shards",

@@ -131,3 +131,20 @@ slip(
     fails="alone disjoint_edges_in_any_order updates_get_lost",
     says="w",
 )
+
+slip(
+    HERE,
+    "values in the order of the reads",
+    "[read[k, u] for u in edges[k]]",
+    "[x for (i, _), x in read.items() if i == k]",
+    fails=LOST,
+    says="in whatever order the components were read",
+)
+slip(
+    HERE,
+    "one register for all updates",
+    "loaded[k, v]",
+    "loaded[v]",
+    fails=LOST,
+    says="Each update has its own register",
+)

@@ -156,3 +156,12 @@ slip(
     fails="two_loops only_numbers_travel",
     says="not its inverse",
 )
+
+slip(
+    "hogwild.two_loop",
+    "an empty shard stays away",
+    "        x = (a * b)",
+    "        if not len(a):\n            return torch.zeros(1)\n        x = (a * b)",
+    fails="two_loops only_numbers_travel",
+    says="a deadlock",
+)

@@ -254,3 +254,19 @@ slip(
     fails="column one_all_reduce_each_way no_more_than_a_share",
     says="each rank's rows of the weights have their own gradient",
 )
+slip(
+    TENSOR,
+    "the longer parts come last",
+    "w.tensor_split(comm.size, dim)",
+    "w.tensor_split([w.shape[dim] * r // comm.size for r in range(1, comm.size)], dim)",
+    fails=" ".join(ALL),
+    says="The longer parts come first",
+)
+slip(
+    TENSOR,
+    "the bias's gradient is a mean over the rows",
+    "dy.sum(0)",
+    "dy.mean(0)",
+    fails="column row one_all_reduce_each_way no_more_than_a_share",
+    says="This is the mean over the rows",
+)

@@ -2,6 +2,7 @@
 
 from autograder.authoring import wrong
 from autograder.bank.model_parallel.later import ALL_OF_H1
+from autograder.bank.slips import slip
 
 ZERO = "model_parallel.zero_bubble"
 ALL_OF_BUBBLE = ("by_hand", "any_schedule", "as_printed", "who_waits_for_ever")
@@ -193,3 +194,29 @@ def zb_h1(p, m):
                     order.append(waiting.pop())
         orders.append(order + waiting)
     return orders
+
+
+slip(
+    ZERO,
+    "the first stage",
+    "max(clock[i] - first[i] for i in range(p))",
+    "(clock[0] - first[0])",
+    fails="any_schedule as_printed",
+    says="which need not be the first one",
+)
+slip(
+    ZERO,
+    "a message within a stage, too",
+    "(message if needed and needed[2] != i else 0.0)",
+    "(message if needed else 0.0)",
+    fails=" ".join(ALL_OF_BUBBLE),
+    says="A message comes only from another stage",
+)
+slip(
+    ZERO,
+    "raises another error",
+    "raise ValueError(",
+    "raise RuntimeError(",
+    fails="who_waits_for_ever",
+    says="bubble raises RuntimeError: raise ValueError",
+)

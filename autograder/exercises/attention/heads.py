@@ -102,6 +102,13 @@ def merge_heads(student, rng):
     checks.close(student.merge(cut), x, name="merge of shape (2, 3, 3, 4, 2)")
 
 
+def without_first_norm(w: Weights, x: torch.Tensor, heads: int) -> torch.Tensor:
+    """Return x plus the attention of x itself: the first half of a block without its norm."""
+    q, k, v = (part.unflatten(-1, (heads, -1)).transpose(-2, -3) for part in (x @ w["qkv"]).chunk(3, dim=-1))
+    found = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    return x + found.transpose(-2, -3).flatten(-2) @ w["out"]
+
+
 def is_block(student, w: Weights, heads: int, x: torch.Tensor, setting: str) -> None:
     """The student's block with the weights w makes of x (b, n, h) what torch's does."""
     expected = torchs(w, x, heads)
@@ -119,6 +126,9 @@ def is_block(student, w: Weights, heads: int, x: torch.Tensor, setting: str) -> 
         "Both layers get x here: the second one must get x plus the first one's output.": attended + think(x),
         "ReLU between `up` and `down` is missing.": attended
         + nn.functional.layer_norm(attended, attended.shape[-1:]) @ w["up"] @ w["down"],
+        "The first norm is missing: the attention gets norm(x).": (raw := without_first_norm(w, x, heads)) + think(raw),
+        "The second norm is missing: `up` gets the norm of its input.": attended
+        + torch.relu(attended @ w["up"]) @ w["down"],
         "You use one head with all numbers: split it into heads.": torchs(w, x, 1),
     }
     known = {say: v for say, v in known.items() if not torch.allclose(v, expected, rtol=1e-9)}

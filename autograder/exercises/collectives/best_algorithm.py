@@ -1,6 +1,7 @@
 """The cheapest all-reduce for a message, and the sizes at which it changes. Oracle: costs on the simulated machine."""
 
 import math
+from functools import partial
 
 import torch
 
@@ -19,7 +20,7 @@ def whole(rng, low: int, high: int) -> int:
 
 @exercise.check(points=4)
 def the_cheapest(student, rng):
-    "best_algorithm names the cheapest for 2 to 33 ranks and 4 bytes to 1 GB."
+    "best_algorithm names the cheapest for 2 to 33 ranks and 4 bytes to 1 GB, by the cost that it is given."
     asked = [(p, n) for p in (2, 3, 4, 6, 8, 12, 16, 31, 33) for n in (4, 10_000, 1_000_000, 1_000_000_000)]
     for p, nbytes in asked + [(whole(rng, 2, 20), 4 * whole(rng, 1, 9) * 10**power) for power in range(9)]:
         alpha, beta = machine(rng)
@@ -40,6 +41,18 @@ def the_cheapest(student, rng):
                 expected=f"{cheapest!r}, {1e6 * costs[cheapest]:.4g} µs",
                 mistake=wrong_choice(got, p, costs),
             )
+    for name in ALL_REDUCE:
+        got = student.best_algorithm(4, 1000, 1e-5, 1e-10, partial(favours, name))
+        checks.that(
+            got == name,
+            f"best_algorithm(4, 1000, 1e-05, 1e-10, cost) is {show.show(got)} where `cost` gives {name!r} a millionth "
+            "of what it gives the others. Call the argument `cost`, for each of ALGORITHMS.",
+        )
+
+
+def favours(favourite: str, algorithm: str, p: int, nbytes: float, alpha: float, beta: float) -> float:
+    """Another cost: the favourite is the cheapest."""
+    return predicted(algorithm, p, nbytes, alpha, beta) * (1 if algorithm == favourite else 1e6)
 
 
 def wrong_choice(got: str, p: int, costs: dict[str, float]) -> str:

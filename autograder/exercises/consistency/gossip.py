@@ -56,6 +56,7 @@ def fractions(p: int, edges: Edges, mistake: str = "") -> list[list[Fraction]]:
     degree = Counter(i for edge in edges for i in edge)
     share = {
         "own": lambda i, j: Fraction(1, 1 + degree[i]),
+        "first": lambda i, j: Fraction(1, 1 + degree[i if (i, j) in edges else j]),
         "less": lambda i, j: Fraction(1, 1 + min(degree[i], degree[j])),
         "no one": lambda i, j: Fraction(1, max(degree[i], degree[j])),
         "p": lambda i, j: Fraction(1, p),
@@ -76,6 +77,7 @@ def matrix(p: int, edges: Edges, mistake: str = "") -> torch.Tensor:
 MISTAKES = {
     "own": "1 / (1 + the rank's own degree): then W is not symmetric, and the mean moves. Take the larger of both "
     "degrees.",
+    "first": "You take the degree of an edge's first rank. Take the larger degree of its two ranks.",
     "less": "Take the larger degree of the two, not the smaller one.",
     "no one": "Count the rank itself, too: 1 / (1 + the larger degree).",
     "p": "1 / p is right only if all ranks are neighbours. Here it is 1 / (1 + the larger degree).",

@@ -74,7 +74,8 @@ def told(training: Training, rank: int, k: int) -> dict[str, torch.Tensor]:
             1 / training.workers
         )[k],
         "That goes uphill: w - lr * gradient.": training.serial(-1.0)[k],
-        "These are the weights before the step: apply the gradient first, then send w.": right[before],
+        "These are the weights before the step: apply the gradient first, then send w. Or the worker computes with, or "
+        "returns, other weights than the last that it has received.": right[before],
         "Each gradient is applied twice.": training.serial(2.0)[k],
         "Only this worker's own gradients are applied: with s = 0 wait for the others', too.": training.serial(
             1.0, [max(0, rank - 1)]

@@ -16,11 +16,15 @@ exercise = Exercise(
 )
 
 SHAPES = ((3, 4), (4,), (2, 3, 2), (1,))
+FROZEN = 2  # the index of the parameter that does not learn
 
 
 def spread(student, p: int, root: int, rng, **options):
     """A run on ranks with parameters of their own: by rank the given tensors, the list afterwards, the originals."""
-    given = [[torch.randn(shape, generator=rng).requires_grad_() for shape in SHAPES] for _ in range(p)]
+    given = [[torch.randn(shape, generator=rng) for shape in SHAPES] for _ in range(p)]
+    for params in given:
+        for i, param in enumerate(params):
+            param.requires_grad_(i != FROZEN)
     before = [[param.detach().clone() for param in params] for params in given]
     run = student.ranks("broadcast_parameters", p, lambda rank: (list(given[rank]),), {"root": root}, **options)
     kept = [[run.after(rank, param) for param in params] for rank, params in enumerate(given)]
@@ -37,7 +41,8 @@ def copies_of_root(student, p: int, root: int, rng, **options) -> None:
                 mistakes["This rank still has its own parameter: the root's never arrived."] = before[rank][i]
             if p > 1:
                 mistakes["These are the means over the ranks: every rank takes the root's own."] = mean
-            name = f"p = {p}, root = {root}: params[{i}] on rank {rank}"
+            frozen = ", which is frozen," if i == FROZEN else ""
+            name = f"p = {p}, root = {root}: params[{i}]{frozen} on rank {rank}"
             checks.close(after[rank][i].detach(), before[root][i], name=name, rtol=0, atol=0, mistakes=mistakes)
 
 

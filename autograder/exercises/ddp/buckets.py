@@ -16,6 +16,26 @@ def parameters(numels, rng, dtype=torch.float32) -> list[torch.Tensor]:
     return [torch.randn(n, generator=rng).to(dtype).requires_grad_() for n in numels]
 
 
+def never_reset(sizes: list[int], cap: int) -> list[list[int]]:
+    """Return the buckets if the count of bytes continues from bucket to bucket."""
+    order = list(reversed(range(len(sizes))))
+    full = next((k for k in range(len(order)) if sum(sizes[i] for i in order[: k + 1]) > cap), len(order))
+    return [order[:full]] * (full > 0) + [[i] for i in order[full:]]
+
+
+def joined(sizes: list[int], cap: int) -> list[list[int]]:
+    """Return the buckets if a parameter larger than the cap joins the bucket that is being filled."""
+    groups: list[list[int]] = [[]]
+    filled = 0
+    for i in reversed(range(len(sizes))):
+        if filled + sizes[i] > cap >= sizes[i]:
+            groups.append([])
+            filled = 0
+        groups[-1].append(i)
+        filled += sizes[i]
+    return [group for group in groups if group]
+
+
 def are_buckets(student, params: list, cap: int) -> None:
     got, sizes = bucketed(student, params, cap), [param.nbytes for param in params]
     expected = grouped(sizes, cap)
@@ -31,6 +51,8 @@ def are_buckets(student, params: list, cap: int) -> None:
         ],
         "Every parameter has its own bucket: let them share one up to cap_bytes.": [[i] for [i] in grouped(sizes, 0)],
         "Everything is in one bucket: you ignore cap_bytes.": [[i for group in expected for i in group]],
+        "Count the bytes of each bucket on their own: set the count to 0 when you begin one.": never_reset(sizes, cap),
+        "A parameter larger than the cap needs its own bucket: do not put it into the one before.": joined(sizes, cap),
     }
     shown = f"parameters of {', '.join(map(str, sizes))} bytes, cap {cap}"
     if got != expected:

@@ -107,13 +107,15 @@ def _differ(student, seed: int, epoch: int) -> None:
         name = f"rank {rank}'s shard of {n} samples"
         plain = any(torch.equal(first[rank], some[rank]) for some in unshuffled)
         checks.that(not plain, f"{name} is not shuffled: use a random permutation.", got=first[rank])
-        same = torch.equal(first[rank].sort()[0], second[rank].sort()[0])
-        checks.that(
-            not same,
-            f"{name} holds the same samples in epoch {epoch + 1} as in epoch {epoch}, with seed {seed}. Seed the "
-            "generator with the epoch, too (seed + epoch), and permute all n samples before you distribute them.",
-            got=f"epoch {epoch}: {show.show(first[rank])}, epoch {epoch + 1}: {show.show(second[rank])}",
-        )
+        for other, before in enumerate(first):
+            whose = "" if other == rank else f" on rank {other}"
+            checks.that(
+                not torch.equal(before.sort()[0], second[rank].sort()[0]),
+                f"{name} holds the same samples in epoch {epoch + 1} as in epoch {epoch}{whose}, with seed {seed}. "
+                "Seed the generator with the epoch, too (seed + epoch), and permute all n samples before you "
+                "distribute them.",
+                got=f"epoch {epoch}: {show.show(before)}, epoch {epoch + 1}: {show.show(second[rank])}",
+            )
 
 
 @exercise.check(points=1, needs="every_sample_once")

@@ -81,8 +81,11 @@ def names_of(name: str) -> list[str]:
     return [label for label, _ in MODELS[name]().named_parameters()]
 
 
-def agree(run, name: str, weights: list, batches, setting: str, lr: float = LR) -> None:
-    """Every rank has the weights of one machine that trained on the global batches, and all have the same bits."""
+def agree(run, name: str, weights: list, batches, setting: str, lr: float = LR, advice: str = "") -> None:
+    """Every rank has the weights of one machine that trained on the global batches, and all have the same bits.
+
+    `advice` ends the message of other weights.
+    """
     expected = serial(name, weights, joined(batches), lr)
     setting += f", after {len(batches[0])} step{'s' * (len(batches[0]) > 1)}"
     try:
@@ -92,7 +95,7 @@ def agree(run, name: str, weights: list, batches, setting: str, lr: float = LR) 
         own = [{alone: serial(name, weights, mine, lr)} if len(batches) > 1 else {} for mine in batches]
         wrongs = wrong_weights(name, weights, batches, lr)
         wrongs["Nothing changed: these are the old weights."] = weights
-        have(run, name, expected, setting, [mine | wrongs for mine in own])
+        have(run, name, expected, setting, [mine | wrongs for mine in own], advice)
         raise
     for rank, label, value, first in each_weight(run, name):
         checks.that(
@@ -102,13 +105,13 @@ def agree(run, name: str, weights: list, batches, setting: str, lr: float = LR) 
         )
 
 
-def have(run, name: str, expected: list, setting: str, wrongs: list[dict] | None = None) -> None:
+def have(run, name: str, expected: list, setting: str, wrongs: list[dict] | None = None, advice: str = "") -> None:
     """Every rank has the `expected` weights; `wrongs` are those of known mistakes, by rank."""
     for rank, (got, *_) in enumerate(run.results):
         for i, label in enumerate(names_of(name)):
             mistakes = {sentence: values[i] for sentence, values in (wrongs[rank] if wrongs else {}).items()}
             where = f"{setting}: {label} on rank {rank}"
-            why = "This is the result of one machine that trains on all ranks' samples together."
+            why = f"This is the result of one machine that trains on all ranks' samples together.{advice}"
             checks.close(got[i], expected[i], name=where, why=why, rtol=1e-4, mistakes=mistakes)
 
 

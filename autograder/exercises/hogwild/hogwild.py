@@ -100,11 +100,11 @@ class Problem:
             if op == "read":
                 seen.setdefault(k, {})[v] = w[v]
             elif op == "load":
-                register[k, v] = w[v]
+                register[0 if mistake == "one register" else k, v] = w[v]
             else:
                 if mistake == "late":
                     seen[k] = {u: w[u] for u in edge}
-                x = np.array([seen[k][u] for u in edge])
+                x = np.array(list(seen[k].values()) if mistake == "order" else [seen[k][u] for u in edge])
                 g = float(self.scale[k]) * (x - self.target[k].numpy()) + x.sum() / 2
                 step = lr_of * g[edge.index(v)]
                 if mistake == "atomic":
@@ -115,7 +115,7 @@ class Problem:
                     for u, gu in zip(edge, g, strict=True):
                         w[u] = seen[k][u] - lr_of * gu
                 else:
-                    w[v] = register[k, v] - step
+                    w[v] = register[0 if mistake == "one register" else k, v] - step
         return torch.from_numpy(w)
 
     def run(self, student, schedule: list, lr: float, setting: str) -> torch.Tensor:
@@ -127,6 +127,8 @@ class Problem:
             "atomic": "An update must get lost here: store the loaded value minus the step, whatever is in memory now.",
             "from what was read": "Subtract the step from the value of `load`, not from the value of `read`.",
             "whole": "A store writes only its own component: otherwise it undoes what others have written.",
+            "order": "x has the order of edges[k], in whatever order the components were read.",
+            "one register": "Each update has its own register: keep what it loads by (k, v).",
             "late": "Compute the gradient from the values that were read, not from those at the time of the store.",
         }
         named = {sentence: self.replay(schedule, lr, kind) for kind, sentence in names.items()}
@@ -177,6 +179,12 @@ def updates_get_lost(student, rng):
     problem = Problem(edges, 1, rng)
     problem.run(student, between, 0.25, "two updates of w[0], the second stores over the first")
     problem.run(student, apart, 0.25, "two updates of w[0], both read first, then load and store in turn")
+    three = [("load", 0, 0), ("load", 1, 0), ("store", 1, 0), ("load", 2, 0), ("store", 2, 0), ("store", 0, 0)]
+    reads = [("read", k, 0) for k in range(3)]
+    setting = "three updates of w[0], the third loads between the load and the store of the first"
+    Problem([(0,)] * 3, 1, rng).run(student, reads + three, 0.25, setting)
+    mirrored = [("read", 0, v) for v in (1, 2, 0)] + events_of(0, (2, 0, 1))[3:]
+    Problem([(2, 0, 1)], 3, rng).run(student, mirrored, 0.25, "edge (2, 0, 1), read in the order 1, 2, 0")
     for at_once, n in itertools.product((2, 4), (3, 6)):
         problem = Problem(edges_of(rng, 8, n, 3), n, rng)
         problem.run(student, mixed(rng, problem.edges, at_once), 0.25, f"{at_once} updates at a time")

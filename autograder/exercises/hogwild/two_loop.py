@@ -82,6 +82,7 @@ def two_loops(student, rng):
     for p, m in ((1, 2), (2, 3), (3, 1), (4, 4)):
         History(9, m, p, rng).agrees(student)
     History(5, 0, 2, rng).agrees(student)
+    History(2, 1, 3, rng).agrees(student)  # the last rank's shards are empty
     carried(student, rng, lambda: History(9, 3, 2, rng).agrees(student), "p = 2")
 
 

@@ -18,6 +18,7 @@ exercise = Exercise(
 
 SIZES = ((2, 4, 6), (1, 3, 2), (3, 5, 7), (4, 6, 3), (5, 3, 4))  # p, inputs, outputs: few of them divide
 N = 3  # rows of x
+MEAN = "This is the mean over the rows: a bias's gradient is the sum of dy over them."
 
 
 def part(x: torch.Tensor, dim: int, rank: int, p: int) -> torch.Tensor:
@@ -67,12 +68,16 @@ def shares(student, rng):
     for p, shape, dim in ((2, (4, 3), 0), (3, (2, 7), 1), (5, (3, 2), 0), (4, (6, 2, 3, 3), 0), (1, (3,), 0)):
         w = torch.randn(shape, generator=rng, dtype=torch.float64)
         run = student.ranks("share", p, lambda rank, w=w, dim=dim: (w.clone(), dim))
+        whole = sum(got.shape[dim] for got in run.results if type(got) is torch.Tensor and got.dim() > dim)
         for rank in range(p):
             each = shape[dim] // p
-            mistakes = {
-                "Every rank has the whole tensor: cut it.": w,
-                "The rest is lost if p does not divide the length: use tensor_split.": w.narrow(dim, rank * each, each),
-            }
+            mistakes = {"Every rank has the whole tensor: cut it.": w}
+            if whole == shape[dim]:
+                begin, end = (shape[dim] * r // p for r in (rank, rank + 1))
+                mistakes["The longer parts come first, as in tensor_split."] = w.narrow(dim, begin, end - begin)
+            else:
+                rest = "The rest is lost if p does not divide the length: use tensor_split."
+                mistakes[rest] = w.narrow(dim, rank * each, each)
             name = f"p = {p}: share of a {shape} along dim {dim}, on rank {rank}"
             if type(got := run.results[rank]) is torch.Tensor:
                 lost = next(
@@ -111,6 +116,7 @@ def column_is_right(student, dense: Dense) -> None:
                 "This is the mean over the ranks: take the sum.": dense.dx / dense.p,
             },
             "weight_grad": {sums: summed(dense.weight_grad, 0, dense.p)},
+            "bias_grad": {sums: summed(dense.bias_grad, 0, dense.p), MEAN: expected["bias_grad"] / N},
         }
         compare(run.results[rank], expected, mistakes, dense, "ColumnLinear", rank)
 
@@ -145,7 +151,10 @@ def row_is_right(student, dense: Dense) -> None:
                 + dense.bias,
                 "The bias is missing.": dense.y - dense.bias,
             },
-            "bias_grad": {"Do not sum over the ranks: dy is the same on all of them.": dense.p * dense.bias_grad},
+            "bias_grad": {
+                "Do not sum over the ranks: dy is the same on all of them.": dense.p * dense.bias_grad,
+                MEAN: dense.bias_grad / N,
+            },
             "backward(dy)": {
                 "Do not sum over the ranks: each rank's inputs have their own gradient.": summed(dense.dx, 1, dense.p)
             },

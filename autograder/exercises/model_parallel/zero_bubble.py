@@ -102,7 +102,11 @@ def bubble_mistakes(orders, f, b, w, message, played, work) -> dict[str, float]:
     """What known mistakes give, by the sentence that names them."""
     spans = [stop - start for start, stop in zip(played.starts, played.stops, strict=True)]
     free = play(orders, f, b, w).seconds
+    alone = len(orders) == 1
     return {
+        "Take the stage that takes longest, which need not be the first one.": 1 - work / spans[0],
+        "A message comes only from another stage: what a stage has computed itself is there at once.": 1
+        - work / (played.seconds + message * alone),
         "t runs from the batch's first op to its last, on different stages: take the one stage that takes longest from "
         "its own first op to its last.": 1 - work / played.makespan,
         "This is idle time over work: divide by the total time.": (played.seconds - work) / work,
@@ -130,6 +134,9 @@ def any_schedule(student, rng):
         for name, schedule in (("1F1B", one_f_one_b), ("ZB-H1", zb_h1), ("ZB-H2", zb_h2)):
             call = f"bubble of {name}, p = {p}, m = {m}, f, b, w = {seconds}, message = {message}"
             bubble_is(student, schedule(p, m), seconds, message, call)
+    one_by_one = [(op, k, 0) for k in range(2) for op in "FBW"]
+    orders = [one_by_one, sorted(one_by_one, key=lambda op: op[0] == "W")]
+    bubble_is(student, orders, (1.0, 1.0, 3.0), 0.0, "bubble of a schedule whose last stage takes longest")
 
 
 @exercise.check(points=3, needs="any_schedule", seconds=15)
@@ -159,6 +166,8 @@ def who_waits_for_ever(student, rng):
     except StudentError as error:
         if error.kind == "exception" and error.type == "ValueError":
             return
+        if error.kind == "exception" and error.type in ("RuntimeError", "AssertionError", "Exception"):
+            checks.fail(f"Where no stage can continue, bubble raises {error.type}: raise ValueError.")
         raise
     checks.fail(
         f"Stage 1 is to do B0 before F0, which is impossible, but bubble returns {show.show(got)}. If no stage can "

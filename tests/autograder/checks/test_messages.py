@@ -70,6 +70,18 @@ def test_known_sum_fails(local):
     assert "is no sum of the ranks' numbers" in failure(local, KNOWN).message
 
 
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("def total(x, comm):\n    x = x + x\n", "Does `x = x + y` make a new tensor?"),
+        (RING + "    if comm.rank:\n        x.copy_(given)\n", "rank 0's has changed: send this rank the sum"),
+    ],
+)
+def test_unchanged_x_has_its_reason(local, code, said):
+    code = code.replace("    own = x.clone()\n", "    given = own = x.clone()\n")
+    assert said in failure(local, code).mistake
+
+
 def test_sum_seen_elsewhere_fails(local):
     """Ranks that are threads share a global: stands for every way beside `comm`."""
     assert "even if other numbers arrive" in failure(local, BESIDE).message

@@ -390,3 +390,18 @@ def gossip(x, comm, rounds):
         for other, there in zip(near[comm.rank], arrived):
             share = 1 / (1 + max(len(near[other]), len(near[comm.rank])))
             x += share * (there - before)
+
+
+# %% delay: recursion
+def delayed_sgd(w, grad, lr, delay, steps):
+    def go(path):
+        if len(path) > steps:
+            return path
+        late = path[max(0, len(path) - 1 - delay)]
+        return go([*path, path[-1] - lr * grad(late)])
+
+    return go([w])
+
+
+def largest_stable_lr(curvature, delay):
+    return 2 * math.sin(math.pi / (4 * delay + 2)) / curvature
