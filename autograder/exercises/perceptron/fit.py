@@ -124,6 +124,8 @@ def stops_when_settled(student, rng):
             ),
         },
     )
+    _, none = fitted(student, X, torch.ones(len(X)), 0.5, 60)
+    checks.equal(none, [0], name="mistakes, if every label is +1", why="w = 0 calls every sample +1: none is wrong.")
 
 
 @exercise.check(points=5, needs="counts", seconds=3)
