@@ -5,7 +5,8 @@ the value shows a known mistake, the mistake's name first. Only exact types pass
 not a tensor and not a number.
 """
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,7 +97,7 @@ def equal(got: Any, expected: Any, *, name: str, why: str = "", mistakes: Mistak
     """Check that `got` is exactly `expected`: the same types, lengths and values, with no tolerance."""
     if same(got, expected):
         return
-    mistake = next((sentence for sentence, value in (mistakes or {}).items() if same(got, _value(value))), "")
+    mistake = _either(sentence for sentence, value in (mistakes or {}).items() if same(got, _value(value)))
     path, a, b = first_difference(got, expected, name)
     if type(a) is not type(b):
         message = f"{path} is {an(type_name(a))}, expected {an(type_name(b))}."
@@ -231,7 +232,12 @@ def _named_mistake(got, expected, mistakes, rtol: float, atol: float) -> str:
         value = _as_tensor(_value(value))
         return alike(got, value) and not alike(value, expected)  # for some inputs a mistake is right
 
-    return next((sentence for sentence, value in mistakes.items() if gives(value)), "")
+    return _either(sentence for sentence, value in mistakes.items() if gives(value))
+
+
+def _either(sentences: Iterable[str]) -> str:
+    """Join the first two mistakes that give the value: the input may not tell one from the other."""
+    return " Or: ".join(itertools.islice(sentences, 2))
 
 
 def _value(value):

@@ -167,7 +167,7 @@ def output_error(a, y, z):
     """The error of the last layer, equation (1), for C = 1/2 |y - a|^2.
 
     a, y, z: tensors of the same shape, (m,) or (N, m): activation, target and input of the
-    last layer; none is changed.
+    last layer; none is changed. z may be as large as ±1000.
     Returns delta, of that shape.
 
     >>> # (0.5 - 1) * 0.25

@@ -157,6 +157,8 @@ check("convolution.conv_direct")
 # the *adjoint*: $\langle \text{im2col}(x), c\rangle = \langle x, \text{col2im}(c)\rangle$. Training needs it: if the
 # columns get the gradient $c$, the image gets `col2im(c)`.
 #
+# Copy and add the slices of x yourself: torch's `unfold` and `fold` are not allowed here.
+#
 # {{exercise im2col}}
 #
 # <details><summary>Hint 1: the same R S slices</summary>

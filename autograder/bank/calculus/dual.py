@@ -3,6 +3,7 @@
 import math
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 from hpcdl.numerics.dual import Dual
 
 
@@ -135,3 +136,13 @@ class Dual(Dual):
         return self
 
     __radd__ = __add__
+
+
+slip(
+    "calculus.Dual",
+    "sin by eleven terms of its series",
+    "math.sin(self.value)",
+    "sum((-1) ** k * self.value ** (2 * k + 1) / math.factorial(2 * k + 1) for k in range(11))",
+    fails="compositions",
+    says="(9 * x).sin() - y",
+)

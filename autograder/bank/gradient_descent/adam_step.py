@@ -87,3 +87,13 @@ slip(
     fails="momentum_equals_torch steps_change_nothing_else",
     says="must return two things",
 )
+
+
+slip(
+    "gradient_descent.adam_step",
+    "keeps the corrected means",
+    '"m": m, "v": v}',
+    '"m": m_hat, "v": v_hat}',
+    fails="adam_equals_torch steps_change_nothing_else",
+    says="You keep the corrected m and v",
+)

@@ -3,6 +3,7 @@
 import torch
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 PATH = ("path_starts_at_w0", "follows_the_closed_form", "one_gradient_per_step", "leaves_w0_alone")
 
@@ -71,3 +72,13 @@ def gradient_descent(grad, w0, lr, steps):
     for _ in range(steps):
         path.append(path[-1] - lr * grad(w0))
     return torch.stack(path)
+
+
+slip(
+    "gradient_descent.gradient_descent",
+    "ends where it no longer moves",
+    "path.append(path[-1] - lr * grad(path[-1]))",
+    "path.append(path[-1] - lr * grad(path[-1]))\n        if torch.equal(path[-1], path[-2]):\n            break",
+    fails="path_starts_at_w0 follows_the_closed_form one_gradient_per_step leaves_w0_alone",
+    says="it has a row for each step",
+)

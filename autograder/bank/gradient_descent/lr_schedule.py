@@ -35,7 +35,7 @@ def lr_schedule(step, warmup, total, peak):
     "gradient_descent.lr_schedule",
     "rises again after the end",
     fails="ends_and_stays_at_zero",
-    says="step total, total + 1",
+    says="It rises again after step = total",
 )
 def lr_schedule(step, warmup, total, peak):
     if step < warmup:
@@ -83,4 +83,24 @@ slip(
     "torch.tensor([peak * step / warmup])",
     fails="warmup_is_linear ends_and_stays_at_zero up_then_down",
     says="has shape (1,), expected ()",
+)
+
+
+slip(
+    "gradient_descent.lr_schedule",
+    "never below a thousandth",
+    "peak / 2 * (1 + math.cos(math.pi * progress))",
+    "peak / 2 * (1 + math.cos(math.pi * progress) if progress == 1 else max(1 + math.cos(math.pi * progress), 0.002))",
+    fails="up_then_down",
+    says="does not fall at every step",
+)
+
+
+slip(
+    "gradient_descent.lr_schedule",
+    "a quarter of a wave",
+    "peak / 2 * (1 + math.cos(math.pi * progress))",
+    "peak * math.cos(math.pi / 2 * progress)",
+    fails="cosine_after_it ends_and_stays_at_zero up_then_down",
+    says="This is a quarter of a wave",
 )

@@ -3,6 +3,7 @@
 import torch
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 
 @wrong(
@@ -66,3 +67,13 @@ def minibatches(n, batch_size, generator):
 )
 def minibatches(n, batch_size, generator):
     yield from torch.randperm(n, generator=generator).tensor_split(batch_size)
+
+
+slip(
+    "gradient_descent.minibatches",
+    "sorts each batch",
+    "yield from torch.randperm(n, generator=generator).split(batch_size)",
+    "for batch in torch.randperm(n, generator=generator).split(batch_size):\n        yield batch.sort().values",
+    fails="new_order_each_epoch",
+    says="The indices of each batch are sorted",
+)

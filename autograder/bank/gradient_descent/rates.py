@@ -5,8 +5,8 @@ import math
 from autograder.authoring import wrong
 from autograder.bank.slips import slip
 
-ALL = ("fewer_iterations", "as_many_updates", "waits_for_the_slowest", "each_at_its_own_pace", "as_measured")
-SYNCHRONOUS = ("fewer_iterations", "waits_for_the_slowest", "as_measured")
+ALL = ("fewer_iterations", "as_many_updates", "waits_for_the_slowest", "each_at_its_own_pace")
+SYNCHRONOUS = ("fewer_iterations", "waits_for_the_slowest")
 ASYNCHRONOUS = ("as_many_updates", "each_at_its_own_pace")
 
 

@@ -114,3 +114,19 @@ slip(
     fails="each_step_follows_its_batch",
     says="changed its argument w0",
 )
+
+
+EACH, WHOLE = "each_step_follows_its_batch", "whole_batch_is_gradient_descent"
+
+for mistake, change, fails, says in (
+    ("divides by the size of the batch", " / len(batch)", f"{EACH} {WHOLE}", "grad returns a mean already"),
+    ("short batches have shorter steps", " * len(batch) / batch_size", EACH, "take the whole step"),
+):
+    slip(
+        "gradient_descent.sgd",
+        mistake,
+        "path[-1], batch))",
+        f"path[-1], batch){change})",
+        fails=fails,
+        says=says,
+    )

@@ -104,3 +104,14 @@ slip(
     fails=WAITS,
     says="waits(the timeline of",
 )
+
+
+SYNC = 'name in ("cudaStreamSynchronize", "cudaDeviceSynchronize")'
+INPUT = 'name.startswith("enumerate(DataLoader)")'
+
+for mistake, *change, says in (
+    ("one synchronization only", SYNC, 'name == "cudaDeviceSynchronize"', "Both synchronizations are the host's"),
+    ("every call of the runtime waits", SYNC, 'kind == "cuda_runtime"', "not in every cuda_runtime call"),
+    ("the loader's name without its number", INPUT, INPUT.replace(".startswith(", " == ("), "a number follows"),
+):
+    slip(mistake, *change, fails="their_causes", says=says)

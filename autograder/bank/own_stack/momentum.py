@@ -2,6 +2,7 @@
 
 from autograder.authoring import wrong
 from autograder.bank.own_stack.later import AFTER_THE_LOSS
+from autograder.bank.slips import slip
 
 MOMENTUM = "own_stack.momentum"
 FIRST = ("one_step", "a_path_of_steps", "nothing_is_changed")
@@ -41,3 +42,13 @@ def momentum_step(w, g, v, lr, beta):
 def momentum_step(w, g, v, lr, beta):
     v = beta * v + g
     return [w - lr * v, v]
+
+
+slip(
+    "own_stack.momentum",
+    "w and v change places",
+    "return w - lr * v, v",
+    "return v, w - lr * v",
+    fails="one_step a_path_of_steps nothing_is_changed",
+    says="The two have changed places",
+)

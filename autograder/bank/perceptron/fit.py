@@ -3,6 +3,7 @@
 import torch
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 
 @wrong("perceptron.fit", "never stops early", fails="stops_when_settled", says="You never stop")
@@ -20,7 +21,7 @@ def fit(X, y, lr, max_epochs):
 @wrong(
     "perceptron.fit",
     "trains until it settles, despite max_epochs",
-    fails=("counts", "gives_up_on_xor"),
+    fails=("weights", "counts", "gives_up_on_xor"),
     says="You continued after max_epochs epochs",
 )
 def fit(X, y, lr, max_epochs):
@@ -149,3 +150,33 @@ def fit(X, y, lr, max_epochs):
         if mistakes[-1] == 0:
             break
     return w, mistakes
+
+
+slip(
+    "perceptron.fit",
+    "the best w of all epochs",
+    "        if mistakes[-1] == 0:",
+    "        if mistakes[-1] <= min(mistakes):\n            best = w\n        if mistakes[-1] == 0:",
+    "return w, mistakes",
+    "return best, mistakes",
+    fails="weights",
+    says="return the last one",
+)
+slip(
+    "perceptron.fit",
+    "gives up when two epochs have equally many mistakes",
+    "if mistakes[-1] == 0:",
+    "if mistakes[-1] == 0 or len(mistakes) > 3 and len(set(mistakes[-3:])) == 1:",
+    fails="gives_up_on_xor",
+    says="25 epochs give 25 counts",
+)
+
+
+slip(
+    "perceptron.fit",
+    "two epochs at least",
+    "if mistakes[-1] == 0:",
+    "if len(mistakes) > 1 and mistakes[-1] == 0:",
+    fails="stops_when_settled",
+    says="if every label is +1",
+)

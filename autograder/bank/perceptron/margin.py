@@ -2,25 +2,25 @@
 
 from autograder.authoring import wrong
 
-NEAREST, WRONG_SIDE, LENGTH = "the_nearest_sample", "negative_when_wrong", "length_of_w_does_not_matter"
+NEAREST, WRONG_SIDE = "the_nearest_sample", "negative_when_wrong"
 
 
-@wrong("perceptron.margin", "not divided by |w|", fails=(NEAREST, WRONG_SIDE, LENGTH), says="You did not divide by |w|")
+@wrong("perceptron.margin", "not divided by |w|", fails=(NEAREST, WRONG_SIDE), says="You did not divide by |w|")
 def margin(w, X, y):
     return (y * (X @ w)).min().item()
 
 
-@wrong("perceptron.margin", "|w| without w_0", fails=(NEAREST, WRONG_SIDE, LENGTH), says="the whole w, w_0 included")
+@wrong("perceptron.margin", "|w| without w_0", fails=(NEAREST, WRONG_SIDE), says="the whole w, w_0 included")
 def margin(w, X, y):
     return ((y * (X @ w)).min() / w[1:].norm()).item()
 
 
-@wrong("perceptron.margin", "the mean for the minimum", fails=(NEAREST, WRONG_SIDE, LENGTH), says="This is the mean")
+@wrong("perceptron.margin", "the mean for the minimum", fails=(NEAREST, WRONG_SIDE), says="This is the mean")
 def margin(w, X, y):
     return ((y * (X @ w)).mean() / w.norm()).item()
 
 
-@wrong("perceptron.margin", "no labels", fails=(NEAREST, WRONG_SIDE, LENGTH), says="The labels are missing")
+@wrong("perceptron.margin", "no labels", fails=(NEAREST, WRONG_SIDE), says="The labels are missing")
 def margin(w, X, y):
     return ((X @ w).min() / w.norm()).item()
 
@@ -38,13 +38,13 @@ def margin(w, X, y):
 @wrong(
     "perceptron.margin",
     "a margin per sample",
-    fails=(NEAREST, WRONG_SIDE, LENGTH),
+    fails=(NEAREST, WRONG_SIDE),
     says="These are the distances of all samples",
 )
 def margin(w, X, y):
     return y * (X @ w) / w.norm()
 
 
-@wrong("perceptron.margin", "the cosine", fails=(NEAREST, WRONG_SIDE, LENGTH), says="This is a cosine")
+@wrong("perceptron.margin", "the cosine", fails=(NEAREST, WRONG_SIDE), says="This is a cosine")
 def margin(w, X, y):
     return (y * (X @ w) / (w.norm() * X.norm(dim=1))).min().item()

@@ -3,6 +3,7 @@
 import torch
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 from hpcdl.nn.perceptron import with_bias
 
 ALL_OF_XOR = ("four_corners", "any_batch", "hidden_neurons_draw_lines", "output_neuron_draws_a_line")
@@ -72,3 +73,21 @@ def mlp_xor(X):
     W = torch.tensor([[1.0, 1.0, 1.0], [1.0, -1.0, -1.0]])
     H = torch.where(X @ W.T >= 0, 1.0, -1.0)
     return H, torch.where(H @ torch.tensor([1.0, 1.0]) >= 0, 1.0, -1.0)
+
+
+slip(
+    "perceptron.mlp_xor",
+    "squeezes the answer",
+    "@ v >= 0, 1.0, -1.0)",
+    "@ v >= 0, 1.0, -1.0).squeeze()",
+    fails="any_batch",
+    says="yhat has shape ()",
+)
+slip(
+    "perceptron.mlp_xor",
+    "subtracts the mean of the batch",
+    "X @ W.T",
+    "(X - X.mean(0) + torch.eye(3)[0]) @ W.T",
+    fails="any_batch",
+    says="yhat for a batch of 1",
+)

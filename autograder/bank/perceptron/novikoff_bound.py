@@ -1,28 +1,29 @@
 """Wrong answers to `novikoff_bound`."""
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 
 @wrong(
     "perceptron.novikoff_bound",
     "always infinite",
-    fails=("value", "no_run_makes_more_mistakes", "infinite_without_a_margin"),
+    fails=("value", "infinite_without_a_margin"),
     says="Here w_star does separate the samples",
 )
 def novikoff_bound(X, y, w_star):
     return float("inf")
 
 
-VALUE, HOLDS, NONE = "value", "no_run_makes_more_mistakes", "infinite_without_a_margin"
+VALUE, NONE = "value", "infinite_without_a_margin"
 
 
-@wrong("perceptron.novikoff_bound", "not squared", fails=(VALUE, HOLDS), says="Square it")
+@wrong("perceptron.novikoff_bound", "not squared", fails=VALUE, says="Square it")
 def novikoff_bound(X, y, w_star):
     gamma = ((y * (X @ w_star)).min() / w_star.norm()).item()
     return X.norm(dim=1).max().item() / gamma if gamma > 0 else float("inf")
 
 
-@wrong("perceptron.novikoff_bound", "upside down", fails=(VALUE, HOLDS), says="Upside down")
+@wrong("perceptron.novikoff_bound", "upside down", fails=VALUE, says="Upside down")
 def novikoff_bound(X, y, w_star):
     gamma = ((y * (X @ w_star)).min() / w_star.norm()).item()
     return (gamma / X.norm(dim=1).max().item()) ** 2 if gamma > 0 else float("inf")
@@ -36,7 +37,7 @@ def novikoff_bound(X, y, w_star):
     return (X.norm(dim=1).max().item() / gamma) ** 2
 
 
-@wrong("perceptron.novikoff_bound", "R of the whole matrix", fails=(VALUE, HOLDS), says="not of the whole matrix")
+@wrong("perceptron.novikoff_bound", "R of the whole matrix", fails=VALUE, says="not of the whole matrix")
 def novikoff_bound(X, y, w_star):
     gamma = ((y * (X @ w_star)).min() / w_star.norm()).item()
     return (X.norm().item() / gamma) ** 2 if gamma > 0 else float("inf")
@@ -45,7 +46,7 @@ def novikoff_bound(X, y, w_star):
 @wrong(
     "perceptron.novikoff_bound",
     "margin not divided by |w|",
-    fails=(VALUE, HOLDS),
+    fails=VALUE,
     says="divide by the length of w_star",
 )
 def novikoff_bound(X, y, w_star):
@@ -53,7 +54,7 @@ def novikoff_bound(X, y, w_star):
     return (X.norm(dim=1).max().item() / gamma) ** 2 if gamma > 0 else float("inf")
 
 
-@wrong("perceptron.novikoff_bound", "R without x_0", fails=(VALUE, HOLDS), says="x_0 = 1 included")
+@wrong("perceptron.novikoff_bound", "R without x_0", fails=VALUE, says="x_0 = 1 included")
 def novikoff_bound(X, y, w_star):
     gamma = ((y * (X @ w_star)).min() / w_star.norm()).item()
     return (X[:, 1:].norm(dim=1).max().item() / gamma) ** 2 if gamma > 0 else float("inf")
@@ -68,3 +69,11 @@ def novikoff_bound(X, y, w_star):
 def novikoff_bound(X, y, w_star):
     gamma = ((y * (X @ w_star)).min() / w_star.norm()).item()
     return (X.norm(dim=1).max().item() / gamma) ** 2 if gamma >= 0 else float("inf")
+
+
+for mistake, *change, fails, says in (
+    ("R of the shortest sample", "sum(dim=1).max()", "sum(dim=1).min()", VALUE, "not of the shortest"),
+    ("|w_star| without w_0", "w_star.norm()", "w_star[1:].norm()", VALUE, "w_0 included"),
+    ("the mean for the margin", ".min() / w_star", ".mean() / w_star", f"{VALUE} {NONE}", "take the minimum"),
+):
+    slip("perceptron.novikoff_bound", mistake, *change, fails=fails, says=says)

@@ -233,3 +233,13 @@ slip(
     fails=LAMB,
     says="changed its argument momenta",
 )
+
+
+slip(
+    "scaling.large_batch",
+    "drops after their step",
+    "step >= drop",
+    "step > drop",
+    fails="the_learning_rate",
+    says="A drop begins with its step",
+)

@@ -243,3 +243,13 @@ def plan(nbytes, seconds, budget):
 
 
 slip(HERE, "less than the budget", "<= budget", "< budget", fails="cheapest_plan", says="the cheapest of all sets")
+
+
+slip(
+    "sharding.checkpointed",
+    "a plan below the budget",
+    "for i in again) <= budget",
+    "for i in again) < budget or len(again) == n",
+    fails="cheapest_plan",
+    says="exactly budget fits, too",
+)

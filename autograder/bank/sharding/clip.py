@@ -217,3 +217,13 @@ slip(
     fails=SCALED,
     says="division by zero",
 )
+
+
+slip(
+    "sharding.clip",
+    "clips from twice the limit on",
+    "norm > max_norm",
+    "norm > 2 * max_norm",
+    fails="scaled_by_the_same",
+    says="It is not changed",
+)

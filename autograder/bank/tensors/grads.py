@@ -113,3 +113,13 @@ def watch(params, ready):
     for i, param in enumerate(params):
         hooks = []
         hooks.append(param.register_post_accumulate_grad_hook(lambda _, i=i, hooks=hooks: hear(i, hooks)))
+
+
+slip(
+    "tensors.grads",
+    "hooks that call once",
+    "lambda _, i=i: ready(i)",
+    "lambda _, i=i, left=[i]: ready(left.pop()) if left else None",
+    fails="in_every_pass",
+    says="in every backward pass",
+)

@@ -168,4 +168,5 @@ def compositions(student, rng):
     agree(student, rng, "(x * y).sin() / (x ** 2 + 1)", lambda x, y: (x * y).sin() / (x**2 + 1))
     agree(student, rng, "(x * x.log()).exp()", lambda x, y: (x * x.log()).exp(), signed=False)
     agree(student, rng, "2 ** (x / y) - 3 * x.sin() ** 2", lambda x, y: 2 ** (x / y) - 3 * x.sin() ** 2)
+    agree(student, rng, "(9 * x).sin() - y", lambda x, y: (9 * x).sin() - y)
     agree(student, rng, "((x.exp() + y) ** 0.5).log()", lambda x, y: ((x.exp() + y) ** 0.5).log(), signed=False)

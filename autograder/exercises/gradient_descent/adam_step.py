@@ -118,12 +118,13 @@ def momentum_equals_torch(student, rng):
         )
 
 
-def adam_variant(w, gradients, lr, *, correct=True, inside=False, b1=0.9, b2=0.999, eps=1e-8):
+def adam_variant(w, gradients, lr, *, correct=True, inside=False, kept=False, b1=0.9, b2=0.999, eps=1e-8):
     """Adam with a known mistake, to recognise it."""
     m, v, path = torch.zeros_like(w), torch.zeros_like(w), [w]
     for t, g in enumerate(gradients, start=1):
         m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g**2
         m_hat, v_hat = (m / (1 - b1**t), v / (1 - b2**t)) if correct else (m, v)
+        m, v = (m_hat, v_hat) if kept else (m, v)
         w = w - lr * m_hat / ((v_hat + eps).sqrt() if inside else v_hat.sqrt() + eps)
         path.append(w)
     return torch.stack(path)
@@ -135,6 +136,9 @@ def adam_mistakes(w, gradients, lr):
             w, gradients, lr, correct=False
         ),
         "Epsilon belongs outside the root: sqrt(v_hat) + eps.": lambda: adam_variant(w, gradients, lr, inside=True),
+        "You keep the corrected m and v: the new state holds the uncorrected ones.": lambda: adam_variant(
+            w, gradients, lr, kept=True
+        ),
         "The betas are swapped: 0.9 belongs to m, 0.999 to v.": lambda: adam_variant(
             w, gradients, lr, b1=0.999, b2=0.9
         ),

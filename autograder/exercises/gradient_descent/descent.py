@@ -29,9 +29,11 @@ def path_starts_at_w0(student, rng):
     def grad(w):
         return w
 
-    for d, steps in ((1, 3), (5, 4), (2, 0)):
-        w0 = small(rng, d)
+    for d, steps, start in ((1, 3, 1), (5, 4, 1), (2, 0, 1), (2, 5, 0)):  # the last begins at the minimum
+        w0 = start * small(rng, d)
         path = student.gradient_descent(grad, w0.clone(), 0.5, steps)
+        is_short = type(path) is torch.Tensor and not start and path.numel() < d * (steps + 1)
+        checks.that(not is_short, "Your path ends where it no longer moves: it has a row for each step.", got=path)
         checks.tensor(path, name="path", shape=(steps + 1, d), dtype=F64)
         mistakes = {SAME_TENSOR: path[-1]} if steps else {}
         checks.close(path[0], w0, name="path[0]", why="The path begins at w0; here grad(w) = w.", mistakes=mistakes)

@@ -59,7 +59,7 @@ def warmup_is_linear(student, rng):
 def cosine_after_it(student, rng):
     "From step = warmup to step = total it falls along half a cosine wave from the peak to 0."
     warmup, length, peak = integer(rng, 2, 6), 4 * integer(rng, 3, 6), 0.1 * integer(rng, 1, 9)
-    total, steps = warmup + length, range(warmup, warmup + length + 1)
+    total, steps = warmup + length, range(warmup, warmup + length)
 
     def fall(f, steps=steps):
         return tensor([f(step) for step in steps])
@@ -68,7 +68,7 @@ def cosine_after_it(student, rng):
         tensor(lrs(student, warmup, total, peak, steps)),
         fall(lambda step: peak * math.cos(math.pi / 2 * (step - warmup) / length) ** 2),  # = (1 + cos 2x) / 2
         name="lr",
-        why=f"warmup = {warmup}, total = {total}, peak = {peak:.1f}, step = {warmup} .. {total}.",
+        why=f"warmup = {warmup}, total = {total}, peak = {peak:.1f}, step = {warmup} .. {total - 1}.",
         mistakes={
             "You measure from step 0: the cosine begins at step = warmup and lasts total - warmup steps.": fall(
                 lambda step: peak / 2 * (1 + math.cos(math.pi * step / total))
@@ -79,6 +79,9 @@ def cosine_after_it(student, rng):
             ),
             "This falls in a straight line: take peak / 2 * (1 + cos(pi * progress)).": fall(
                 lambda step: peak * (1 - (step - warmup) / length)
+            ),
+            "This is a quarter of a wave, from cos 0 to cos pi / 2: take peak / 2 * (1 + cos(pi * progress)).": fall(
+                lambda step: peak * math.cos(math.pi / 2 * (step - warmup) / length)
             ),
             "This cosine goes below zero: lift it, peak / 2 * (1 + cos(pi * progress)).": fall(
                 lambda step: peak * math.cos(math.pi * (step - warmup) / length)
@@ -95,6 +98,8 @@ def ends_and_stays_at_zero(student, rng):
     "At step = total the learning rate is 0, and it stays there."
     warmup, total = integer(rng, 1, 5), integer(rng, 20, 40)
     got = lrs(student, warmup, total, 0.3, (total, total + 1, 2 * total))
+    still = max(map(abs, got)) < 1e-12 or abs(got[0]) >= 1e-12
+    checks.that(still, "It rises again after step = total: there it stays at 0.", got=got)
     checks.close(tensor(got), tensor([0.0] * 3), name="lr at step total, total + 1, 2 * total", atol=1e-12)
 
 

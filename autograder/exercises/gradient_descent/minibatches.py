@@ -100,6 +100,12 @@ def new_order_each_epoch(student, rng):
         "Each batch is a run of neighbours: shuffle the indices before you cut them, not the batches.",
         got=batches[0],
     )
+    whole = torch.cat(epoch(student, 50, 50, generator)).tolist()
+    checks.that(
+        whole != sorted(whole),
+        "The indices of each batch are sorted: the random order is theirs, too.",
+        got=whole,
+    )
     checks.that(
         first != second,
         "Two epochs had the same order: draw a new permutation at each call, and do not seed the generator yourself.",

@@ -92,6 +92,12 @@ def each_step_follows_its_batch(student, rng):
         mistakes={
             "You climb: subtract the gradient, w - lr * grad(w, batch).": path[:-1] + lr * gradients,
             "You left out the learning rate.": path[:-1] - gradients,
+            "You divide by the size of the batch: grad returns a mean already.": (
+                path[:-1] - lr * gradients / torch.tensor(sizes)[:, None]
+            ),
+            "A short batch has a shorter step here: its gradient is a mean, too, so take the whole step.": (
+                path[:-1] - lr * gradients * torch.tensor(sizes)[:, None] / 4
+            ),
         },
     )
     checks.unchanged(w0, before, name="w0")

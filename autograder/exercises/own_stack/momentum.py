@@ -27,6 +27,7 @@ def one_step(student, rng):
     averaged = "This is a running mean: v ← beta v + g, and nothing is multiplied by (1 − beta)."
     wrong = {averaged: 0.5 * v + 0.5 * g, "beta is missing: v ← beta v + g.": v + g}
     wrong["lr belongs to the step, w ← w − lr v, not to the velocity."] = 0.5 * v + LR * g
+    wrong["The two have changed places: return (w, v)."] = w - LR * right
     checks.close(new_v, right, name="v", mistakes=wrong)
     mistakes = {
         "This steps with the old velocity: update v first.": w - LR * v,

@@ -67,6 +67,24 @@ def weights(student, rng):
             ),
         },
     )
+    cut_off(student, rng)
+
+
+def cut_off(student, rng: torch.Generator) -> None:
+    """After max_epochs the last w counts, here on samples whose third epoch has more mistakes than an earlier one."""
+    while True:
+        X, y, history = slow_set(rng, epochs=4)
+        if history.mistakes[2] > min(history.mistakes[:2]):
+            break
+    best = int(history.mistakes[1] <= history.mistakes[0]) + 1
+    w, _ = fitted(student, X, y, 0.5, 3)
+    ends = {epochs: oracle.train(X, y, 0.5, epochs).weights[-1] for epochs in (best, 3)}
+    checks.close(
+        w,
+        ends[3],
+        name="w after max_epochs = 3",
+        mistakes={"This is the w of the epoch with the fewest mistakes: return the last one.": ends[best]},
+    )
 
 
 @exercise.check(points=5)
@@ -106,6 +124,8 @@ def stops_when_settled(student, rng):
             ),
         },
     )
+    _, none = fitted(student, X, torch.ones(len(X)), 0.5, 60)
+    checks.equal(none, [0], name="mistakes, if every label is +1", why="w = 0 calls every sample +1: none is wrong.")
 
 
 @exercise.check(points=5, needs="counts", seconds=3)

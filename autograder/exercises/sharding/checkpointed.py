@@ -213,7 +213,9 @@ def cheapest_plan(student, rng):
                 got=f"{cost(got, seconds):g} s",
                 expected=f"{best:g} s",
                 why="This is the cheapest of all sets that fit.",
-                mistake="Neither taking the best layer first nor taking the fewest layers always gives the "
+                mistake="At most budget bytes: exactly budget fits, too."
+                if abs(cost(got, seconds) - fewest_seconds(nbytes, seconds, budget - 1)) < 1e-9
+                else "Neither taking the best layer first nor taking the fewest layers always gives the "
                 "cheapest set: compare the seconds of all sets that fit."
                 if is_greedy or len(got) == fewest_layers(nbytes, budget)
                 else "",

@@ -83,9 +83,8 @@ def scaled_by_the_same(student, rng):
     "A norm above the limit is scaled down to it, in place, on every rank; a smaller one does not change."
     for pieces, scale in ((PIECES[:2], 1.0), (PIECES, 1.0), (PIECES[:3], 1e-5)):
         gradient = Gradient(pieces, rng, scale)
-        close_call = (1 + 1e-9) * gradient.norm
-        for max_norm in (0.25 * gradient.norm, 4 * gradient.norm, close_call, 2.0**-30 * gradient.norm):
-            is_clipped(student, gradient, max_norm)
+        for share in (0.25, 0.99, 1 + 1e-9, 4, 2.0**-30):
+            is_clipped(student, gradient, share * gradient.norm)
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
         gradient = Gradient(PIECES[:3], rng, dtype=dtype)
         is_clipped(student, gradient, 0.25 * gradient.norm)

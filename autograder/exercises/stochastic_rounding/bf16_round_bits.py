@@ -43,6 +43,9 @@ def bit_mistakes(x, rand16) -> dict:
         "x.to(torch.int32) cuts the number, 1.004 to 1: x.view(torch.int32) reads its 32 bits.": (
             (x.clamp(-(2.0**30), 2.0**30).long() + r) >> 16
         ),
+        "This rounds to nearest after the sum, as a conversion to bfloat16 does: cut the low 16 bits first.": (
+            (c + r + 0x7FFF + ((c + r >> 16) & 1)) >> 16
+        ),
         "This adds rand16 twice.": (c + 2 * r) >> 16,
         "This adds 1 more than rand16: add only rand16, or the odds of a carry are too high.": ((c + r + 1) >> 16),
         "You added rand16 to the upper half: add it to all 32 bits, before the shift.": (c >> 16) + r,

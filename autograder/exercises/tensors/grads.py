@@ -101,8 +101,8 @@ def heard(calls, expected: list[int], setting: str) -> None:
         "You call ready with the tensor that the hook gets: call it with the number.": ["Tensor"] * len(got),
         "The numbers are counted from the other end.": [len(expected) - 1 - i for i in expected],
     }
-    if len(expected) < 2:
-        mistakes = {}
+    if len(expected) < 2 or not got:
+        mistakes = {"No hook calls ready here: it must do so in every backward pass.": []}
     checks.equal(got, expected, name=f"{setting}: the calls of ready", mistakes=mistakes)
     early = next((number for number, there in calls if not there), None)
     checks.that(
