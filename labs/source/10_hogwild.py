@@ -146,7 +146,7 @@ for name, rho, delta, free, locked in (
     print(f"{name:12}{rho:8.4f}{delta:8.4f}{free:16.1f}{locked:16.1f}")
 
 
-def lost_updates(n: int, at_once: int, samples: int = 400) -> float:
+def share_lost(n: int, at_once: int, samples: int = 400) -> float:
     """Return the share of stores that overwrite another's, with `at_once` updates of 3 of n components at a time."""
     chance = torch.Generator().manual_seed(0)
     edges = [tuple(torch.randperm(n, generator=chance)[:3].tolist()) for _ in range(samples)]
@@ -169,7 +169,7 @@ def lost_updates(n: int, at_once: int, samples: int = 400) -> float:
 print("\nshare of updates that get lost, by number of threads and components")
 print("components" + "".join(f"{p:4} threads" for p in (1, 2, 4, 8)))
 for n in (10, 100, 1000):
-    print(f"{n:10}" + "".join(f"{lost_updates(n, p):12.2%}" for p in (1, 2, 4, 8)))
+    print(f"{n:10}" + "".join(f"{share_lost(n, p):12.2%}" for p in (1, 2, 4, 8)))
 
 # %% [markdown]
 # ## Downpour: several servers

@@ -725,14 +725,14 @@ with when_solved():
 
 # %% [markdown]
 # **The class's table.** Three problems, one row for each design. The cell below keeps your schedules in the file `.design.json` next to this notebook. It stays
-# on your machine, unless you hand it in with `hpcdl submit --design` or give it to others: put their files into this folder, as `ada.design.json`, and they get
-# a row, too. Each schedule is played again, so the table believes no one's numbers.
+# on your machine, unless you hand it in with `hpcdl submit --design` or give it to others. Put the files of other students into this folder, with names like
+# `ada.design.json`, and they get a row, too. Each schedule is played again, so the table believes no one's numbers.
 
 # %%
 MY_NAME = "yours"  # or any name that the others may see
 with when_solved():
-    kept = designs.keep(designs.made(design, MY_NAME), Path.cwd())
-    print("\n".join(designs.table([designs.read(kept), *map(designs.read, sorted(Path.cwd().glob("*.design.json")))])))
+    designs.keep(designs.made(design, MY_NAME), Path.cwd())
+    print("\n".join(designs.table(designs.kept_in(Path.cwd()))))
 
 # %% [markdown]
 # ## Run it
