@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MultipleLocator
 
 from hpcdl.nn import mlp
-from hpcdl.widgets.kit import style
+from hpcdl.widgets.kit import style, units
 from hpcdl.widgets.kit.controls import slider
 from hpcdl.widgets.kit.explorable import Explorable
 from hpcdl.widgets.kit.style import BLUE, ORANGE, Alarm
@@ -88,4 +88,4 @@ def _change(name: str, depth: int, scale: float) -> str:
 
 def power_of_ten(x: float) -> str:
     """`x` > 0 to the nearest power of ten: `10⁻⁹`."""
-    return "10" + str(round(math.log10(x))).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"10{units.raised(round(math.log10(x)))}"
