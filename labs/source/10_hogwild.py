@@ -71,9 +71,9 @@ lost_updates.explorable()
 # %% [markdown]
 # {{exercise hogwild}}
 #
-# Update k has the edge `edges[k]`: it reads all of its components, and then loads and stores each of them. The list `schedule` holds the events of all updates,
-# which may be interleaved. `gradient(k, x)` is the gradient of sample k: x holds what update k has read, in the order of `edges[k]`, and the result is a tensor
-# of the same length.
+# Compute the three numbers of the overlap, and replay the events of a schedule. Update k has the edge `edges[k]`: it reads all of its components, and then
+# loads and stores each of them. The list `schedule` holds the events of all updates, which may be interleaved. `gradient(k, x)` is the gradient of sample k: x
+# holds what update k has read, in the order of `edges[k]`, and the result is a tensor of the same length.
 #
 # <details><summary>Hint 1: overlap</summary>
 #
@@ -208,8 +208,9 @@ def plan(n_fetch: int, n_push: int, steps: int) -> list[str]:
 # %% [markdown]
 # {{exercise downpour}}
 #
-# Ranks 0 to `servers` - 1 are servers, the others are replicas. To fetch, a replica sends an empty message, `w.new_empty(0)`, to each server, and receives the
-# server's shard. To push, it sends each server its shard of the sum. So a server always knows the length of a replica's next message.
+# Write a server and a replica. Ranks 0 to `servers` - 1 are servers, the others are replicas. To fetch, a replica sends an empty message, `w.new_empty(0)`, to
+# each server, and receives the server's shard. To push, it sends each server its shard of the sum. So a server always knows the length of a replica's next
+# message.
 #
 # <details><summary>Hint 1: a replica</summary>
 #

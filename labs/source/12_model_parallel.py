@@ -139,7 +139,7 @@ cut_the_matrix.explorable()
 # %% [markdown]
 # {{exercise tensor_parallel}}
 #
-# `comm` is lab 07's: `comm.rank`, `comm.size`, and `comm.all_reduce(x)`, which sums a tensor over the ranks in place.
+# Write both layers, forward and backward. `comm` is lab 07's: `comm.rank`, `comm.size`, and `comm.all_reduce(x)`, which sums a tensor over the ranks in place.
 #
 # <details><summary>Hint 1: a share</summary>
 #
@@ -301,6 +301,8 @@ with when_solved():
 # %% [markdown]
 # {{exercise one_weird_trick}}
 #
+# Compute the bytes of a layer, and choose the cut of each layer.
+#
 # <details><summary>Hint 1: one formula for both</summary>
 #
 # Each way sends $2\frac{p-1}{p}n$ bytes. For data, $n$ is the bytes of the weights; for model, it is the bytes of the inputs of the whole batch.
@@ -367,7 +369,7 @@ with when_solved():
 # <details><summary>What did you see?</summary>
 #
 # For 128 images the trick sends only a small part of what either way alone would send. Convolutions use few weights at many positions; linear layers have one
-# weight for each pair of numbers. The choice depends on the batch: for a linear layer $n \times k$, cutting the network is cheaper while the batch has fewer
+# weight for each pair of numbers. The choice depends on the batch: for a linear layer with $k$ outputs, cutting the network is cheaper while the batch has fewer
 # than $k$ images. With 16,384 images data parallelism wins everywhere, which is one reason why the trick is no longer used. In Krizhevsky's table the linear
 # layers have their own, smaller batch, for a reason other than messages: with fewer images in a step, training converges better.
 # </details>
@@ -417,6 +419,8 @@ print(" ".join(f"{op}{k}" for op, k, chunk in in_turn(forwards, backwards, warmu
 
 # %% [markdown]
 # {{exercise schedules}}
+#
+# Write GPipe, 1F1B, and a third schedule.
 #
 # **Interleaved.** Give each stage $v$ smaller pieces of the network, its **chunks**, instead of one: of $vp$ parts, stage $i$ has parts $i$, $i + p$, $i + 2p$,
 # ... A microbatch goes around the stages $v$ times. Filling the pipeline now takes $p - 1$ *chunks*, so the bubble is 1F1B's divided by $v$ (but there are $v$
@@ -527,6 +531,8 @@ def source(op: str, k: int, i: int, p: int) -> tuple[str, int, int] | None:
 
 # %% [markdown]
 # {{exercise zero_bubble}}
+#
+# Write ZB-H1, and the simulation that measures a schedule's bubble.
 #
 # <details><summary>Hint 1: zb_h1 from 1F1B</summary>
 #
@@ -772,7 +778,8 @@ def post_receives(stage, order: list[tuple[str, int, int]], comm) -> dict:
 # %% [markdown]
 # {{exercise run_stage}}
 #
-# If an order has no W, a B is the whole backward pass: call `backward(k, dy)`, send its result, and only then call `weights(k)`, because no stage waits for it.
+# Write the loop over a stage's ops, with their messages. If an order has no W, a B is the whole backward pass: call `backward(k, dy)`, send its result, and
+# only then call `weights(k)`, because no stage waits for it.
 #
 # <details><summary>Hint 1: the frame</summary>
 #
@@ -979,9 +986,9 @@ with when_solved():
     took = {}
     figure, rows = plt.subplots(3, figsize=(9.6, 6.6), layout="constrained", sharex=True)
     for schedule, axes in zip((gpipe, one_f_one_b, zb_h1), rows, strict=True):
-        took[schedule.__name__], foretold = measure_and_predict(schedule, axes)
+        took[schedule.__name__], predicted = measure_and_predict(schedule, axes)
         measured = 1e3 * took[schedule.__name__]
-        print(f"{schedule.__name__:12} measured {measured:6.1f} ms   predicted {1e3 * foretold:6.1f} ms")
+        print(f"{schedule.__name__:12} measured {measured:6.1f} ms   predicted {1e3 * predicted:6.1f} ms")
     rows[-1].set(xlabel="seconds")
     rows[-1].autoscale(axis="x")
     plt.show()

@@ -1,6 +1,7 @@
 """A lab's cells can be run again in any order, and each exercise says what to write."""
 
 import ast
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -40,3 +41,19 @@ def test_imported_names_keep_their_meaning(slug):
 def test_rebound_names_are_found():
     cells = ["from pictures import gossip", "gossip.show()", "def gossip(): ..."]
     assert rebound(cells) == ["gossip"]
+
+
+VERBS = (
+    "Add|Build|Choose|Combine|Compute|Copy|Count|Divide|Fill|Go|Keep|Make|Measure|Overwrite|Put|Return|Run|Set|Shard|Split|Sum|Take"
+    "|Turn|Write|Yield"
+)
+STEPS = re.compile(rf"(?:^|(?<=[.:]\s))(?:{VERBS})\b", re.MULTILINE)
+
+
+@pytest.mark.parametrize("slug", exercises.LABS)
+def test_each_exercise_says_what_to_write(slug):
+    text = "\n".join(cell.source for cell in build.student(slug).cells if cell.cell_type == "markdown")
+    parts = re.split(r"^### Exercise \d+ · `(\w+)`.*$", text, flags=re.MULTILINE)
+    tasks = {name: part.partition("<details>")[0] for name, part in zip(parts[1::2], parts[2::2], strict=True)}
+    assert list(tasks) == list(exercises.load(slug).exercises)
+    assert not [name for name, task in tasks.items() if not STEPS.search(task)]
