@@ -824,7 +824,7 @@ with when_solved():
 #   the others by $\frac{1}{1-p}$, so that the next layer gets the same input on average. Use the trained network with
 #   all its neurons.
 #
-# 1. Compare the full bars with the pale ones. What did the network learn after its best epoch?
+# 1. Compare the strong bars with the faint ones. What did the network learn after its best epoch?
 # 2. Make all labels right. Then go back and take 400 digits. When does early stopping not help?
 # 3. Raise $\lambda$ to its maximum, set it back to 0, and raise $p$. Which values limit the network enough, and which
 #    too much?

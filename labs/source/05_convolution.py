@@ -1104,8 +1104,8 @@ class Conv(torch.autograd.Function):
     @staticmethod
     def backward(ctx, dy):
         x, w = ctx.saved_tensors
-        turned = w.flip(2, 3).transpose(0, 1)
-        dx = yours(dy, turned, padding=w.shape[2] - 1 - ctx.padding)
+        flipped = w.flip(2, 3).transpose(0, 1)
+        dx = yours(dy, flipped, padding=w.shape[2] - 1 - ctx.padding)
         dw = yours(x.transpose(0, 1), dy.transpose(0, 1), padding=ctx.padding)
         return dx, dw.transpose(0, 1), None
 

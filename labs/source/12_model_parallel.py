@@ -47,13 +47,13 @@ style.use()
 # ## See it first
 #
 # A network is cut into $p$ **stages**, one on each rank, and a batch into $m$ **microbatches** that pass through them one after another. Each lane is a stage,
-# each box a microbatch that it works on: forward (F), then backward (B). White is the **bubble**, time in which a stage has nothing to do. Below: how many
+# each box a microbatch that it works on: forward (F), then backward (B). Gaps are the **bubble**, time in which a stage has nothing to do. Below: how many
 # microbatches a stage holds in memory.
 #
 # What happens to the bubble with twice as many microbatches? With twice as many stages? Make your guesses, then:
 # 1. Move $m$ and $p$. Was your guess right?
 # 2. Change **schedule** from GPipe to 1F1B. What changes, and what does not?
-# 3. Choose ZB-H1, then ZB-V, with F = B = W. Where has the white gone?
+# 3. Choose ZB-H1, then ZB-V, with F = B = W. Where have the gaps gone?
 # 4. Choose one of the published **times**: they were measured on 8 and 16 GPUs. The sentence names the bubble that the authors printed.
 
 # %%
@@ -75,17 +75,17 @@ with when_solved():
     guessed("model_parallel.microbatches")
     guessed("model_parallel.stages")
     times = 1.0, 1.0, 1.0, 0.0  # F, B, W and a message, where the sliders stand at first
-    white = {
+    gaps = {
         (p, m): fill_the_bubble.played("one_f_one_b", p, m, 1, times, {}).bubble for p, m in ((4, 8), (4, 16), (8, 8))
     }
-    reveal("model_parallel.microbatches", 100 * white[4, 16] / white[4, 8])
-    reveal("model_parallel.stages", 100 * white[8, 8] / white[4, 8])
+    reveal("model_parallel.microbatches", 100 * gaps[4, 16] / gaps[4, 8])
+    reveal("model_parallel.stages", 100 * gaps[8, 8] / gaps[4, 8])
     display(fill_the_bubble.explorable())
 
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# 1. The white at the ends does not depend on $m$, but it is a smaller share of a longer time. With more stages there is more white: filling the pipeline takes
+# 1. The gaps at the ends do not depend on $m$, but they are a smaller share of a longer time. With more stages the gaps are larger: filling the pipeline takes
 #    $p - 1$ forward passes, and emptying it takes $p - 1$ backward passes.
 # 2. The time does not change, but the memory does: GPipe holds all $m$ microbatches, 1F1B holds $p$ on the first stage and one on the last.
 # 3. No other stage waits for W, the gradient of the weights, so W can fill the gaps. ZB-V puts two pieces of the network on each stage, one on the way there

@@ -53,7 +53,7 @@ style.use()
 # %% [markdown]
 # ## See it first
 #
-# You want to train a model of 7.5 billion parameters on GPUs of 80 GB. Each bar shows what one rank holds: the strong bar at the chosen stage of ZeRO, the pale
+# You want to train a model of 7.5 billion parameters on GPUs of 80 GB. Each bar shows what one rank holds: the strong bar at the chosen stage of ZeRO, the faint
 # bars at the other stages. The red line is the limit of its memory. On the right you see the price, in bytes sent and in work done twice.
 #
 # Of 16 bytes for each parameter, which part is the largest? How many ranks does it take until the model fits? Make your guesses, then:

@@ -72,7 +72,7 @@ def draw(state: dict, axes: Mapping[str, Axes], own: Mapping[str, Orders]) -> st
     said = f"{timeline.makespan:.4g} {unit}, bubble {timeline.bubble:.2%}"
     if printed is not None:
         said += f" (Qi et al. 2024 printed {printed:.2f}%)"
-    return f"{said}. At most {most:.3g} microbatches are held at a time (dark: stage 0)."
+    return f"{said}. At most {most:.3g} microbatches are held at a time (strongest line: stage 0)."
 
 
 def _setting(state: dict) -> tuple:

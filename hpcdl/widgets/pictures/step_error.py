@@ -68,7 +68,8 @@ def _model(axes, f, rule: str, x: float) -> None:
     dashed = {"color": style.GREY, "linestyle": (0, (4, 3)), "linewidth": 1.2}
     axes.plot(STEPS, truncation, **dashed)
     power = "h²" if RULES[rule].order == 2 else "h"
-    _label(axes, 0.008, RULES[rule].truncation(f, x, 0.008) / 100, f"truncation ∝ {power}")
+    if truncation[-1] > FLOOR:  # the label is below the line, and above all lines of rounding to the right
+        _label(axes, 2e-3, 1e3 * RULES[rule].rounding(f, x, 2e-3, torch.float64), f"truncation ∝ {power}")
     for dtype, color in COLORS.items():
         rounding = RULES[rule].rounding(f, x, STEPS, dtype)
         axes.plot(STEPS, rounding, **dashed)
