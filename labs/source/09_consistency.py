@@ -494,8 +494,7 @@ with when_solved():
         most = "–" if name == "random peers" else rounds_needed(weights(16, topology(16, 0)), 0.01)
         counted, messages = rounds_taken(name, 16)
         print(f"{name:14}{most:>12}{counted:9}{messages:10}")
-        if name == "ring":
-            reveal("consistency.gossip", counted)
+    reveal("consistency.gossip", rounds_taken("ring", 16)[0])
 
 # %% [markdown]
 # Now look at the rounds one by one, and change the number of ranks.
@@ -512,7 +511,7 @@ gossip_picture.explorable()
 #
 # 1. Four times: the gap of a ring is $\frac23 (1 - \cos\frac{2\pi}{p})$, about $\frac{13}{p^2}$. In each round values move only to the next rank, so they
 #    spread like heat.
-# 2. The fewest rounds: all with all, which is an all-reduce. The fewest messages: random peers. Each rank sends one message in a round, and the distance
+# 2. The fewest rounds: everyone with everyone, which is an all-reduce. The fewest messages: random peers. Each rank sends one message in a round, and the distance
 #    shrinks to $\sqrt{\frac{p - 2}{2(p - 1)}}$ on average, about 0.7 for *any* number of ranks. The next partner has most likely averaged with other ranks, so
 #    it brings new values.
 # 3. All ranks are at most two steps from each other, through the hub. The hub pays: it sends $p - 1$ messages in a round, like a server.

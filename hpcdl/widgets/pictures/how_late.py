@@ -62,9 +62,10 @@ def draw(state: dict, axes: Mapping[str, Axes], own: Descent | None) -> str:
     _draw_plane(axes["plane"], lr, delay, colour)
     _draw_run(axes["run"], ws, colour)
     axes["run"].set_title(f"{whose} run, η = {lr:g}, τ = {delay}")
+    does = "shrinks" if lr < limit else "grows"
     return (
-        f"With τ = {delay} the largest stable learning rate is {limit:.3g}; at η = {lr:g} in the long run a step "
-        f"multiplies the weight by {factor:.3f}."
+        f"With τ = {delay} the largest stable learning rate is {limit:.3g}; at η = {lr:g} the weight {does}: in "
+        f"the long run a step multiplies it by {factor:.3f}."
     )
 
 
