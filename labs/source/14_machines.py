@@ -802,9 +802,9 @@ with when_solved():
 # %% [markdown]
 # ## Growth, and zeros that do not help
 #
-# Lecture 001 quotes OpenAI (Amodei and Hernandez 2018): from 2012 to 2018 the operations of the largest trainings doubled every 3.4 months; Sevilla et al. 2022
-# count 6 months for 2010 to 2022. How much of this growth comes from the chips? NVIDIA showed the P100 in April 2016 and the H100 in March 2022. Take 32 bits
-# on the P100, which has no tensor cores, and 16 bits on the H100.
+# The lecture on distributed deep learning quotes OpenAI (Amodei and Hernandez 2018): from 2012 to 2018 the operations of the largest trainings doubled every
+# 3.4 months; Sevilla et al. 2022 count 6 months for 2010 to 2022. How much of this growth comes from the chips? NVIDIA showed the P100 in April 2016 and the
+# H100 in March 2022. Take 32 bits on the P100, which has no tensor cores, and 16 bits on the H100.
 
 # %%
 months, gain = 71, MACHINES["H100 (DGX)"].peaks["fp16"] / MACHINES["P100"].peaks["fp32"]
