@@ -891,7 +891,7 @@ with when_solved():
         label="predicted: your wfbp",
     )
     soonest = 1e3 * (forward + wfbp(best, alpha, beta)[-1][1])
-    axes.axhline(soonest, color=style.GREEN, linestyle=":", label=f"the best there are: {len(best)} buckets")
+    axes.axhline(soonest, color=style.GREEN, linestyle=":", label=f"the best: {len(best)} buckets")
     axes.set(xscale="log", xlabel="layers in a bucket", ylabel="a step, ms", ylim=(0, None))
     axes.set_title("Two ranks: a step by the size of its buckets")
     style.ticks(axes.xaxis, LAYERS_TOGETHER, [str(together) for together in LAYERS_TOGETHER])
@@ -902,10 +902,10 @@ with when_solved():
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# The measured steps take longer than predicted. Each bucket costs work in addition to its messages, and if both cores compute, no hardware carries a message for
-# free, so hiding it gains little. The prediction changes little with the size of the buckets, because $\alpha$ is small on one machine. The measured curve
-# depends on the machine: one message per layer is slow, and a single bucket hides nothing. With network cards that carry messages themselves, the two curves
-# come closer; here, you must measure.
+# The measured steps usually take longer than predicted. Each bucket costs work in addition to its messages, and if both cores compute, no hardware carries a
+# message for free, so hiding it gains little. Look at your $\alpha$: if it is large, both curves fall at first, because one message per layer is slow; if it is
+# small, the prediction is nearly flat. The measured curve also depends on what else this machine does. With network cards that carry messages themselves, the
+# two curves come closer; here, you must measure.
 # </details>
 
 # %% [markdown]
