@@ -50,8 +50,8 @@ style.use()
 #
 # the size of the largest edge, the share of edges that contain the most used component, and the largest share of edges that one edge meets (including itself).
 #
-# What can go wrong when two threads meet? For a processor, Algorithm 1 of the lecture, $x_v \leftarrow x_v - \gamma G_{ev}(x_e)$, consists of three kinds of
-# events:
+# What can go wrong when two threads meet? Algorithm 1 of the lecture is $x_v \leftarrow x_v - \gamma G_{ev}(x_e)$ for each $v$ in $e$, where $G_{ev}(x_e)$ is
+# component $v$ of the gradient of sample $e$, and $x_e$ are the components that it read. For a processor it consists of three kinds of events:
 #
 # | event | |
 # |---|---|

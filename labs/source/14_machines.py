@@ -185,7 +185,7 @@ with when_solved():
 # {{exercise utilization}}
 #
 # Write three small functions: the operations of an iteration layer by layer, the share of the GPUs' peak that it reaches, and the seconds of a whole training by the
-# rule of $6\,N D$ operations, or $8\,N D$ if activations are recomputed.
+# rule of 6 operations for each parameter and token, or 8 if activations are recomputed.
 #
 # <details><summary>Hint 1: by layers</summary>
 #
