@@ -54,7 +54,7 @@ def draw(state: dict, axes: dict[str, Axes]) -> str:
         part.xaxis.set_major_locator(MultipleLocator(10))
     axes["norms"].set(ylim=(LEAST, MOST), ylabel="|∂C/∂Wˡ|")
     axes["norms"].set_title("Size of the gradient")
-    axes["norms"].legend(loc="lower right")
+    axes["slopes"].legend(loc="upper right")
     style.decades(axes["norms"].yaxis)
     axes["slopes"].set(ylim=(-0.03, 1.03), ylabel="mean of σ'(zˡ)")
     axes["slopes"].set_title("Slope that each error passes")
