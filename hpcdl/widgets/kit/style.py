@@ -79,6 +79,14 @@ def _shade(value: float, dark: bool) -> str:
     return matplotlib.colors.to_hex(matplotlib.colormaps["Blues"](0.8 - 0.6 * value if dark else 0.35 + 0.6 * value))
 
 
+def title_over_legend(axes, title: str) -> None:
+    """Set the title, and put the legend, if there are labels, into a row between title and axes."""
+    axes.set_title(title, pad=22)
+    if axes.get_legend_handles_labels()[0]:
+        place = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.2}
+        axes.legend(ncols=4, fontsize=9.5, columnspacing=1.2, **place)
+
+
 def ticks(axis: "Axis", places: Sequence[float], labels: Sequence[str]) -> None:
     """Ticks at `places` with `labels`: several times faster than `set_ticks`, which recreates every tick at once."""
     from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator

@@ -35,6 +35,7 @@ def test_texts_have_room(name):
     [
         ("grad_steps", {"steps": 8, "lr": 0.15, "forget": False}),
         ("gradient_norms", {"depth": 35, "scale": 0.4}),
+        ("stalling_sum", {"steps": 500, "term": 0.0005, "format": "fixed point ⟨6, 4⟩"}),
         ("fill_the_bubble", {"preset": "14.6 B|128"}),
         ("fill_the_bubble", {"schedule": "gpipe", "m": 24}),
     ],
