@@ -12,6 +12,7 @@ from cycler import cycler
 from hpcdl.widgets.kit import palette
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
 COLOURS = ("blue", "orange", "green", "purple", "sky", "vermillion")
@@ -79,7 +80,7 @@ def _shade(value: float, dark: bool) -> str:
     return matplotlib.colors.to_hex(matplotlib.colormaps["Blues"](0.8 - 0.6 * value if dark else 0.35 + 0.6 * value))
 
 
-def title_over_legend(axes, title: str) -> None:
+def title_over_legend(axes: "Axes", title: str) -> None:
     """Set the title, and put the legend, if there are labels, into a row between title and axes."""
     axes.set_title(title, pad=22)
     if axes.get_legend_handles_labels()[0]:
