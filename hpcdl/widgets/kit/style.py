@@ -84,7 +84,7 @@ def title_over_legend(axes: "Axes", title: str) -> None:
     """Set the title, and put the legend, if there are labels, into a row between title and axes."""
     axes.set_title(title, pad=22)
     if axes.get_legend_handles_labels()[0]:
-        place = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.2}
+        place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.2}
         axes.legend(ncols=4, fontsize=9.5, columnspacing=1.2, **place)
 
 
