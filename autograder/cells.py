@@ -68,7 +68,7 @@ def renamed(name: str, new: list[str]) -> str:
     """Say what to do about a cell that once defined `name`, and now defines the names `new`."""
     if new:
         return f"The cell that defined `{name}` now defines `{new[0]}`: call it `{name}`, run the cell, and then check."
-    return f"The cell that defined `{name}` does not do so any more: write it there, run the cell, and then check."
+    return f"The cell that defined `{name}` no longer does so: write it there, run the cell, and then check."
 
 
 def names_in(text: str) -> set[str]:

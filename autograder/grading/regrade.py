@@ -72,7 +72,7 @@ def changes(then: LabResult, now: LabResult) -> Iterator[Change]:
     elif now.status == "graded":
         yield Change(now.student, f"could not be graded before ({then.message}); now {now.score:g} / {now.max_score:g}")
     else:
-        yield Change(now.student, f"cannot be graded any more ({now.message}); keeps {then.score:g} points")
+        yield Change(now.student, f"can no longer be graded ({now.message}); keeps {then.score:g} points")
 
 
 def _exchanged(then: LabResult, now: LabResult, exercise: str) -> LabResult:

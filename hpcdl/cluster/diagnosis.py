@@ -98,7 +98,7 @@ def diagnose(reports: list[Report], timeout: float, restarting: bool, deadlocked
         waiting = {report.rank: report.waiting for report in unfinished if report.waiting}
         returned = {report.rank for report in reports if report.end == "returned"}
         if deadlocked and waiting:
-            lines = [f"{_ranks([report for report in unfinished if report.waiting])} would wait for ever."]
+            lines = [f"{_ranks([report for report in unfinished if report.waiting])} would wait forever."]
         else:
             lines = [f"{_ranks(unfinished)} did not return within {timeout:g} s."]
         lines += _grouped(unfinished, lambda report: f"{_activity(report)}{_stack_of(report)}")

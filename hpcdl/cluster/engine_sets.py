@@ -143,7 +143,7 @@ exec {mpiexec} -n {n} {program_and_args}
             if "PartitionTimeLimit" in self._state:
                 why = "it asks for more time than its partition allows (sinfo -o '%P %l'); ask for less by `timelimit`"
             return (
-                f"Slurm would let job {self.job.job_id} wait for ever, {self._state}: {why}, or name another partition "
+                f"Slurm would let job {self.job.job_id} wait forever, {self._state}: {why}, or name another partition "
                 "in ipcluster_config.py"
             )
         return None if self._state else f"{self} ended before the engines were up"

@@ -69,7 +69,7 @@ def time_advice(minutes: int) -> str:
     other = f", or name a partition that allows it: #SBATCH --partition={longer[0]}" if longer else ""
     return (
         f"The script asks for {minutes} minutes, and Slurm's default partition {default.rstrip('*')} allows "
-        f"{limits[default]:g}: the job would wait for ever. Ask for less in its line --time{other}."
+        f"{limits[default]:g}: the job would wait forever. Ask for less in its line --time{other}."
     )
 
 

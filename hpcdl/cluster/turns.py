@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 PAUSE = 0.1  # seconds between checks
 BUSY = (
     "The engines are busy with another run, such as the dashboard's training: this one begins when that ends. "
-    "Press its stop to go on at once. (Interrupting this cell, ■, leaves the other run alone.)"
+    "Stop that run to begin at once. (Interrupting this cell, ■, leaves the other run alone.)"
 )
 GAVE_UP = (
     "Nothing was run: you stopped waiting for the engines, which are busy with another run. Stop that one (a dashboard "

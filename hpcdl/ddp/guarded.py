@@ -186,7 +186,7 @@ class Gone(Guarded):
 
     refuses = rf"^(?!{ABOUT})"
     sentence = (
-        "this gradient was sent to the other ranks during backward, and cannot be read or changed any more; call "
+        "this gradient was sent to the other ranks during backward, and can no longer be read or changed; call "
         "optimizer.clip(max_norm) of the ShardedOptimizer, divide the loss instead of gradients, or use stage=1"
     )
 

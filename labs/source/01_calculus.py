@@ -276,8 +276,8 @@ with when_solved():
 # %% [markdown]
 # {{exercise logistic}}
 #
-# `logistic` must not return `inf` or `nan` for $x = \pm 1000$, not even in float32. `logistic_grad` gets the *output*
-# $y = f(x)$, not $x$. Use `exp`: `torch.sigmoid` is not allowed here.
+# Write both formulas for tensors. `logistic` must not return `inf` or `nan` for $x = \pm 1000$, not even in float32.
+# `logistic_grad` gets the *output* $y = f(x)$, not $x$. Use `exp`: `torch.sigmoid` is not allowed here.
 #
 # <details><summary>Hint 1: where is the danger?</summary>
 #
@@ -616,6 +616,8 @@ with when_solved():
 
 # %% [markdown]
 # {{exercise chain_gradient}}
+#
+# Write this sum for all $s_j$ at once.
 #
 # <details><summary>Hint 1: look at the shapes</summary>
 #

@@ -215,6 +215,8 @@ learning_rates.explorable()
 # %% [markdown]
 # {{exercise max_stable_lr}}
 #
+# Compute the limit from a Hessian: the learning rate up to which every direction shrinks.
+#
 # <details><summary>Hint 1: which number of the matrix?</summary>
 #
 # The steepest direction diverges first. Its curvature is the largest eigenvalue of `hessian`. You find it on the
@@ -322,6 +324,8 @@ with when_solved():
 # %% [markdown]
 # {{exercise minibatches}}
 #
+# Write a generator that yields the batches of one epoch.
+#
 # <details><summary>Hint 1: where is the randomness?</summary>
 #
 # `torch.randperm(n, generator=generator)` is a random order of 0 … n − 1. The generator remembers its state, so the
@@ -359,7 +363,7 @@ check("gradient_descent.minibatches")
 # %% [markdown]
 # {{exercise sgd}}
 #
-# Stochastic gradient descent is `gradient_descent` with the gradient of one batch at a time.
+# Write stochastic gradient descent: `gradient_descent` with the gradient of one batch at a time.
 #
 # <details><summary>Hint 1: two loops</summary>
 #
@@ -798,6 +802,8 @@ with when_solved():
 
 # %% [markdown]
 # {{exercise lr_schedule}}
+#
+# Write this schedule as a function of the step.
 #
 # <details><summary>Hint 1: three pieces</summary>
 #

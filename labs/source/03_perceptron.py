@@ -76,6 +76,8 @@ perceptron_plane.explorable()
 #
 # {{exercise predict}}
 #
+# Write the neuron: its answer for every row of `X`, or for a single sample.
+#
 # <details><summary>Hint 1: all rows at once</summary>
 #
 # `X @ w` is $w^T x$ for every row of `X`, and for a single sample `x @ w` is one number. No loop is needed.
@@ -120,6 +122,8 @@ check("perceptron.predict")
 #
 # {{exercise update}}
 #
+# Write this rule for one sample.
+#
 # <details><summary>Hint 1: is an if needed?</summary>
 #
 # No. If the answer is right, $y - \hat y = 0$, and the formula changes nothing.
@@ -161,6 +165,8 @@ check("perceptron.update")
 # first epoch without an update, or after `max_epochs`.
 #
 # {{exercise fit}}
+#
+# Write this training, and count the updates of each epoch.
 #
 # <details><summary>Hint 1: the loops</summary>
 #
@@ -253,6 +259,8 @@ with when_solved():
 #
 # {{exercise margin}}
 #
+# Compute the margin $\gamma$ of given weights.
+#
 # <details><summary>Hint 1: the sign of y z</summary>
 #
 # The answer for a sample with label −1 is right if z is negative, so y z is positive for each right answer. `y * (X @
@@ -336,6 +344,8 @@ with when_solved():
 # It holds for every $w^*$ that separates the samples. The $w^*$ with the widest margin gives the best bound.
 #
 # {{exercise novikoff_bound}}
+#
+# Compute this bound for given samples and a given $w^*$.
 #
 # <details><summary>Hint 1: the pieces</summary>
 #
@@ -449,6 +459,8 @@ perceptron_lift.explorable()
 #
 # {{exercise lift}}
 #
+# Add this coordinate to every sample.
+#
 # <details><summary>Hint</summary>
 #
 # `X[:, 1:2]` is column 1 with its second dimension kept, shape (m, 1). `torch.cat([..., ...], dim=1)` puts columns next
@@ -504,6 +516,8 @@ perceptron_mlp.explorable()
 # </details>
 #
 # {{exercise mlp_xor}}
+#
+# Choose the weights of the three neurons, and compute the answers of both layers.
 #
 # <details><summary>Hint 1: which neurons?</summary>
 #

@@ -84,6 +84,8 @@ backprop_picture.explorable()
 #
 # {{exercise feedforward}}
 #
+# Run the network forward, and keep every $z$ and every $a$.
+#
 # <details><summary>Hint 1: what to remember</summary>
 #
 # The backward pass will need every $z$ and every $a$, so keep them all. Begin with `zs = []` and `activations = [x]`.
@@ -150,6 +152,8 @@ check("backprop.feedforward")
 #
 # {{exercise output_error}}
 #
+# Write equation (1).
+#
 # <details><summary>Hint 1: the sign</summary>
 #
 # If the output is too high ($a > y$), a larger $z$ makes it worse, so the error is positive. It is $a - y$.
@@ -196,6 +200,8 @@ check("backprop.output_error")
 # are the same, but we read columns instead of rows.
 #
 # {{exercise backpropagate_error}}
+#
+# Write equation (2).
 #
 # <details><summary>Hint 1: look at the shapes</summary>
 #
@@ -248,6 +254,8 @@ check("backprop.backpropagate_error")
 #
 # {{exercise gradients}}
 #
+# Write equations (3) and (4), for all layers and one sample.
+#
 # <details><summary>Hint 1: which activation belongs to which error?</summary>
 #
 # `deltas[0]` is the error of layer 2, and the weights into layer 2 start at layer 1, the input: `activations[0]`. So
@@ -294,6 +302,8 @@ check("backprop.gradients")
 # why GPUs are good at it, and why we use batches.
 #
 # {{exercise backprop}}
+#
+# Combine your functions into backpropagation for a whole batch.
 #
 # <details><summary>Hint 1: the plan</summary>
 #
@@ -388,8 +398,8 @@ with when_solved():
     all_nudges = time.perf_counter() - start
 
     print(f"largest difference between the two: {(nudged - weight_grads[0]).abs().max():.1e}")
-    print(f"one pass back: all {sum(W.numel() for W in weights)} weights in {one_pass * 1e3:.1f} ms")
-    print(f"nudging: the {nudged.numel()} weights of the first layer alone in {all_nudges * 1e3:.0f} ms")
+    print(f"one pass back: all the {sum(W.numel() for W in weights)} weights in {one_pass * 1e3:.1f} ms")
+    print(f"one by one: only the {nudged.numel()} weights of the first layer in {all_nudges * 1e3:.0f} ms")
     reveal("backprop.nudging", all_nudges / one_pass, measured=True)
 
 # %% [markdown]
@@ -491,6 +501,8 @@ print("index", a.index, b.index, "->", product.index)
 
 # %% [markdown]
 # {{exercise backward}}
+#
+# Write this walk: set the gradient of every node from which a value was computed.
 #
 # <details><summary>Hint 1: in which order?</summary>
 #
@@ -639,6 +651,8 @@ check("backprop.softmax_cross_entropy")
 # gradients belong to the old weights**: send the error back through $W$ *before* you change that $W$.
 #
 # {{exercise train}}
+#
+# Write this training.
 #
 # <details><summary>Hint 1: batches</summary>
 #
@@ -810,7 +824,7 @@ with when_solved():
 #   the others by $\frac{1}{1-p}$, so that the next layer gets the same input on average. Use the trained network with
 #   all its neurons.
 #
-# 1. Compare the full bars with the pale ones. What did the network learn after its best epoch?
+# 1. Compare the strong bars with the faint ones. What did the network learn after its best epoch?
 # 2. Make all labels right. Then go back and take 400 digits. When does early stopping not help?
 # 3. Raise $\lambda$ to its maximum, set it back to 0, and raise $p$. Which values limit the network enough, and which
 #    too much?

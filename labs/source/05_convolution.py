@@ -88,6 +88,8 @@ sliding_window.explorable()
 #
 # {{exercise conv_direct}}
 #
+# Write the formula as a function, with stride and padding.
+#
 # <details><summary>Hint 1: which loops?</summary>
 #
 # Seven loops would be right, but would take minutes. Loop only over the few places (i, j) of the window, and let torch
@@ -160,6 +162,8 @@ check("convolution.conv_direct")
 # Copy and add the slices of x yourself: torch's `unfold` and `fold` are not allowed here.
 #
 # {{exercise im2col}}
+#
+# Write both: `im2col` makes the matrix, and `col2im` is its adjoint.
 #
 # <details><summary>Hint 1: the same R S slices</summary>
 #
@@ -245,6 +249,8 @@ check("convolution.im2col")
 #
 # {{exercise conv_im2col}}
 #
+# Write the convolution with your `im2col` and one call of `matmul`.
+#
 # <details><summary>Hint 1: shapes</summary>
 #
 # `w.flatten(1)` is (K, C R S); the columns are (N, C R S, P Q). `matmul` of the two is (N, K, P Q): a matrix times a stack of matrices, in one call.
@@ -299,6 +305,8 @@ check("convolution.conv_im2col")
 # is linear, $y = T x$. So the gradient of $x$ is $T^T$ times the gradient of $y$, and this is a convolution, too.
 #
 # {{exercise toeplitz}}
+#
+# Build this matrix for one filter and one channel.
 #
 # <details><summary>Hint 1: one row</summary>
 #
@@ -359,6 +367,8 @@ check("convolution.toeplitz")
 # The cost hardly depends on the size of the window. So this way is best for large windows (Vasilache et al., 2015).
 #
 # {{exercise conv_fft}}
+#
+# Write this formula for all images, channels and filters.
 #
 # <details><summary>Hint 1: one image, one channel</summary>
 #
@@ -481,6 +491,8 @@ def polynomial(roots):
 # %% [markdown]
 # {{exercise winograd_matrices}}
 #
+# Compute the three matrices of $F(m, r)$ exactly, as fractions.
+#
 # <details><summary>Hint 1: the polynomials</summary>
 #
 # `points = POINTS[: m + r - 2]`. The other points of point i are `points[:i] + points[i + 1 :]`; `polynomial` of them has the coefficients of $N_i$. And $f_i$ is the product of the differences: `math.prod(t - other for other in ...)`.
@@ -549,6 +561,8 @@ check("convolution.winograd_matrices")
 # tiles). Transform the filters once, not for every tile, and use `matmul` only for this product: the check counts.
 #
 # {{exercise conv_winograd}}
+#
+# Write the convolution with these tiles.
 #
 # <details><summary>Hint 1: pad, and cut into tiles</summary>
 #
@@ -633,6 +647,8 @@ print(problem.P, problem.Q, problem.stride, problem.padding)
 # %% [markdown]
 # {{exercise conv_cost}}
 #
+# Count the multiplications and the bytes of each algorithm by this table.
+#
 # <details><summary>Hint 1: the plan</summary>
 #
 # Compute `multiplications` and `between` (in bytes) for each algorithm; the bytes are then `4 * (x + w + y) + 2 * between`, for all of them.
@@ -716,9 +732,9 @@ with when_solved():
     for name, problem in layers.items():
         possible = [one for one in ALGORITHMS if (problem.R, problem.S) == (3, 3) or "winograd" not in one]
         costs = {algorithm: conv_cost(algorithm, problem) for algorithm in possible}
-        print(f"{name:15} {'multiplications':>16} {'megabytes':>10} {'per byte':>9}")
+        print(f"{name:15} {'multiplications':>16} {'kilobytes':>12} {'per byte':>9}")
         for algorithm, (multiplications, nbytes) in costs.items():
-            print(f"  {algorithm:13} {multiplications:16,} {nbytes / 1e6:10.1f} {multiplications / nbytes:9.1f}")
+            print(f"  {algorithm:13} {multiplications:16,} {nbytes / 1e3:12,.0f} {multiplications / nbytes:9.2f}")
     reveal("convolution.winograd", conv_cost("winograd_4x4", layers["VGG-16 conv3_2"])[0] / 1e6)
     direct, fourier = (conv_cost(algorithm, layers["13x13 windows"])[0] for algorithm in ("direct", "fft"))
     reveal("convolution.fourier", direct / fourier)
@@ -730,7 +746,7 @@ with when_solved():
 # Below, the algorithms of the course's library run on images of 32 x 32 pixels, on one thread, with kernels from 1 x 1
 # to 15 x 15. The dots are measured while you watch. The lines are predicted from the counts and two numbers about this
 # machine: how fast it multiplies matrices and how fast it copies memory. The vertical lines are the crossovers,
-# measured and predicted (dashed). From there on Fourier is always the fastest of our algorithms.
+# measured and predicted (dashed). From a crossover on, Fourier is the fastest of our algorithms.
 #
 # 1. From which kernel on is Fourier the fastest? Now set the channels to 1. Why is it no longer worthwhile?
 # 2. Look at the smallest kernels: are the dots above or below their lines, and what do the counts leave out?
@@ -841,6 +857,8 @@ def launch_in(memory, x_shape, w_shape, stride=1, padding=0, guard=4096):
 
 # %% [markdown]
 # {{exercise conv_kernel}}
+#
+# Write the program that computes one block of y.
 #
 # <details><summary>Hint 1: which block is mine?</summary>
 #
@@ -1088,8 +1106,8 @@ class Conv(torch.autograd.Function):
     @staticmethod
     def backward(ctx, dy):
         x, w = ctx.saved_tensors
-        turned = w.flip(2, 3).transpose(0, 1)
-        dx = yours(dy, turned, padding=w.shape[2] - 1 - ctx.padding)
+        flipped = w.flip(2, 3).transpose(0, 1)
+        dx = yours(dy, flipped, padding=w.shape[2] - 1 - ctx.padding)
         dw = yours(x.transpose(0, 1), dy.transpose(0, 1), padding=ctx.padding)
         return dx, dw.transpose(0, 1), None
 

@@ -171,6 +171,8 @@ check("stochastic_rounding.neighbours")
 #
 # {{exercise round_nearest_even}}
 #
+# Write this rule for both kinds of formats.
+#
 # <details><summary>Hint 1: in units of ε</summary>
 #
 # Round x / ε to a whole number, a tie to the even one. Then multiply by ε. Use your `spacing`.
@@ -241,8 +243,8 @@ running_mean.explorable()
 # %% [markdown]
 # {{exercise stochastic_round}}
 #
-# The random numbers are an argument: `u` is uniform in $[0, 1)$, with one number for each element. So we can compare
-# your answer to the last bit. Round up where $u < p$.
+# Write this rule. The random numbers are an argument: `u` is uniform in $[0, 1)$, with one number for each element. So
+# we can compare your answer to the last bit. Round up where $u < p$.
 #
 # <details><summary>Hint 1: the fraction</summary>
 #
@@ -302,8 +304,8 @@ check("stochastic_rounding.stochastic_round")
 #
 # {{exercise bf16_round_bits}}
 #
-# Use only integers. Here a *carry* means up (away from 0), so the rule for the random number differs from `u` above,
-# but the odds are equal.
+# Write the addition and the cut. Use only integers. Here a *carry* means up (away from 0), so the rule for the random
+# number differs from `u` above, but the odds are equal.
 #
 # <details><summary>Hint 1: looking at the bits</summary>
 #
@@ -472,6 +474,8 @@ with when_solved():
 # $\varepsilon$. In expectation it moves exactly as far as it should.
 #
 # {{exercise sgd_low_precision}}
+#
+# Write this step for both ways of rounding.
 #
 # <details><summary>Hint</summary>
 #
@@ -667,9 +671,9 @@ low_precision_training.explorable()
 #
 # {{exercise rounding_kernel}}
 #
-# The bits of `x` are int32, and the result's bits are int16. `tl.load(ptr + i, mask=i < n, other=0)` reads a block,
-# `tl.store(ptr + i, block, mask=i < n)` writes one; the mask keeps the last program from going beyond the end. All
-# numbers are finite, so ignore NaN.
+# Write one program of the kernel. The bits of `x` are int32, and the result's bits are int16. `tl.load(ptr + i, mask=i
+# < n, other=0)` reads a block, `tl.store(ptr + i, block, mask=i < n)` writes one; the mask keeps the last program from
+# going beyond the end. All numbers are finite, so ignore NaN.
 #
 # <details><summary>Hint 0: the frame</summary>
 #

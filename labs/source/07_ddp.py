@@ -98,6 +98,8 @@ ring_passing.explorable()
 # %% [markdown]
 # {{exercise shard_indices}}
 #
+# Write the function that returns a rank's shard in an epoch.
+#
 # <details><summary>Hint 1: the same permutation everywhere</summary>
 #
 # `torch.randperm(n, generator=g)` with a generator `g` that is seeded with numbers that all ranks know: `seed` and `epoch`, not `rank`.
@@ -259,6 +261,8 @@ except RuntimeError as error:
 # %% [markdown]
 # {{exercise ring_all_reduce}}
 #
+# Write the whole ring: both halves, for any number of ranks and elements.
+#
 # <details><summary>Hint 1: chunks</summary>
 #
 # `chunks = x.view(-1).tensor_split(p)` are p views of x with nearly equal lengths; some are empty if n < p. If you
@@ -334,6 +338,8 @@ with when_solved():
 
 # %% [markdown]
 # {{exercise average_gradients}}
+#
+# Write the weighted mean with one flat tensor and one all-reduce.
 #
 # <details><summary>Hint 1: one flat tensor</summary>
 #
@@ -486,6 +492,8 @@ check("ddp.make_buckets")
 # %% [markdown]
 # {{exercise train_step}}
 #
+# Write the step of one rank; all ranks call it together.
+#
 # <details><summary>Hint 1: the order</summary>
 #
 # `model.zero_grad()`, the loss by `cross_entropy(model(x), y)`, `loss.backward()`. Then for every bucket: gradients (zeros for None),
@@ -610,7 +618,7 @@ class InFlight:
 # %% [markdown]
 # {{exercise OverlappedDDP}}
 #
-# Every rank uses it like this:
+# Fill in the four methods. Every rank uses it like this:
 #
 #     ddp = OverlappedDDP(model, comm)
 #     loss = cross_entropy(ddp(x), y)

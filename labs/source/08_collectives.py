@@ -4,8 +4,8 @@
 #
 # In data-parallel training each processor computes its own gradient, and all of them need the sum. This operation is an
 # **all-reduce**, and there are many ways to do it: through a server, around a ring, up and down a tree. They all
-# compute the same numbers, but one may be a hundred times as fast as another. Three numbers decide which one is
-# fastest: the message size and two constants of the machine. You will measure the two constants.
+# compute the same numbers, but one may be a hundred times as fast as another. Four numbers decide which one is
+# fastest: the number of ranks, the message size and two constants of the machine. You will measure the two constants.
 #
 # **You will be able to**
 # - write an all-reduce in four ways, for any number of ranks, without a deadlock;
@@ -272,6 +272,8 @@ with when_solved():
 # %% [markdown]
 # {{exercise recursive_doubling_all_reduce}}
 #
+# Write recursive doubling for any number of ranks.
+#
 # <details><summary>Hint 1: powers of two first</summary>
 #
 # You need five lines: a second tensor for the received numbers; `distance` 1, 2, 4, ... below p; `sendrecv` with the
@@ -360,8 +362,9 @@ with when_solved():
 # %% [markdown]
 # {{exercise parameter_server_all_reduce}}
 #
-# `x` has one dimension. Share $j$ is `x.tensor_split(servers)[j]`. It is a view of `x`, so if you add to it, you change
-# `x`. If there are more servers than elements, some shares are empty. You may still send them.
+# Write the all-reduce for any number of servers. `x` has one dimension. Share $j$ is `x.tensor_split(servers)[j]`. It
+# is a view of `x`, so if you add to it, you change `x`. If there are more servers than elements, some shares are empty.
+# You may still send them.
 #
 # <details><summary>Hint 1: in two halves</summary>
 #
@@ -453,9 +456,9 @@ with when_solved():
 # %% [markdown]
 # {{exercise hierarchical_all_reduce}}
 #
-# Ranks 0 to `per_node - 1` are the first node, and so on; the last node may be smaller. Use the library's functions, so
-# that this exercise does not depend on those above: `reduce(x, comm)` and `broadcast(x, comm)` are the trees with root
-# 0, `ring_all_reduce(x, comm)` is the ring.
+# Write these three steps. Ranks 0 to `per_node - 1` are the first node, and so on; the last node may be smaller. Use
+# the library's functions, so that this exercise does not depend on those above: `reduce(x, comm)` and `broadcast(x,
+# comm)` are the trees with root 0, `ring_all_reduce(x, comm)` is the ring.
 #
 # <details><summary>Hint 1: my node</summary>
 #
@@ -529,7 +532,8 @@ with when_solved():
 # %% [markdown]
 # {{exercise cost}}
 #
-# The check runs the library's algorithms on the simulated machine and compares your formula with the clock.
+# Write these formulas as one function. The check runs the library's algorithms on the simulated machine and compares
+# your formula with the clock.
 #
 # <details><summary>Hint 1: whole rounds</summary>
 #
@@ -822,8 +826,8 @@ cluster.stop()  # the engines are no longer needed: free their memory
 # %% [markdown]
 # {{exercise best_algorithm}}
 #
-# Both functions get `cost` as an argument. The default is your function; the check passes its own, with the same
-# arguments.
+# Write the choice of an algorithm, and the size at which two of them cross. Both functions get `cost` as an argument.
+# The default is your function; the check passes its own, with the same arguments.
 #
 # <details><summary>Hint 1: the minimum by a key</summary>
 #

@@ -85,7 +85,7 @@ with when_solved():
 # Workers compute gradients; a server holds the weights. The lecture names three rules. They are one rule with a parameter, the **staleness** $s$: a worker may
 # begin iteration $k = 0, 1, 2, \dots$ when *every* worker has finished $k - s$ iterations.
 #
-# | | $s$ | |
+# | rule | $s$ | what it means |
 # |---|---|---|
 # | BSP, bulk-synchronous | 0 | no worker begins an iteration before all have finished the previous one |
 # | SSP, stale-synchronous | 1, 2, ... | no worker is more than $s$ iterations ahead of the slowest |
@@ -93,6 +93,8 @@ with when_solved():
 
 # %% [markdown]
 # {{exercise clocks}}
+#
+# Compute when each iteration of each worker starts and ends.
 #
 # <details><summary>Hint 1: what a worker waits for</summary>
 #
@@ -181,7 +183,7 @@ with when_solved():
 # %% [markdown]
 # {{exercise server}}
 #
-# `train` is given: it assigns the roles.
+# Write the server and the worker. `train` is given: it assigns the roles.
 #
 # <details><summary>Hint 1: the server's loop</summary>
 #
@@ -288,6 +290,8 @@ guess(
 # %% [markdown]
 # {{exercise delay}}
 #
+# Write SGD with late gradients, and the bound as a learning rate.
+#
 # <details><summary>Hint</summary>
 #
 # Collect all weights in a list `ws` that begins with w. Step t takes the gradient at `ws[max(0, t - delay)]`, and starts from `ws[-1]`. Make a new tensor in
@@ -356,9 +360,8 @@ how_late.explorable(delayed_sgd)
 # and $W_{ij} = 0$ for all other pairs. $W$ is symmetric, and its rows add up to 1. So its columns add up to 1, too, and a round does not change the sum over
 # all ranks.
 #
-# The largest eigenvalue of $W$ is 1: it belongs to the mean. Let $\lambda$ be the second largest *absolute value* of the eigenvalues. In each round the
-# distance from the mean shrinks by the factor $\lambda$ or more; from the worst start, by exactly $\lambda$. The number $1 - \lambda$ is called the **spectral
-# gap**.
+# The largest eigenvalue of $W$ is 1: it belongs to the mean. Let $\lambda$ be the second largest *absolute value* of the eigenvalues. Each round multiplies the
+# distance from the mean by $\lambda$ or less; from the worst start, by exactly $\lambda$. The number $1 - \lambda$ is called the **spectral gap**.
 
 # %% [markdown]
 # {{exercise gossip}}
@@ -491,8 +494,7 @@ with when_solved():
         most = "–" if name == "random peers" else rounds_needed(weights(16, topology(16, 0)), 0.01)
         counted, messages = rounds_taken(name, 16)
         print(f"{name:14}{most:>12}{counted:9}{messages:10}")
-        if name == "ring":
-            reveal("consistency.gossip", counted)
+    reveal("consistency.gossip", rounds_taken("ring", 16)[0])
 
 # %% [markdown]
 # Now look at the rounds one by one, and change the number of ranks.
@@ -509,7 +511,7 @@ gossip_picture.explorable()
 #
 # 1. Four times: the gap of a ring is $\frac23 (1 - \cos\frac{2\pi}{p})$, about $\frac{13}{p^2}$. In each round values move only to the next rank, so they
 #    spread like heat.
-# 2. The fewest rounds: all with all, which is an all-reduce. The fewest messages: random peers. Each rank sends one message in a round, and the distance
+# 2. The fewest rounds: everyone with everyone, which is an all-reduce. The fewest messages: random peers. Each rank sends one message in a round, and the distance
 #    shrinks to $\sqrt{\frac{p - 2}{2(p - 1)}}$ on average, about 0.7 for *any* number of ranks. The next partner has most likely averaged with other ranks, so
 #    it brings new values.
 # 3. All ranks are at most two steps from each other, through the hub. The hub pays: it sends $p - 1$ messages in a round, like a server.
@@ -645,7 +647,7 @@ def rates(spans) -> tuple[float, float]:
     return done / (end - zero), 1 - sum(b - a for a, b in inside) / (len(spans) * (end - zero))
 
 
-def foretold_losses(spans) -> list[list[float]]:
+def predicted_losses(spans) -> list[list[float]]:
     """Return the loss at the beginning of each gradient, if each is applied as soon as it ends."""
     begins = [(a, 1, j, k) for j, mine in enumerate(spans) for k, (a, _) in enumerate(mine)]
     ends = [(b, 0, j, k) for j, mine in enumerate(spans) for k, (_, b) in enumerate(mine)]
@@ -671,28 +673,28 @@ def seconds_to(target: float, curve) -> float:
     return min((seconds for seconds, loss in curve if loss <= target), default=math.inf)
 
 
-measured, foretold = {}, {}
+measured, predicted = {}, {}
 for rule, workers in live.items():
     spans, losses, _ = zip(*workers, strict=True)
-    predicted = clocks([[b - a for a, b in mine] for mine in spans], RULES[rule])
+    expected = clocks([[b - a for a, b in mine] for mine in spans], RULES[rule])
     measured[rule] = (*rates(spans), curve_of(spans, losses))
-    foretold[rule] = (*rates(predicted), curve_of(predicted, foretold_losses(predicted)))
+    predicted[rule] = (*rates(expected), curve_of(expected, predicted_losses(expected)))
 
 if len(live) == len(RULES):
     print(f"        steps/s predicted   waiting predicted{f's to {TARGET:.0%}':>10} predicted")
     for rule in live:
-        (rate, waits, curve), (rate2, waits2, curve2) = measured[rule], foretold[rule]
+        (rate, waits, curve), (rate2, waits2, curve2) = measured[rule], predicted[rule]
         when, when2 = seconds_to(TARGET, curve), seconds_to(TARGET, curve2)
         print(f"{rule:6}{rate:9.1f}{rate2:10.1f}{waits:10.1%}{waits2:10.1%}{when:10.2f}{when2:10.2f}")
-        if rule in ("BSP", "ASP"):
-            reveal(f"consistency.{rule.lower()}", rate, measured=True)
+    for rule in ("BSP", "ASP"):
+        reveal(f"consistency.{rule.lower()}", measured[rule][0], measured=True)
 
 # %%
 if len(live) == len(RULES):
     figure, panels = plt.subplots(1, 4, figsize=(9.6, 2.8), layout="constrained", width_ratios=[2.2, 1, 1, 1])
     for rule, colour, axes in zip(live, (style.VERMILLION, style.BLUE, style.GREEN), panels[1:], strict=True):
         panels[0].semilogy(*zip(*measured[rule][-1], strict=True), color=colour, label=rule)
-        panels[0].semilogy(*zip(*foretold[rule][-1], strict=True), ":", color=colour)
+        panels[0].semilogy(*zip(*predicted[rule][-1], strict=True), ":", color=colour)
         late = [lead for *_, ahead in live[rule] for lead in ahead]
         axes.hist(late, bins=[lead - 0.5 for lead in range(max(8, *late) + 2)], color=colour)
         axes.set(title=rule, xlabel="iterations ahead")

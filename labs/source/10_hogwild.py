@@ -50,8 +50,8 @@ style.use()
 #
 # the size of the largest edge, the share of edges that contain the most used component, and the largest share of edges that one edge meets (including itself).
 #
-# What can go wrong when two threads meet? For a processor, Algorithm 1 of the lecture, $x_v \leftarrow x_v - \gamma G_{ev}(x_e)$, consists of three kinds of
-# events:
+# What can go wrong when two threads meet? Algorithm 1 of the lecture is $x_v \leftarrow x_v - \gamma G_{ev}(x_e)$ for each $v$ in $e$, where $G_{ev}(x_e)$ is
+# component $v$ of the gradient of sample $e$, and $x_e$ are the components that it read. For a processor it consists of three kinds of events:
 #
 # | event | |
 # |---|---|
@@ -71,9 +71,9 @@ lost_updates.explorable()
 # %% [markdown]
 # {{exercise hogwild}}
 #
-# Update k has the edge `edges[k]`: it reads all of its components, and then loads and stores each of them, in any order. The list `schedule` holds the events of all updates,
-# which may be interleaved. `gradient(k, x)` is the gradient of sample k: x holds what update k has read, in the order of `edges[k]`, and the result is a tensor
-# of the same length.
+# Compute the three numbers of the overlap, and replay the events of a schedule. Update k has the edge `edges[k]`: it reads all of its components, and then
+# loads and stores each of them, in any order. The list `schedule` holds the events of all updates, which may be interleaved. `gradient(k, x)` is the gradient
+# of sample k: x holds what update k has read, in the order of `edges[k]`, and the result is a tensor of the same length.
 #
 # <details><summary>Hint 1: overlap</summary>
 #
@@ -146,7 +146,7 @@ for name, rho, delta, free, locked in (
     print(f"{name:12}{rho:8.4f}{delta:8.4f}{free:16.1f}{locked:16.1f}")
 
 
-def lost_updates(n: int, at_once: int, samples: int = 400) -> float:
+def share_lost(n: int, at_once: int, samples: int = 400) -> float:
     """Return the share of stores that overwrite another's, with `at_once` updates of 3 of n components at a time."""
     chance = torch.Generator().manual_seed(0)
     edges = [tuple(torch.randperm(n, generator=chance)[:3].tolist()) for _ in range(samples)]
@@ -169,7 +169,7 @@ def lost_updates(n: int, at_once: int, samples: int = 400) -> float:
 print("\nshare of updates that get lost, by number of threads and components")
 print("components" + "".join(f"{p:4} threads" for p in (1, 2, 4, 8)))
 for n in (10, 100, 1000):
-    print(f"{n:10}" + "".join(f"{lost_updates(n, p):12.2%}" for p in (1, 2, 4, 8)))
+    print(f"{n:10}" + "".join(f"{share_lost(n, p):12.2%}" for p in (1, 2, 4, 8)))
 
 # %% [markdown]
 # ## Downpour: several servers
@@ -208,8 +208,9 @@ def plan(n_fetch: int, n_push: int, steps: int) -> list[str]:
 # %% [markdown]
 # {{exercise downpour}}
 #
-# Ranks 0 to `servers` - 1 are servers, the others are replicas. To fetch, a replica sends an empty message, `w.new_empty(0)`, to each server, and receives the
-# server's shard. To push, it sends each server its shard of the sum. So a server always knows the length of a replica's next message.
+# Write a server and a replica. Ranks 0 to `servers` - 1 are servers, the others are replicas. To fetch, a replica sends an empty message, `w.new_empty(0)`, to
+# each server, and receives the server's shard. To push, it sends each server its shard of the sum. So a server always knows the length of a replica's next
+# message.
 #
 # <details><summary>Hint 1: a replica</summary>
 #

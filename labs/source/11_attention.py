@@ -67,7 +67,7 @@ with when_solved():
 # 1. With the mask, token $i$ sees tokens 0 to $i$. The last token always sees all of them, so its row does not change.
 # 2. At a low temperature the largest score gets all the weight. At a high temperature all scores count equally, and the output is a plain mean.
 # 3. Keys and values grow with $n$, the scores with $n^2$, so the scores are the first that no longer fit. A block of them fits much longer.
-# 4. In a ring over $p$ ranks each rank has an $n/p$-th of the tokens, so everything shrinks. You build this ring in this lab.
+# 4. In a ring over $p$ ranks each rank has a $p$-th of the tokens, so everything shrinks. You build this ring in this lab.
 # </details>
 
 # %% [markdown]
@@ -79,7 +79,7 @@ with when_solved():
 #
 # $$ \text{attention}(Q, K, V) = \text{softmax}\Big(\frac{QK^T}{\sqrt d}\Big)\,V. $$
 #
-# Why $\sqrt d$? The dot product of two random vectors of $d$ numbers has a standard deviation of about $\sqrt d$. Without the division, long vectors would give a softmax
+# Why $\sqrt d$? The dot product of two random vectors of $d$ numbers, each with variance 1, has the standard deviation $\sqrt d$. Without the division, long vectors would give a softmax
 # in which one weight is 1 and all others are 0, and such a softmax has no gradient.
 #
 # A **causal mask** hides the future: a language model predicts the next token, so token $i$ may only see tokens 0 to $i$, itself included. A hidden
@@ -139,9 +139,9 @@ check("attention.attention")
 # %% [markdown]
 # {{exercise online_softmax}}
 #
-# `absorb` adds one block to the running softmax. It begins with $t = -\infty$, $s = 0$ and $o = 0$. A score may be $-\infty$ (hidden); each row sees at least
-# one score of the first block. `flash` is causal attention by blocks of `block` keys; it holds only a few tensors of `n × block` numbers at a time, and none of
-# `n × n`. Do not change the arguments.
+# Write both functions. `absorb` adds one block to the running softmax. It begins with $t = -\infty$, $s = 0$ and $o = 0$. A score may be $-\infty$ (hidden);
+# each row sees at least one score of the first block. `flash` is causal attention by blocks of `block` keys; it holds only a few tensors of `n × block` numbers
+# at a time, and none of `n × n`. Do not change the arguments.
 #
 # <details><summary>Hint 1: absorb</summary>
 #
@@ -259,9 +259,9 @@ def norm(x: Tensor) -> Tensor:
 # %% [markdown]
 # {{exercise heads}}
 #
-# `transformer_block` has four weight matrices in `w`, all without biases: `w["qkv"]` of shape $(h, 3h)$, whose columns are first those of all queries,
-# then of all keys, then of all values; `w["out"]` $(h, h)$; `w["up"]` $(h, 4h)$; `w["down"]` $(4h, h)$. They multiply from the right: `x @ w["up"]`.
-# Its attention is causal.
+# Split the heads, merge them again, and build the block. `transformer_block` has four weight matrices in `w`, all without biases: `w["qkv"]` of shape $(h,
+# 3h)$, whose columns are first those of all queries, then of all keys, then of all values; `w["out"]` $(h, h)$; `w["up"]` $(h, 4h)$; `w["down"]` $(4h, h)$.
+# They multiply from the right: `x @ w["up"]`. Its attention is causal.
 #
 # <details><summary>Hint 1: split</summary>
 #
@@ -327,6 +327,8 @@ check("attention.heads")
 
 # %% [markdown]
 # {{exercise block_work}}
+#
+# Write these three counts as formulas.
 #
 # <details><summary>Hint 1: weights and FLOPs</summary>
 #
@@ -398,6 +400,8 @@ with when_solved():
 
 # %% [markdown]
 # {{exercise ring_attention}}
+#
+# Write the ring, and a fair way to deal out the tokens.
 #
 # **Which rank works how much?** If rank $r$ has the $r$-th piece of the sequence, rank 0 sees nothing in most steps, and the last rank sees everything in each
 # step. All ranks wait for the slowest one. `stripes(n, p)` deals the tokens out so that each rank sees about half of each block (Brandon et al. 2023, "Striped
@@ -532,6 +536,8 @@ with when_solved():
 # %% [markdown]
 # {{exercise route}}
 #
+# Write the choice of the experts, and the balance loss.
+#
 # <details><summary>Hint 1: choose</summary>
 #
 # `chosen, experts = odds.topk(k, dim=1)`, largest first; `chosen / chosen.sum(1, keepdim=True)` are the weights before anything is dropped.
@@ -604,6 +610,8 @@ def expert(x: Tensor, w: Tensor) -> Tensor:
 
 # %% [markdown]
 # {{exercise moe}}
+#
+# Write this layer for one rank.
 #
 # <details><summary>Hint 1: which token goes where</summary>
 #

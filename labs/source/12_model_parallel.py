@@ -47,13 +47,13 @@ style.use()
 # ## See it first
 #
 # A network is cut into $p$ **stages**, one on each rank, and a batch into $m$ **microbatches** that pass through them one after another. Each lane is a stage,
-# each box a microbatch that it works on: forward (F), then backward (B). White is the **bubble**, time in which a stage has nothing to do. Below: how many
+# each box a microbatch that it works on: forward (F), then backward (B). Gaps are the **bubble**, time in which a stage has nothing to do. Below: how many
 # microbatches a stage holds in memory.
 #
 # What happens to the bubble with twice as many microbatches? With twice as many stages? Make your guesses, then:
 # 1. Move $m$ and $p$. Was your guess right?
 # 2. Change **schedule** from GPipe to 1F1B. What changes, and what does not?
-# 3. Choose ZB-H1, then ZB-V, with F = B = W. Where has the white gone?
+# 3. Choose ZB-H1, then ZB-V, with F = B = W. Where have the gaps gone?
 # 4. Choose one of the published **times**: they were measured on 8 and 16 GPUs. The sentence names the bubble that the authors printed.
 
 # %%
@@ -75,17 +75,17 @@ with when_solved():
     guessed("model_parallel.microbatches")
     guessed("model_parallel.stages")
     times = 1.0, 1.0, 1.0, 0.0  # F, B, W and a message, where the sliders stand at first
-    white = {
+    gaps = {
         (p, m): fill_the_bubble.played("one_f_one_b", p, m, 1, times, {}).bubble for p, m in ((4, 8), (4, 16), (8, 8))
     }
-    reveal("model_parallel.microbatches", 100 * white[4, 16] / white[4, 8])
-    reveal("model_parallel.stages", 100 * white[8, 8] / white[4, 8])
+    reveal("model_parallel.microbatches", 100 * gaps[4, 16] / gaps[4, 8])
+    reveal("model_parallel.stages", 100 * gaps[8, 8] / gaps[4, 8])
     display(fill_the_bubble.explorable())
 
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# 1. The white at the ends does not depend on $m$, but it is a smaller share of a longer time. With more stages there is more white: filling the pipeline takes
+# 1. The gaps at the ends do not depend on $m$, but they are a smaller share of a longer time. With more stages the gaps are larger: filling the pipeline takes
 #    $p - 1$ forward passes, and emptying it takes $p - 1$ backward passes.
 # 2. The time does not change, but the memory does: GPipe holds all $m$ microbatches, 1F1B holds $p$ on the first stage and one on the last.
 # 3. No other stage waits for W, the gradient of the weights, so W can fill the gaps. ZB-V puts two pieces of the network on each stage, one on the way there
@@ -139,7 +139,7 @@ cut_the_matrix.explorable()
 # %% [markdown]
 # {{exercise tensor_parallel}}
 #
-# `comm` is lab 07's: `comm.rank`, `comm.size`, and `comm.all_reduce(x)`, which sums a tensor over the ranks in place.
+# Write both layers, forward and backward. `comm` is lab 07's: `comm.rank`, `comm.size`, and `comm.all_reduce(x)`, which sums a tensor over the ranks in place.
 #
 # <details><summary>Hint 1: a share</summary>
 #
@@ -301,6 +301,8 @@ with when_solved():
 # %% [markdown]
 # {{exercise one_weird_trick}}
 #
+# Compute the bytes of a layer, and choose the cut of each layer.
+#
 # <details><summary>Hint 1: one formula for both</summary>
 #
 # Each way sends $2\frac{p-1}{p}n$ bytes. For data, $n$ is the bytes of the weights; for model, it is the bytes of the inputs of the whole batch.
@@ -367,7 +369,7 @@ with when_solved():
 # <details><summary>What did you see?</summary>
 #
 # For 128 images the trick sends only a small part of what either way alone would send. Convolutions use few weights at many positions; linear layers have one
-# weight for each pair of numbers. The choice depends on the batch: for a linear layer $n \times k$, cutting the network is cheaper while the batch has fewer
+# weight for each pair of numbers. The choice depends on the batch: for a linear layer with $k$ outputs, cutting the network is cheaper while the batch has fewer
 # than $k$ images. With 16,384 images data parallelism wins everywhere, which is one reason why the trick is no longer used. In Krizhevsky's table the linear
 # layers have their own, smaller batch, for a reason other than messages: with fewer images in a step, training converges better.
 # </details>
@@ -417,6 +419,8 @@ print(" ".join(f"{op}{k}" for op, k, chunk in in_turn(forwards, backwards, warmu
 
 # %% [markdown]
 # {{exercise schedules}}
+#
+# Write GPipe, 1F1B, and a third schedule.
 #
 # **Interleaved.** Give each stage $v$ smaller pieces of the network, its **chunks**, instead of one: of $vp$ parts, stage $i$ has parts $i$, $i + p$, $i + 2p$,
 # ... A microbatch goes around the stages $v$ times. Filling the pipeline now takes $p - 1$ *chunks*, so the bubble is 1F1B's divided by $v$ (but there are $v$
@@ -527,6 +531,8 @@ def source(op: str, k: int, i: int, p: int) -> tuple[str, int, int] | None:
 
 # %% [markdown]
 # {{exercise zero_bubble}}
+#
+# Write ZB-H1, and the simulation that measures a schedule's bubble.
 #
 # <details><summary>Hint 1: zb_h1 from 1F1B</summary>
 #
@@ -725,14 +731,14 @@ with when_solved():
 
 # %% [markdown]
 # **The class's table.** Three problems, one row for each design. The cell below keeps your schedules in the file `.design.json` next to this notebook. It stays
-# on your machine, unless you hand it in with `hpcdl submit --design` or give it to others: put their files into this folder, as `ada.design.json`, and they get
-# a row, too. Each schedule is played again, so the table believes no one's numbers.
+# on your machine, unless you hand it in with `hpcdl submit --design` or give it to others. Put the files of other students into this folder, with names like
+# `ada.design.json`, and they get a row, too. Each schedule is played again, so the table believes no one's numbers.
 
 # %%
 MY_NAME = "yours"  # or any name that the others may see
 with when_solved():
-    kept = designs.keep(designs.made(design, MY_NAME), Path.cwd())
-    print("\n".join(designs.table([designs.read(kept), *map(designs.read, sorted(Path.cwd().glob("*.design.json")))])))
+    designs.keep(designs.made(design, MY_NAME), Path.cwd())
+    print("\n".join(designs.table(designs.kept_in(Path.cwd()))))
 
 # %% [markdown]
 # ## Run it
@@ -772,7 +778,8 @@ def post_receives(stage, order: list[tuple[str, int, int]], comm) -> dict:
 # %% [markdown]
 # {{exercise run_stage}}
 #
-# If an order has no W, a B is the whole backward pass: call `backward(k, dy)`, send its result, and only then call `weights(k)`, because no stage waits for it.
+# Write the loop over a stage's ops, with their messages. If an order has no W, a B is the whole backward pass: call `backward(k, dy)`, send its result, and
+# only then call `weights(k)`, because no stage waits for it.
 #
 # <details><summary>Hint 1: the frame</summary>
 #
@@ -979,9 +986,9 @@ with when_solved():
     took = {}
     figure, rows = plt.subplots(3, figsize=(9.6, 6.6), layout="constrained", sharex=True)
     for schedule, axes in zip((gpipe, one_f_one_b, zb_h1), rows, strict=True):
-        took[schedule.__name__], foretold = measure_and_predict(schedule, axes)
+        took[schedule.__name__], predicted = measure_and_predict(schedule, axes)
         measured = 1e3 * took[schedule.__name__]
-        print(f"{schedule.__name__:12} measured {measured:6.1f} ms   predicted {1e3 * foretold:6.1f} ms")
+        print(f"{schedule.__name__:12} measured {measured:6.1f} ms   predicted {1e3 * predicted:6.1f} ms")
     rows[-1].set(xlabel="seconds")
     rows[-1].autoscale(axis="x")
     plt.show()

@@ -53,7 +53,7 @@ style.use()
 # %% [markdown]
 # ## See it first
 #
-# You want to train a model of 7.5 billion parameters on GPUs of 80 GB. Each bar shows what one rank holds: the strong bar at the chosen stage of ZeRO, the pale
+# You want to train a model of 7.5 billion parameters on GPUs of 80 GB. Each bar shows what one rank holds: the strong bar at the chosen stage of ZeRO, the faint
 # bars at the other stages. The red line is the limit of its memory. On the right you see the price, in bytes sent and in work done twice.
 #
 # Of 16 bytes for each parameter, which part is the largest? How many ranks does it take until the model fits? Make your guesses, then:
@@ -124,6 +124,8 @@ with when_solved():
 
 # %% [markdown]
 # {{exercise memory}}
+#
+# Write both tables as functions, and compute the largest model that fits.
 #
 # <details><summary>Hint 1: the stages</summary>
 #
@@ -255,8 +257,9 @@ def adamw(w: Tensor, g: Tensor, m: Tensor, v: Tensor, t: int, lr: float) -> None
 # %% [markdown]
 # {{exercise sharded_adam}}
 #
-# The library's `reduce_scatter(x, comm, weight)` is the first half of lab 07's ring: it sums `weight * x` over the ranks and returns this rank's chunk of the
-# sum, `share(x, comm)`, *a view of x*. `all_gather(x, comm)` is the second half: it fills in all chunks, in place, from the ranks that own them.
+# Write an AdamW in which each rank updates its share. The library's `reduce_scatter(x, comm, weight)` is the first half of lab 07's ring: it sums `weight * x`
+# over the ranks and returns this rank's chunk of the sum, `share(x, comm)`, *a view of x*. `all_gather(x, comm)` is the second half: it fills in all chunks, in
+# place, from the ranks that own them.
 #
 # <details><summary>Hint 1: what to keep</summary>
 #
@@ -389,8 +392,8 @@ class Layer:
 # %% [markdown]
 # {{exercise sharded}}
 #
-# `order` lists the layers that a pass goes through. A number may appear twice: then the layer is used in two places (its weights are **tied**), and its
-# gradient is the sum of both uses. Gather it for each use.
+# Write both passes, and the gather that they use. `order` lists the layers that a pass goes through. A number may appear twice: then the layer is used in two
+# places (its weights are **tied**), and its gradient is the sum of both uses. Gather it for each use.
 #
 # <details><summary>Hint 1: begin to gather</summary>
 #
@@ -532,7 +535,8 @@ with when_solved():
 # %% [markdown]
 # {{exercise clip}}
 #
-# All ranks must return the same number: if it is infinite or NaN, every rank must skip the step, or none may. A rank may own nothing.
+# Compute the norm over all ranks, and scale the shares. All ranks must return the same number: if it is infinite or NaN, every rank must skip the step, or none
+# may. A rank may own nothing.
 #
 # <details><summary>Hint</summary>
 #
@@ -579,6 +583,8 @@ check("sharding.clip")
 
 # %% [markdown]
 # {{exercise checkpointed}}
+#
+# Write both passes of a function that is computed twice, and the plan for a whole network.
 #
 # **Which layers?** Layers differ: attention's scores take much memory and little time. `plan` finds the cheapest choice; with a dozen layers you can try all of
 # them.
@@ -736,8 +742,8 @@ def bounds(n: int, p: int, rank: int) -> tuple[int, int]:
 # %% [markdown]
 # {{exercise save_load}}
 #
-# `state` is a dict of flat tensors: this rank's shares of weights, momentum and variance, which are vectors of n elements. The step is part of the state,
-# because Adam's correction in its first steps depends on it.
+# Write `save` and `load`. `state` is a dict of flat tensors: this rank's shares of weights, momentum and variance, which are vectors of n elements. The step is
+# part of the state, because Adam's correction in its first steps depends on it.
 #
 # No rank ever holds the whole state: a rank that loads opens only the files with some of its elements, one after another. In
 # memory it keeps only its own elements: a part of a tensor is a view, which keeps the whole file.
@@ -813,6 +819,8 @@ check("sharding.save_load")
 
 # %% [markdown]
 # {{exercise offload}}
+#
+# Compute by these rules when the last layer is done.
 #
 # <details><summary>Hint</summary>
 #

@@ -3,7 +3,7 @@
 # ## Work counted, rooflines, utilization, the hours of a training, and its profile
 #
 # A V100 does 112 TFLOP/s with its tensor cores. A training of ResNet-50 takes 30,000 TFLOP for each of 90 epochs: 6.7 hours. The lecture's best practice
-# took 22. Where did the other 15 hours go? The machine was never idle, but it does not reach its data sheet's peak for every layer.
+# took 22. Where did the other 15 hours go? The machine was hardly ever idle, but it does not reach its data sheet's peak for every layer.
 #
 # **You will be able to**
 # - count operations, weights and bytes of convolutions, transformers, activations, pooling and batch norm;
@@ -184,8 +184,8 @@ with when_solved():
 # %% [markdown]
 # {{exercise utilization}}
 #
-# Three small functions: the operations of an iteration layer by layer, the share of the GPUs' peak that it reaches, and the seconds of a whole training by the
-# rule of $6\,N D$ operations, or $8\,N D$ if activations are recomputed.
+# Write three small functions: the operations of an iteration layer by layer, the share of the GPUs' peak that it reaches, and the seconds of a whole training by the
+# rule of 6 operations for each parameter and token, or 8 if activations are recomputed.
 #
 # <details><summary>Hint 1: by layers</summary>
 #
@@ -283,8 +283,8 @@ with when_solved():
 # %% [markdown]
 # {{exercise roofline}}
 #
-# `roof` returns one layer's time and limit. `place` returns the place of each layer of a table under the roof. `smallest_batch` returns the batch from which
-# arithmetic limits a layer. A layer is what `conv` returns: weights, MACs, and numbers in and out, for one image.
+# Write three functions. `roof` returns one layer's time and limit. `place` returns the place of each layer of a table under the roof. `smallest_batch` returns
+# the batch from which arithmetic limits a layer. A layer is what `conv` returns: weights, MACs, and numbers in and out, for one image.
 #
 # <details><summary>Hint 1: place</summary>
 #
@@ -362,8 +362,8 @@ def smallest_batch(
 check("machines.roofline")
 
 # %% [markdown]
-# A fully connected layer with 4,096 inputs and 1,000 outputs, like VGG-16's last layer, runs in 16 bits on a V100 (125 TFLOP/s, 900 GB/s). From which batch on
-# does arithmetic limit it?
+# A fully connected layer with 4,096 inputs and 1,000 outputs, like VGG-16's last layer, runs in 16 bits on a V100 of a DGX-1 (125 TFLOP/s, 900 GB/s; the 112 at
+# the top are of the card for a PCIe slot). From which batch on does arithmetic limit it?
 
 # %%
 guess("machines.batch", "From which batch on does arithmetic limit the layer?", unit="samples")
@@ -394,7 +394,7 @@ with when_solved():
 # %%
 with when_solved():
     figure, axes = plt.subplots(figsize=(9.6, 3.8), layout="constrained")
-    axis = [2.0**k for k in range(-3, 12)]
+    axis = [2 ** (k / 8) for k in range(-24, 89)]  # fine steps: a roof has a sharp corner
     shown = (("P100", "fp32"), ("V100 (DGX-1)", "fp16"), ("H100 (DGX)", "fp16"))
     for (name, precision), color in zip(shown, (style.BLUE, style.ORANGE, style.GREEN), strict=True):
         device, itemsize = MACHINES[name].device(precision), 2 if precision == "fp16" else 4
@@ -432,7 +432,8 @@ with when_solved():
 #
 # - A depthwise convolution does so few operations for each number that it reaches no ridge at any batch. With tensor cores a 1 x 1 convolution of 256 channels
 #   does not reach the ridge either; in 32 bits one image is enough.
-# - The fully connected layer needs a batch of hundreds: for a single sample it does one operation for each byte of its weights.
+# - With tensor cores the fully connected layer needs a batch of hundreds: for a single sample it does one operation for each byte of its weights. In 32 bits
+#   the peak is so much lower that some thirty samples are enough.
 # - In 32 bits almost every layer is limited by arithmetic. Tensor cores moved the ridge ten times to the right, but memory did not keep up: on an H100 three
 #   quarters of the time go to layers that wait for memory. This is why we use larger batches, fused layers, and numbers of 8 bits. ANNA, a chip of 1991 (Boser
 #   et al.), used 6.5 % of its peak with a network like LeNet-5. DianNao (Chen et al. 2014) took the opposite approach: few multipliers, with buffers next to
@@ -608,8 +609,8 @@ with when_solved():
 # %% [markdown]
 # {{exercise profile}}
 #
-# `stalls` finds the three longest stalls of a GPU, and what covers most of each. `waits` adds up, from Horovod's timeline, how long each rank has waited for which other
-# rank.
+# Write two functions. `stalls` finds the three longest stalls of a GPU, and what covers most of each. `waits` adds up, from Horovod's timeline, how long each
+# rank has waited for which other rank.
 #
 # <details><summary>Hint 1: the gaps</summary>
 #
@@ -801,9 +802,9 @@ with when_solved():
 # %% [markdown]
 # ## Growth, and zeros that do not help
 #
-# Lecture 001 quotes OpenAI (Amodei and Hernandez 2018): from 2012 to 2018 the operations of the largest trainings doubled every 3.4 months; Sevilla et al. 2022
-# count 6 months for 2010 to 2022. How much of this growth comes from the chips? NVIDIA showed the P100 in April 2016 and the H100 in March 2022. Take 32 bits
-# on the P100, which has no tensor cores, and 16 bits on the H100.
+# The lecture on distributed deep learning quotes OpenAI (Amodei and Hernandez 2018): from 2012 to 2018 the operations of the largest trainings doubled every
+# 3.4 months; Sevilla et al. 2022 count 6 months for 2010 to 2022. How much of this growth comes from the chips? NVIDIA showed the P100 in April 2016 and the
+# H100 in March 2022. Take 32 bits on the P100, which has no tensor cores, and 16 bits on the H100.
 
 # %%
 months, gain = 71, MACHINES["H100 (DGX)"].peaks["fp16"] / MACHINES["P100"].peaks["fp32"]

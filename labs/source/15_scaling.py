@@ -114,8 +114,8 @@ with when_solved():
 # %% [markdown]
 # {{exercise fusion}}
 #
-# Two hundred layers can be cut into buckets in $2^{199}$ ways. But the best end of the first $k$ gradients follows from the best ends of fewer gradients,
-# because the last bucket must begin *somewhere*.
+# Compute when the messages of given buckets end, and find the best buckets. Two hundred layers can be cut into buckets in $2^{199}$ ways. But the best end of
+# the first $k$ gradients follows from the best ends of fewer gradients, because the last bucket must begin *somewhere*.
 #
 # <details><summary>Hint 1: wfbp</summary>
 #
@@ -228,8 +228,8 @@ with when_solved():
 # %% [markdown]
 # {{exercise large_batch}}
 #
-# All three functions return new values and do not change their arguments. If either norm is 0, use a ratio of 1; otherwise weights initialised to 0 would never
-# move.
+# Write a step of LARS, a step of LAMB, and the learning rate with warm-up and drops. All three functions return new values and do not change their arguments.
+# If either norm is 0, use a ratio of 1; otherwise weights initialised to 0 would never move.
 #
 # <details><summary>Hint 1: one tensor of LARS</summary>
 #
@@ -416,8 +416,8 @@ if len(reached) == 2:
 # %% [markdown]
 # {{exercise loss_scaler}}
 #
-# `step` gets gradients of the scaled loss in FP16, and `update`, a function of the list of unscaled gradients in float32: it clips and steps. If you skip a
-# step, do not call it, so that the optimizer's own count of steps (Adam's $t$) does not advance, either.
+# Write the scaler. `step` gets gradients of the scaled loss in FP16, and `update`, a function of the list of unscaled gradients in float32: it clips and steps.
+# If you skip a step, do not call it, so that the optimizer's own count of steps (Adam's $t$) does not advance, either.
 #
 # <details><summary>Hint 1: what to send</summary>
 #
@@ -509,6 +509,9 @@ with when_solved():
 # %% [markdown]
 # ## The input
 #
+# Data sets rarely fit into memory. The lectures name MS COCO with 19 GB, and ImageNet with 180 GB for 1,000 classes and a few TB for 22,000. At 27,500 images
+# per second the 1.28 million images of those 180 GB pass in 47 s, so the disks must deliver 3.9 GB per second.
+#
 # Every sample is read, decoded, cropped and rotated, and it is expensive if GPUs wait for it. Each stage has some workers: the **slowest stage** sets the rate.
 # Batches are loaded ahead into a queue with **room** for a few of them. The queue evens out loading times that vary, but it cannot hide a stage that is too
 # slow.
@@ -527,8 +530,9 @@ def shuffled(n: int, seed: int, epoch: int) -> Tensor:
 # %% [markdown]
 # {{exercise loading}}
 #
-# In `waiting`, a worker takes the next batch as soon as it is free and there is room: `room` is the number of batches that may be loaded or loading, but not
-# yet taken. The training takes them in order, each as soon as it is loaded and the previous step is done.
+# Compute the input's rate, the time that a training waits for it, and each rank's samples. In `waiting`, a worker takes the next batch as soon as it is free
+# and there is room: `room` is the number of batches that may be loaded or loading, but not yet taken. The training takes them in order, each as soon as it is
+# loaded and the previous step is done.
 #
 # <details><summary>Hint 1: a list of workers</summary>
 #
@@ -678,8 +682,8 @@ print(f"to standardize {len(table):,} rows of 8 numbers: row by row {by_rows:.2f
 # %% [markdown]
 # {{exercise prediction}}
 #
-# `predict` puts the parts of an iteration together: the ranks' computing, their waiting for the slowest rank (all of its times are `late` times as long), the
-# messages that are left when its backward pass is over, and the loading that is left after all this.
+# Write the prediction. `predict` puts the parts of an iteration together: the ranks' computing, their waiting for the slowest rank (all of its times are `late`
+# times as long), the messages that are left when its backward pass is over, and the loading that is left after all this.
 #
 # <details><summary>Hint 1: late gradients</summary>
 #
@@ -887,21 +891,21 @@ with when_solved():
         label="predicted: your wfbp",
     )
     soonest = 1e3 * (forward + wfbp(best, alpha, beta)[-1][1])
-    axes.axhline(soonest, color=style.GREEN, linestyle=":", label=f"the best there are: {len(best)} buckets")
+    axes.axhline(soonest, color=style.GREEN, linestyle=":", label=f"the best: {len(best)} buckets")
     axes.set(xscale="log", xlabel="layers in a bucket", ylabel="a step, ms", ylim=(0, None))
     axes.set_title("Two ranks: a step by the size of its buckets")
     style.ticks(axes.xaxis, LAYERS_TOGETHER, [str(together) for together in LAYERS_TOGETHER])
-    axes.legend(loc="lower right")
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     plt.show()
     reveal("scaling.buckets", str(LAYERS_TOGETHER[steps.index(min(steps))]))
 
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# The measured steps take longer than predicted, most of all with many small buckets. Each bucket costs work besides its messages, and if both cores compute, no
-# hardware carries a message for free, so hiding it gains little. Both curves fall steeply at first: one message per layer is slow. But the prediction is flat
-# from there on, while the measured curve may fall until a single bucket is left. With network cards that carry messages themselves, the two curves come closer;
-# here, you must measure.
+# The measured steps usually take longer than predicted. Each bucket costs work in addition to its messages, and if both cores compute, no hardware carries a
+# message for free, so hiding it gains little. Look at your $\alpha$: if it is large, both curves fall at first, because one message per layer is slow; if it is
+# small, the prediction is nearly flat. The measured curve also depends on what else this machine does. With network cards that carry messages themselves, the
+# two curves come closer; here, you must measure.
 # </details>
 
 # %% [markdown]

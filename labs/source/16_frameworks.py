@@ -116,7 +116,7 @@ with when_solved():
 # `torchrun --nproc-per-node=4 train.py` starts a file four times, and tells each process its rank through environment variables. On two machines with four GPUs
 # each, started with `--nnodes=2`, the sixth process finds
 #
-# | | | meaning |
+# | variable | here | meaning |
 # |---|---|---|
 # | `RANK` | 5 | selects this process's share of the data |
 # | `WORLD_SIZE` | 8 | how many processes share the data |
@@ -158,8 +158,8 @@ def order(n: int, epoch: int) -> Tensor:
 # %% [markdown]
 # {{exercise torchrun}}
 #
-# All ranks go through the same batches, `order(len(x), epoch).split(batch)`. From each batch, rank r takes every p-th sample, beginning with sample r. The last
-# batch of an epoch is shorter, and p need not divide any batch.
+# Write `place` and `train`. All ranks go through the same batches, `order(len(x), epoch).split(batch)`. From each batch, rank r takes every p-th sample,
+# beginning with sample r. The last batch of an epoch is shorter, and p need not divide any batch.
 #
 # torch's `DistributedSampler` treats such a tail differently: it repeats samples until the shares are even, and so trains on some samples twice. (Call
 # `sampler.set_epoch(epoch)` to shuffle; if you forget it, you get the same order in every epoch.) `with model.join():` lets ranks have different numbers of
@@ -242,8 +242,9 @@ check("frameworks.torchrun")
 # %% [markdown]
 # {{exercise fsdp}}
 #
-# For the state, `torch.distributed.checkpoint.state_dict` has `get_model_state_dict(model, options=...)` and `set_model_state_dict(model, state, options=...)`,
-# where `StateDictOptions(full_state_dict=True)` asks for plain, whole tensors. Every rank must call them, because they communicate.
+# Shard the decoder, and write how its whole state is read and restored. For the state, `torch.distributed.checkpoint.state_dict` has
+# `get_model_state_dict(model, options=...)` and `set_model_state_dict(model, state, options=...)`, where `StateDictOptions(full_state_dict=True)` asks for
+# plain, whole tensors. Every rank must call them, because they communicate.
 #
 # <details><summary>Hint: the order</summary>
 #
@@ -308,8 +309,8 @@ check("frameworks.fsdp")
 # %% [markdown]
 # {{exercise plan}}
 #
-# The decoder's blocks have `attention.q`, `attention.k`, `attention.v`, `attention.out`, `mlp.up` and `mlp.down`. Embedding, norms and output stay whole.
-# Attention infers its number of heads from the output of `q`.
+# Write the decoder's plan. The decoder's blocks have `attention.q`, `attention.k`, `attention.v`, `attention.out`, `mlp.up` and `mlp.down`. Embedding, norms
+# and output stay whole. Attention infers its number of heads from the output of `q`.
 #
 # <details><summary>Hint</summary>
 #
@@ -513,9 +514,10 @@ def lr_at(step: int) -> float:
 # %% [markdown]
 # {{exercise elastic}}
 #
-# `batches[step]` holds the numbers of a step's samples, equal on all ranks; rank r takes every p-th of them, beginning with number r. `loss_sum(chosen)` is the
-# sum of the chosen samples' losses, which you differentiate. The disk has `disk.exists(name)`, `disk.read(name)` and `disk.write(name, state)`; a state is a
-# dict of numbers, tensors, dicts and lists. Use `model.state_dict()`, `optimizer.state_dict()` and their `load_state_dict`.
+# Write the training that continues from the disk. `batches[step]` holds the numbers of a step's samples, equal on all ranks; rank r takes every p-th of them,
+# beginning with number r. `loss_sum(chosen)` is the sum of the chosen samples' losses, which you differentiate. The disk has `disk.exists(name)`,
+# `disk.read(name)` and `disk.write(name, state)`; a state is a dict of numbers, tensors, dicts and lists. Use `model.state_dict()`, `optimizer.state_dict()`
+# and their `load_state_dict`.
 #
 # <details><summary>Hint 1: the beginning</summary>
 #
@@ -900,8 +902,11 @@ check("frameworks.which_when")
 # way is the fastest?
 
 # %%
-guess("frameworks.fastest", "7 billion parameters, 64 samples, 8 H100, 24 GB each: which way is the fastest?",
-      choices=("DDP", "FSDP2", "tensor", "pipeline"))  # fmt: skip
+guess(
+    "frameworks.fastest",
+    "7 billion parameters, 64 samples, 8 H100, 24 GB each: which way is the fastest?",
+    choices=("DDP", "FSDP2", "tensor", "pipeline"),
+)
 
 # %%
 with when_solved():
@@ -950,9 +955,9 @@ with when_solved():
 # %% [markdown]
 # {{exercise config}}
 #
-# `zero_config` switches on bfloat16, clips the gradient at norm 1.0 and uses the optimizer `"Adam"` with the rate `lr`. You need the names `train_batch_size`,
-# `train_micro_batch_size_per_gpu`, `gradient_accumulation_steps`, `zero_optimization` (with `stage`), `bf16` (with `enabled`), `gradient_clipping` and
-# `optimizer` (with `type` and `params`).
+# Write DeepSpeed's configuration and Ray's loop. `zero_config` switches on bfloat16, clips the gradient at norm 1.0 and uses the optimizer `"Adam"` with the
+# rate `lr`. You need the names `train_batch_size`, `train_micro_batch_size_per_gpu`, `gradient_accumulation_steps`, `zero_optimization` (with `stage`), `bf16`
+# (with `enabled`), `gradient_clipping` and `optimizer` (with `type` and `params`).
 #
 # In `loop_per_worker`, `config` has `"model"`, a function that makes a model, `"batches"`, a list of (x, y), and `"lr"`; momentum is 0.9. Use the same shares
 # and loss as in `train`.
@@ -1108,8 +1113,8 @@ with when_solved():
 # - These models are small, so the work of a tool around a step shows. FSDP2 and DTensor pass every operation through Python to decide where its numbers are. A
 #   GPU with large matrices hides this cost per operation; two cores do not.
 # - The bytes sent depend on the model. In LeNet-5, DTensor cuts two linear layers, and every rank computes all convolutions. In the transformer it cuts nearly
-#   everything, and 16 tokens × 64 samples are more bytes than the weights. FSDP2 sends less than three times half of the transformer, because it keeps the
-#   layers outside the blocks until backward.
+#   everything, and 16 tokens × 64 samples are more bytes than the weights. For the transformer FSDP2 sends a little less than 1.5 times DDP's bytes, because it
+#   keeps the layers outside the blocks until backward.
 # - DeepSpeed, if installed, differs in the ninth digit: it sends gradients as float32, whatever the model's type.
 # - A start takes seconds, a step milliseconds. If you start often, as in elastic training, think about the start. Ray must also start its own service.
 # - The peak is mostly torch itself. You counted the memory of the *model* in lab {{number sharding}}.

@@ -151,7 +151,7 @@ bring("ddp.ring_all_reduce")
 # %% [markdown]
 # {{exercise momentum}}
 #
-# In lab 02 this was two lines: $v \leftarrow \beta v + g$, then $w \leftarrow w - \eta v$. Do not change the arguments.
+# Write one step of momentum. In lab 02 this was two lines: $v \leftarrow \beta v + g$, then $w \leftarrow w - \eta v$. Do not change the arguments.
 #
 # <details><summary>Hint: bring it</summary>
 #
@@ -187,7 +187,7 @@ check("own_stack.momentum")
 # %% [markdown]
 # {{exercise buckets}}
 #
-# Gradients are sent in a few large messages: put the tensors into buckets from the last to the first, each bucket as full as the cap allows. (Lab 07.)
+# Put the tensors into buckets from the last to the first, each bucket as full as the cap allows: gradients are sent in a few large messages. (Lab 07.)
 #
 # <details><summary>Hint 1: bring it</summary>
 #
@@ -249,6 +249,8 @@ check("own_stack.buckets")
 
 # %% [markdown]
 # {{exercise rounding}}
+#
+# Write the noise and the rounding.
 #
 # <details><summary>Hint 1: bring the second one</summary>
 #
@@ -382,6 +384,8 @@ with when_solved():
 # %% [markdown]
 # {{exercise tape}}
 #
+# Fill in the operations of the table, and the sweep.
+#
 # <details><summary>Hint 1: an operator in one line</summary>
 #
 # `Node(self.data @ other.data, (self, other), (lambda g: g @ other.data.T, lambda g: self.data.T @ g))`
@@ -511,6 +515,8 @@ check("own_stack.tape")
 # %% [markdown]
 # {{exercise convolution}}
 #
+# Write the convolution and its two gradients.
+#
 # <details><summary>Hint 1: bring the first one</summary>
 #
 # `conv_direct` of lab 05 does this and more: run `bring("convolution.conv_direct")`, and let `conv2d(x, w)` call it. Its lines count as yours.
@@ -591,6 +597,8 @@ check("own_stack.convolution")
 
 # %% [markdown]
 # {{exercise step}}
+#
+# Write the network and the step.
 #
 # <details><summary>Hint 1: a convolution on the tape</summary>
 #

@@ -88,7 +88,7 @@ def test_a_renamed_function_is_missed_and_so_is_a_deleted_one(kernel):
     kernel.run(RIGHT.replace("mse_grad", "mse_gradient"), name="answer")
     assert "now defines `mse_gradient`: call it `mse_grad`" in kernel.run(CHECK)
     kernel.run(RIGHT.partition("def mse_grad")[0], name="answer")
-    assert "The cell that defined `mse_grad` does not do so any more" in kernel.run(CHECK)
+    assert "The cell that defined `mse_grad` no longer does so" in kernel.run(CHECK)
 
 
 def test_a_cell_that_runs_again_is_checked_again(kernel):

@@ -153,6 +153,18 @@ def waits_at(asked, program, p):
     return choice
 
 
+def failing(asked, program, p):
+    """Return the choice that names the numbers of ranks with which a plain run raises."""
+    wrong = []
+    for q in range(1, p):
+        try:
+            simulate(program, q)
+        except Exception:
+            wrong.append(q)
+    rules = {"only 1": [1], "1 and 2": [1, 2], "all of them": [*range(1, p)], "all odd numbers": [*range(1, p, 2)]}
+    return next(choice for choice in asked.choices if rules.get(choice) == wrong)
+
+
 def longest(asked, program, p):
     """Return the line during which most virtual time passes, by a tracer of lines."""
     spent: Counter = Counter()
@@ -195,4 +207,4 @@ def traced(program, comm, spent: Counter) -> None:
         sys.settrace(before)
 
 
-COUNTED = {"bytes": sent, "seconds": took, "absent": left_waiting, "where": waits_at, "line": longest}
+COUNTED = {"bytes": sent, "seconds": took, "absent": left_waiting, "where": waits_at, "line": longest, "fails": failing}

@@ -23,7 +23,7 @@ def test_lab_runs_its_pictures_move_and_buckets_of_one_layer_each_are_explained(
         lab.wait_until_changed(lambda picture=picture: picture.get_attribute("src"), before)
         lab.screenshot(f"scaling_{code.split('.')[0]}")
 
-    lab.cell("the best there are: {len(best)} buckets").locator("img").first.scroll_into_view_if_needed()
+    lab.cell("the best: {len(best)} buckets").locator("img").first.scroll_into_view_if_needed()
     lab.screenshot("scaling_buckets")
     verdict = lab.cell('check("scaling.fusion")').locator(".jp-OutputArea-output").first
     assert "25 / 25" in verdict.text_content()

@@ -26,6 +26,12 @@ def test_a_design_is_read_as_it_was_kept(made, tmp_path):
     assert designs.read(path) == made
 
 
+def test_a_folder_has_each_design_once(made, tmp_path):
+    designs.keep(made, tmp_path).rename(tmp_path / "ada.design.json")
+    designs.keep(made, tmp_path)
+    assert designs.kept_in(tmp_path) == [made, made]
+
+
 def test_the_table_has_a_row_for_each_and_the_best_comes_first(made):
     lines = designs.table([made, designs.Design("Ben", made.schedules)])
     names = [line.split()[0] for line in lines[2:]]

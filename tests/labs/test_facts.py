@@ -202,6 +202,13 @@ def test_a_training_takes_the_hours_that_the_lab_says():
     assert round(whole["measured"]) == 22
 
 
+def test_the_disks_deliver_what_lab_15_says():
+    seconds = 1.28e6 / 27_500
+    assert round(seconds) == 47
+    assert round(180 / seconds, 1) == 3.9
+    says("scaling", "those 180 GB pass in 47 s, so the disks must deliver 3.9 GB per second")
+
+
 def test_no_batch_brings_narrow_layers_to_the_ridge():
     says("machines", "it reaches no ridge at any batch", "does not reach the ridge either")
     pointwise, depthwise = (256 * 256, 256 * 256 * 196, 2 * 256 * 196), (9 * 256, 9 * 256 * 196, 2 * 256 * 196)

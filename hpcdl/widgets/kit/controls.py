@@ -1,6 +1,6 @@
 """The controls of a picture: ipywidgets with a `value`, which Tab reaches and the arrow keys move."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import ipywidgets as widgets
@@ -8,6 +8,7 @@ import numpy as np
 import traitlets
 
 MICRO, NANO = 1e-6, 1e-9
+SLIDERS = (widgets.IntSlider, widgets.FloatSlider, widgets.FloatLogSlider, widgets.SelectionSlider)
 
 
 class Composite(widgets.HBox):
@@ -87,7 +88,21 @@ def player(label: str, value: int, low: int, high: int, milliseconds: int = 100)
     return Player(label, value, low, high, milliseconds)
 
 
+def align(controls: Iterable) -> None:
+    """Give controls that are all sliders the same widths, so that they form columns."""
+    controls = list(controls)
+    if all(isinstance(control, SLIDERS) for control in controls):
+        longest = max((control.description for control in controls), key=len, default="")
+        for control in controls:
+            control.style.description_width, control.layout.width = f"{8 * len(longest)}px", _width(longest)
+
+
+def _width(label: str) -> str:
+    """The width of a slider: its label, a track of 190 pixels, and its value."""
+    return f"{270 + 8 * len(label)}px"
+
+
 def _labelled(label: str, width: str | None = None) -> dict:
-    """How a control stands in the row: its whole label, then (by default) a slider's track of 190 pixels."""
-    width = width or f"{270 + 8 * len(label)}px"
+    """How a control is placed in its row: with its whole label, by default as wide as a slider."""
+    width = width or _width(label)
     return {"description": label, "style": {"description_width": "initial"}, "layout": {"width": width}}

@@ -17,6 +17,7 @@ from typing import Any
 
 import ipywidgets as widgets
 
+from hpcdl.widgets.kit.controls import align
 from hpcdl.widgets.kit.names import Names
 from hpcdl.widgets.kit.picture import Picture
 
@@ -37,6 +38,7 @@ class Explorable:
         **mosaic: Any,
     ):
         self.picture, self.controls = Picture(draw, figsize, layout, **mosaic), dict(controls)
+        align(self.controls.values())
         row = widgets.Layout(
             flex_flow="row wrap", align_items="center", max_width=self.picture.image.width + "px", margin="4px 0 12px 0"
         )

@@ -237,7 +237,8 @@ class Question(anywidget.AnyWidget):
         return {**(data or {}), "text/plain": repr(self)}
 
     def __repr__(self) -> str:
-        return f"Guess first: {self.question} {' / '.join(self.choices) or self.unit}".rstrip()
+        unit = f"({self.unit})" if self.unit else ""
+        return f"Guess first: {self.question} {' / '.join(self.choices) or unit}".rstrip()
 
 
 def _known(kept: Guess | None) -> str:

@@ -111,6 +111,22 @@ def run(program: Program, p: int, *, late: bool = False) -> tuple[Lines, Simulat
         return lines, simulate(_rank(program, lines, late), p, alpha=ALPHA, beta=BETA)
 
 
+def failures(program: Program, p: int) -> dict[int, str]:
+    """Return the numbers of ranks below `p` with which `program` fails, each with the first line of its error.
+
+    If it does not end within `PATIENCE` with one of them, do not wait for the others, and return none.
+    """
+    found = {}
+    for q in range(1, p):
+        try:
+            run(program, q)
+        except TooLong:
+            return {}
+        except Exception as error:  # whatever a student's program does
+            found[q] = str(error).partition("\n")[0]
+    return found
+
+
 def stuck_without(program: Program, p: int, absent: int) -> dict[int, SourceLine | None]:
     """Return the ranks that wait forever if rank `absent` returns at once, each with its line if that is known.
 

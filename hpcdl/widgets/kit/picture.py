@@ -15,7 +15,7 @@ import traitlets
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from hpcdl.widgets.kit import palette
+from hpcdl.widgets.kit import palette, units
 from hpcdl.widgets.kit.canvas import Canvas
 from hpcdl.widgets.kit.style import ALARM, DPI, INK, STYLE, Alarm
 from hpcdl.widgets.kit.theme import Theme
@@ -126,7 +126,7 @@ class Picture:
         self.figure.text(
             0.14 / width,
             0.5 * CAPTION_INCHES / height if y is None else y,
-            "\n".join(textwrap.wrap(self.caption, int(width * (10 if isinstance(sentence, Alarm) else 11)))),
+            _wrapped(self.caption, int(width * (10 if isinstance(sentence, Alarm) else 11))),
             color=ALARM if isinstance(sentence, Alarm) else INK,
             weight="bold" if isinstance(sentence, Alarm) else "normal",
             va="center",
@@ -137,6 +137,11 @@ class Picture:
         """What Jupyter shows: the live `view`, and the picture itself where there is no front end."""
         png = base64.b64encode(self.image.value).decode()
         return {**view._repr_mimebundle_(), "image/png": png, "text/plain": self.caption or "(a picture)"}
+
+
+def _wrapped(sentence: str, width: int) -> str:
+    """Break the sentence into lines of up to `width` characters, but not between a number and its unit."""
+    return "\n".join(textwrap.wrap(units.joined(sentence), width))
 
 
 def _sentence(error: Exception) -> str:

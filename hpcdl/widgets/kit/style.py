@@ -12,6 +12,7 @@ from cycler import cycler
 from hpcdl.widgets.kit import palette
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
 COLOURS = ("blue", "orange", "green", "purple", "sky", "vermillion")
@@ -77,6 +78,14 @@ def _shade(value: float, dark: bool) -> str:
     import matplotlib
 
     return matplotlib.colors.to_hex(matplotlib.colormaps["Blues"](0.8 - 0.6 * value if dark else 0.35 + 0.6 * value))
+
+
+def title_over_legend(axes: "Axes", title: str) -> None:
+    """Set the title, and put the legend, if there are labels, into a row between title and axes."""
+    axes.set_title(title, pad=22)
+    if axes.get_legend_handles_labels()[0]:
+        place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.2}
+        axes.legend(ncols=4, fontsize=9.5, columnspacing=1.2, **place)
 
 
 def ticks(axis: "Axis", places: Sequence[float], labels: Sequence[str]) -> None:

@@ -1,5 +1,10 @@
 """Numbers with units, as one says them: three digits and no powers of ten."""
 
+import re
+
+GAP = re.compile(r"(?<=\d) (?=(?:[nµm]?s|bytes|[KMGT]B|[KMG]b/s|images/s|%)(?!\w))")
+NO_BREAK = "\N{NO-BREAK SPACE}"
+
 
 def number(value: float) -> str:
     """Three significant digits, written out: 0.0012, 12.3, 1,020."""
@@ -23,3 +28,13 @@ def nbytes(value: float, per: str = "") -> str:
     """A size, or with `per="/s"` a rate: 100 bytes, 12 KB, 1 TB/s."""
     names = ("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("KB", 1e3), ("bytes", 1.0)
     return _scaled(value, tuple((name + per, size) for name, size in names))
+
+
+def joined(sentence: str) -> str:
+    """The sentence with a space that cannot end a line between each number and its unit."""
+    return GAP.sub(NO_BREAK, sentence)
+
+
+def raised(power: int) -> str:
+    """The digits of a power, as exponents are written: ⁻⁹."""
+    return str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))

@@ -3,8 +3,9 @@
     with when_solved():
         your_program("ddp.ring_all_reduce", lambda comm: ring_all_reduce(torch.ones(9), comm), p=7, on="9 numbers")
 
-Up to three of: how many bytes a rank sends, on which line the ranks wait for a late one, how many wait forever if a
-rank never starts, how long the run takes. A question that has no single answer for this program is left out.
+Up to three of: how many bytes a rank sends, with how many ranks the program fails, on which line the ranks wait for a
+late one, how many wait forever if a rank never starts, how long the run takes. A question that has no single answer for
+this program is left out.
 """
 
 from collections import defaultdict
@@ -26,6 +27,7 @@ MOST = 3  # questions about one program
 CLEARLY = 1.05  # times as many seconds as the next line: a smaller difference is a tie
 LINES = 5  # lines to choose from, at most
 ABSENT = 1  # the rank that never starts
+FEW = 4  # ranks from which on the named sets of smaller numbers differ
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,7 @@ def questions(program: "Program", p: int) -> list[Asked]:
     lines, ran = own_runs.run(program, p)
     possible: list[Callable[[], Asked | None]] = [
         lambda: bytes_sent(lines, ran.trace, ran.bytes_sent),
+        lambda: fails(own_runs.failures(program, p), p),
         lambda: longest_wait(own_runs.run(program, p, late=True)[0]),
         lambda: stuck(program, p),
         lambda: virtual_time(ran.seconds, lines),
@@ -105,6 +108,30 @@ def bytes_sent(lines: "Lines", trace: "Trace", sent: list[int]) -> Asked | None:
     where = sorted((line, nbytes) for (of, line), nbytes in lines.sent.items() if of == rank)
     note = "\n".join(f"{nbytes:,} bytes by {_shown(line)}" for line, nbytes in where)
     return Asked("bytes", f"how many bytes does rank {rank} send?", float(sent[rank]), "bytes", note=note)
+
+
+def fails(failures: dict[int, str], p: int) -> Asked | None:
+    """Ask with how many ranks below `p` the program fails; None if it never does, or if their numbers have no name."""
+    named = _named(p) if p >= FEW else {}
+    truth = named.get(frozenset(failures))
+    if truth is None:
+        return None
+    note = f"p = {min(failures)}: {failures[min(failures)]}"
+    text = f"with which smaller numbers of ranks, 1 to {p - 1}, does it fail?"
+    return Asked("fails", text, truth, choices=tuple(named.values()), note=note)
+
+
+def _named(p: int) -> dict[frozenset[int], str]:
+    """Return the names of sets of numbers of ranks below `p`: its choices."""
+    below = range(1, p)
+    named = {
+        "only 1": {1},
+        "1 and 2": {1, 2},
+        "all odd numbers": {q for q in below if q % 2},
+        "all that are not powers of two": {q for q in below if q & (q - 1)},
+        "all of them": set(below),
+    }
+    return {frozenset(numbers): name for name, numbers in named.items()}
 
 
 def longest_wait(lines: "Lines") -> Asked | None:

@@ -1,6 +1,6 @@
 """Back through a convolution: which outputs' gradients add up to that of a pixel, and which to that of a weight.
 
-Both sums are convolutions: the window turned round slides over dy in a ring of zeros, and dy itself slides over x.
+Both sums are convolutions: the flipped window slides over dy in a ring of zeros, and dy itself slides over x.
 """
 
 from matplotlib.axes import Axes
@@ -58,14 +58,14 @@ def sentence(pixel: int, weight: int) -> str:
 
 
 def _ringed(axes: Axes, corner: Cell) -> None:
-    """dy in its ring of zeros, and the window, turned round, at the place of a pixel."""
+    """dy in its ring of zeros, and the flipped window at the place of a pixel."""
     n = PLACES + 2 * RING
     dy = {(p + RING, q + RING): f"d{OUTPUTS[p * PLACES + q]}" for p in range(PLACES) for q in range(PLACES)}
-    turned = dict(zip(_under(corner, WINDOW), reversed(WEIGHTS), strict=True))
+    flipped = dict(zip(_under(corner, WINDOW), reversed(WEIGHTS), strict=True))
     cells = [[(i, j) for j in range(n)] for i in range(n)]
-    labels = [[f"{turned.get(at, '')} {dy.get(at, '0')}".strip() for at in row] for row in cells]
-    table(axes, labels, [[_colour(at in turned, at in dy) for at in row] for row in cells], size=12)
-    _finish(axes, "dy, window turned", corner, WINDOW, n)
+    labels = [[f"{flipped.get(at, '')} {dy.get(at, '0')}".strip() for at in row] for row in cells]
+    table(axes, labels, [[_colour(at in flipped, at in dy) for at in row] for row in cells], size=12)
+    _finish(axes, "dy, window flipped", corner, WINDOW, n)
 
 
 def _colour(is_seen: bool, is_output: bool) -> str:

@@ -212,13 +212,13 @@ def verdict(state: dict, measured: int | None, predicted: int | None) -> str:
         return f"Measuring: {done} of {len(KERNELS)} kernels. The lines are predicted from counts."
 
     def said(kernel):
-        return f"from {kernel} x {kernel} on" if kernel else "nowhere"
+        return f"from {kernel} x {kernel} on" if kernel else "for none of these kernels"
 
     right = sum(best(state["measured"][k]) == best(predictions(state, k)) for k in KERNELS)
     images = f"{state['batch']} image{'s' * (state['batch'] > 1)}, {state['channels']} channels"
     return (
-        f"{images}: Fourier leads for good {said(measured)}, predicted {said(predicted)}. The counts name the fastest "
-        f"algorithm for {right} of {len(KERNELS)} kernels."
+        f"{images}: Fourier stays the fastest {said(measured)}; predicted: {said(predicted)}. The counts name the "
+        f"fastest algorithm for {right} of {len(KERNELS)} kernels."
     )
 
 

@@ -119,12 +119,12 @@ def draw(state: dict, axes: Mapping[str, Axes]) -> str:
     _draw_paid(axes["paid"], costs, paid({**state, "recompute": "full"}, 3))
     ranks = state["p"] * state["t"]
     axes["held"].set_title(f"Each of {ranks:,} rank{'s' * (ranks > 1)} holds", pad=TITLE)
-    verdict = "fits" if total <= LIMIT else "does not fit"
+    fits = "it fits" if total <= LIMIT else "it does not fit"
+    again = f"computes {costs['computed again']:.1%} more" if costs["computed again"] else "computes nothing twice"
     largest = max(bars[stage], key=bars[stage].__getitem__)
     return (
-        f"{units.nbytes(total)} of {units.nbytes(LIMIT)}: it {verdict}. Most of it is {largest}. Each rank sends "
-        f"{units.nbytes(costs['sent for weights'] + costs['sent within layers'])} in a step and computes "
-        f"{costs['computed again']:.1%} more."
+        f"A rank has {units.nbytes(LIMIT)} and needs {units.nbytes(total)}: {fits}. Most of it is {largest}. Each rank "
+        f"sends {units.nbytes(costs['sent for weights'] + costs['sent within layers'])} in a step and {again}."
     )
 
 
@@ -163,7 +163,7 @@ def _draw_paid(axes: Axes, costs: dict[str, float], most: dict[str, float]) -> N
         length = value / (bytes_most if is_bytes else most[kind])
         axes.barh(place, length, height=0.42, color=style.ORANGE if is_bytes else style.PURPLE)
         shown = units.nbytes(value) if is_bytes else f"{value:.1%} of the operations"
-        axes.text(0.0, place - 0.3, f"{kind}: {shown}", fontsize=10, va="bottom")
+        axes.text(0.015, place - 0.3, f"{kind}: {shown}", fontsize=10, va="bottom")
     axes.set(
         xlim=(0, 1.05),
         ylim=(len(costs) - 0.5, -0.8),

@@ -29,6 +29,7 @@ COLORS = {"F": style.SKY, "B": style.BLUE, "W": style.GREEN}
 MEANS = {"F": "F: forward", "B": "B: backward", "W": "W: gradient of the weights"}
 LABELLED = 36  # ops: with more of them their numbers are too small to read
 SLIDERS = "as the sliders say"
+LABEL = (-0.045, 0.5)  # where an axis has its name, in shares of the axes: with room for ticks of two digits
 
 Orders = Callable[..., list]
 Event = tuple[int, str, int, int, float, float]  # stage, op, microbatch, chunk, start, end
@@ -72,7 +73,7 @@ def draw(state: dict, axes: Mapping[str, Axes], own: Mapping[str, Orders]) -> st
     said = f"{timeline.makespan:.4g} {unit}, bubble {timeline.bubble:.2%}"
     if printed is not None:
         said += f" (Qi et al. 2024 printed {printed:.2f}%)"
-    return f"{said}. At most {most:.3g} microbatches are held at a time (dark: stage 0)."
+    return f"{said}. At most {most:.3g} microbatches are held at a time (strongest line: stage 0)."
 
 
 def _setting(state: dict) -> tuple:
@@ -116,6 +117,7 @@ def draw_ops(axes: Axes, events: Iterable[Event], p: int, end: float, top: float
             middle = stage + (top + bottom) / 2
             axes.text((start + stop) / 2, middle, str(k), ha="center", va="center", fontsize=8, color=style.CARD)
     axes.set(xlim=(0, 1.005 * end), ylim=(p - 0.5, -0.5), ylabel="stage")
+    axes.yaxis.set_label_coords(*LABEL)
     style.ticks(axes.yaxis, range(p), [str(stage) for stage in range(p)])
     used = [op for op in COLORS if any(event[1] == op for event in events)]
     marks = [axes.plot([], [], "s", color=COLORS[op], label=MEANS[op], markersize=9)[0] for op in used]
@@ -131,6 +133,7 @@ def _draw_memory(axes: Axes, timeline: Timeline, p: int, chunks: int, unit: str)
         axes.plot(seconds, held, drawstyle="steps-post", color=shades[stage])
     top = max(timeline.memory(1 / chunks))
     axes.set(xlim=(0, 1.005 * timeline.makespan), ylim=(0, 1.08 * top), xlabel=f"time, {unit}", ylabel="held")
+    axes.yaxis.set_label_coords(*LABEL)
     step = max(1, round(top / 3))
     style.ticks(axes.yaxis, range(0, int(top) + 1, step), [str(held) for held in range(0, int(top) + 1, step)])
 

@@ -64,7 +64,7 @@ def _draw_grads(axes: Axes, found: Steps) -> None:
     axes.bar([turn - 0.2 for turn in turns], found.slopes, width=0.35, color=style.GREY, label="slope at w")
     axes.bar([turn + 0.2 for turn in turns], found.grads, width=0.35, color=style.ORANGE, label="w.grad")
     axes.axhline(0, color=style.INK, linewidth=0.8)
-    axes.set(xlim=(0.4, 8.6), ylim=(-9, 9), xlabel="step", ylabel="gradient")
+    axes.set(xlim=(0.4, 8.6), ylim=(-9, 12), xlabel="step", ylabel="gradient")
     axes.set_title("what the step used")
     axes.legend(loc="upper right", ncols=2)
 

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MultipleLocator
 
 from hpcdl.nn import mlp
-from hpcdl.widgets.kit import style
+from hpcdl.widgets.kit import style, units
 from hpcdl.widgets.kit.controls import slider
 from hpcdl.widgets.kit.explorable import Explorable
 from hpcdl.widgets.kit.style import BLUE, ORANGE, Alarm
@@ -54,7 +54,7 @@ def draw(state: dict, axes: dict[str, Axes]) -> str:
         part.xaxis.set_major_locator(MultipleLocator(10))
     axes["norms"].set(ylim=(LEAST, MOST), ylabel="|∂C/∂Wˡ|")
     axes["norms"].set_title("Size of the gradient")
-    axes["norms"].legend(loc="lower right")
+    axes["slopes"].legend(loc="upper right")
     style.decades(axes["norms"].yaxis)
     axes["slopes"].set(ylim=(-0.03, 1.03), ylabel="mean of σ'(zˡ)")
     axes["slopes"].set_title("Slope that each error passes")
@@ -88,4 +88,4 @@ def _change(name: str, depth: int, scale: float) -> str:
 
 def power_of_ten(x: float) -> str:
     """`x` > 0 to the nearest power of ten: `10⁻⁹`."""
-    return "10" + str(round(math.log10(x))).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"10{units.raised(round(math.log10(x)))}"

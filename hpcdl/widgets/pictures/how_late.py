@@ -64,8 +64,8 @@ def draw(state: dict, axes: Mapping[str, Axes], own: Descent | None) -> str:
     axes["run"].set_title(f"{whose} run, η = {lr:g}, τ = {delay}")
     does = "shrinks" if lr < limit else "grows"
     return (
-        f"With τ = {delay} the largest stable learning rate is {limit:.3g}; at η = {lr:g} a step {does} the weight, in "
-        f"the long run, to {factor:.3f} times what it was."
+        f"With τ = {delay} the largest stable learning rate is {limit:.3g}; at η = {lr:g} the weight {does}: in "
+        f"the long run a step multiplies it by {factor:.3f}."
     )
 
 

@@ -91,9 +91,11 @@ def spread(ends: list[float], apart: float = 0.85) -> list[float]:
     for i in range(1, len(places)):  # up from below ...
         places[i] = max(places[i], places[i - 1] + apart)
     middle = (sum(places) - sum(ends)) / len(ends)  # ... and down again by what they rose on the average
-    top, bottom = math.log10(CEILING) - 0.3, math.log10(FLOOR) + 0.3
-    down = min(max(middle, places[-1] - top), places[0] - bottom)
-    return [place - down for _, place in sorted(zip(order, places, strict=True))]
+    top, bottom = math.log10(CEILING) - 0.45, math.log10(FLOOR) + 0.45
+    lowest = [bottom + apart * i for i in range(len(places))]
+    highest = [top - apart * i for i in range(len(places))][::-1]
+    places = [min(max(place - middle, low), high) for place, low, high in zip(places, lowest, highest, strict=True)]
+    return [place for _, place in sorted(zip(order, places, strict=True))]
 
 
 def _sweep(axes, final, rule) -> None:

@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy
 from hpcdl.data import digits
 from hpcdl.numerics.rounding import FLOATS, Float, round_nearest
 from hpcdl.numerics.rounding.threads import one_thread
-from hpcdl.widgets.kit import style
+from hpcdl.widgets.kit import style, units
 from hpcdl.widgets.kit.controls import choice, slider
 from hpcdl.widgets.kit.explorable import Explorable
 
@@ -106,7 +106,7 @@ def draw(state: Mapping, axes: Axes, gradients: Tensor | None = None) -> str:
     axes.set(xlim=(LOW, HIGH), ylim=(0, 1.05 * max(heights)))
     axes.set(xlabel="size of a gradient times the scale, powers of two", ylabel="share of gradients, %")
     axes.set_title(
-        f"Gradients of activations in {state['format'].replace('_', ' ')}, loss times 2{raised(power)}", pad=26
+        f"Gradients of activations in {state['format'].replace('_', ' ')}, loss times 2{units.raised(power)}", pad=26
     )
     axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4, fontsize=10, handlelength=1, columnspacing=1)
     lost, over = shares(gradients, fmt, power)
@@ -114,12 +114,7 @@ def draw(state: Mapping, axes: Axes, gradients: Tensor | None = None) -> str:
         beyond = "would be infinite: the step is left out" if fmt.has_infinity else "are cut to the largest number"
         return style.Alarm(f"{lost:.1%} become 0, and {over:.2%} {beyond}.")
     room = int(np.floor(np.log2(fmt.max / gradients.abs().max().item())))
-    return f"{lost:.1%} of the gradients become 0. The largest of them allows a scale of up to 2{raised(room)}."
-
-
-def raised(power: int) -> str:
-    """The digits of a power, as exponents are written."""
-    return str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"{lost:.1%} of the gradients become 0. The largest of them allows a scale of up to 2{units.raised(room)}."
 
 
 def _histogram(gradients: Tensor) -> tuple[list[int], list[float]]:

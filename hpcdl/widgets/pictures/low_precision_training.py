@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from hpcdl.nn.low_precision import MODES, Epoch
 from hpcdl.training import low_precision_runs as runs
-from hpcdl.widgets.kit import style
+from hpcdl.widgets.kit import style, units
 from hpcdl.widgets.kit.controls import choice, slider, stops
 from hpcdl.widgets.kit.explorable import Explorable
 from hpcdl.widgets.kit.style import Alarm
@@ -136,6 +136,6 @@ def sentence(wl: int, fl: int, modes: Any) -> str:
     """Where each mode ends, and what the format can hold."""
     ends = " and ".join(f"{final(wl, fl, mode):.0%} ({mode})" for mode in modes)
     return (
-        f"{wl} bits, ε = 2^-{fl} = {2.0**-fl:.2g}, numbers to ±{2.0 ** (wl - fl - 1):g}: {ends} of the held-out "
-        f"digits; float32 {final(32, 0, runs.FLOAT32):.0%}."
+        f"{wl} bits, ε = 2{units.raised(-fl)} = {2.0**-fl:.2g}, numbers to ±{2.0 ** (wl - fl - 1):g}: {ends} of the "
+        f"held-out digits; float32 {final(32, 0, runs.FLOAT32):.0%}."
     )

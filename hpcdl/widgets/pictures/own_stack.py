@@ -75,7 +75,7 @@ def draw(state: dict, axes: Mapping[str, Axes], wall: dict[str, Shown] | None = 
     lent = [name for name, shown in wall.items() if not shown.is_yours]
     total = sum(shown.lines for shown in wall.values())
     if not lent:
-        return f"{total} lines, all yours: nothing is lent any more."
+        return f"{total} lines, all yours: nothing is lent."
     return f"{own} of {total} lines are yours. Lent: {', '.join(lent)}."
 
 

@@ -89,7 +89,7 @@ def sentence(H: torch.Tensor, called: torch.Tensor, y: torch.Tensor) -> str:
     votes = H.sum(dim=1)
     if votes[y > 0].min() > votes[y < 0].max():
         return f"{right} of 4 corners are right. The third neuron sees the classes apart: move its line between them."
-    return f"{right} of 4 corners are right. Where they land, no b₃ parts the classes: move a coloured line."
+    return f"{right} of 4 corners are right. Where they land, no b₃ separates the classes: move a coloured line."
 
 
 def explorable() -> Explorable:

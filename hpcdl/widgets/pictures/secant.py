@@ -59,8 +59,7 @@ def _curve(axes, f, x: float, y: float, tangent: float, slope: float, ends) -> N
     low, high = (float(q) for q in torch.quantile(ys[ys.isfinite()], torch.tensor([0.04, 0.96], dtype=torch.float64)))
     room = 0.35 * (high - low) + 0.3
     axes.set(xlim=(-REACH, REACH), ylim=(low - room, high + room), xlabel="x", ylabel="f(x)")
-    axes.set_title("The secant through two points")
-    axes.legend(loc="upper left")
+    style.title_over_legend(axes, "The secant through two points")
 
 
 def _line(axes, x: float, y: float, slope: float, **looks) -> None:
@@ -81,8 +80,7 @@ def _magnified(axes, f, x, h: float, tangent: float, slope: float, ends) -> None
         axes.plot(step / h, (value - f(x)) / h, "o", color=style.BLUE, markersize=8)
     reach = 2.4 * 2.0 ** max(0, math.ceil(math.log2(abs(tangent)))) if tangent and math.isfinite(tangent) else 2.4
     axes.set(xlim=(-2, 2), ylim=(-reach, reach), xlabel="distance from x, in units of h", ylabel="rise, in units of h")
-    axes.set_title("Magnified by 1/h")
-    axes.legend(loc="upper left")
+    style.title_over_legend(axes, "Magnified by 1/h")
 
 
 def _slopes(axes, slopes, tangent: float, slope: float, h: float) -> None:
@@ -93,7 +91,7 @@ def _slopes(axes, slopes, tangent: float, slope: float, h: float) -> None:
     axes.semilogx(STEPS, slopes.clamp(centre - 2 * room, centre + 2 * room), color=style.BLUE, linewidth=1.4)
     axes.plot(h, min(max(slope, centre - room), centre + room), "o", color=style.BLUE, markersize=9, clip_on=False)
     axes.set(xlim=(1e-17, 2), ylim=(centre - room, centre + room), xlabel="step h", ylabel="slope of the secant")
-    axes.set_title("Its slope, for every h")
+    style.title_over_legend(axes, "Its slope, for every h")
     style.decades(axes.xaxis)
 
 

@@ -47,7 +47,7 @@ TOOLS = {
             "forward": "fully_shard(block, mesh=mesh)  # gathers before, frees after",
             "backward": "loss.backward()  # gathers each block once more",
             "gradients": "loss.backward()  # reduce-scatter: each rank its share",
-            "update": "optimizer.step()  # of the share alone",
+            "update": "optimizer.step()  # only of the share",
         },
     ),
     "DTensor": Tool(
@@ -56,7 +56,7 @@ TOOLS = {
         {
             "forward": '{"mlp.up": ColwiseParallel(), "mlp.down": RowwiseParallel()}',
             "backward": "loss.backward()  # a sum each for what went into q, k, v and up",
-            "gradients": "# each rank has those of its part: nothing to send",
+            "gradients": "# each rank has the gradients of its part: nothing to send",
             "update": STEP,
         },
     ),
@@ -130,7 +130,7 @@ def draw(state: dict, axes: Mapping[str, Axes]) -> str:
     return (
         f"{state['tool']}, {state['stage']}: each rank sends {units.nbytes(found[state['tool'], state['stage']])}, and "
         f"{units.nbytes(total[state['tool']])} in the whole step. "
-        + (f"The least is {least}'s, {units.nbytes(total[least])}." if state["p"] > 1 else "One rank sends nothing.")
+        + (f"{least} sends the least, {units.nbytes(total[least])}." if state["p"] > 1 else "One rank sends nothing.")
     )
 
 

@@ -65,8 +65,7 @@ def _sums(axes, nearest, stochastic, term: float) -> None:
     axes.set(xlim=(0, STEPS), ylim=(0, 1.25 * STEPS * term), xlabel="terms added", ylabel="sum")
     places = [share * STEPS * term for share in (0, 0.25, 0.5, 0.75, 1)]
     style.ticks(axes.yaxis, places, [f"{place:.{1 if places[-1] > 10 else 2}f}" for place in places])
-    axes.set_title("The stored sum")
-    axes.legend(loc="upper left")
+    style.title_over_legend(axes, "The stored sum")
 
 
 def _gaps(axes, half, term: float) -> None:
@@ -74,8 +73,7 @@ def _gaps(axes, half, term: float) -> None:
     axes.axhline(term, color=style.INK, linestyle=":", linewidth=1.6, label="size of a term")
     axes.set(xlim=(0, STEPS), ylim=(1e-5, 1), xlabel="terms added", ylabel="size")
     style.decades(axes.yaxis)
-    axes.set_title("Half a spacing there")
-    axes.legend(loc="upper left")
+    style.title_over_legend(axes, "Half a spacing there")
 
 
 def sentence(nearest: np.ndarray, mean: float, term: float) -> str:

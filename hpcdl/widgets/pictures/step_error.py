@@ -68,7 +68,10 @@ def _model(axes, f, rule: str, x: float) -> None:
     dashed = {"color": style.GREY, "linestyle": (0, (4, 3)), "linewidth": 1.2}
     axes.plot(STEPS, truncation, **dashed)
     power = "h²" if RULES[rule].order == 2 else "h"
-    _label(axes, 0.008, RULES[rule].truncation(f, x, 0.008) / 100, f"truncation ∝ {power}")
+    if len(seen := STEPS[truncation > 10 * FLOOR]):  # the label is next to the line's lower end
+        low = float(seen[0])
+        place, side = (low / 2, "right") if low > 1e-12 else (3 * low, "left")
+        _label(axes, place, 10 * FLOOR, f"truncation ∝ {power}", ha=side)
     for dtype, color in COLORS.items():
         rounding = RULES[rule].rounding(f, x, STEPS, dtype)
         axes.plot(STEPS, rounding, **dashed)

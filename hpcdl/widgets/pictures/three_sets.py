@@ -173,7 +173,7 @@ def _draw_right(axes: Axes, run: Run) -> None:
         axes.bar_label(bars, fmt="%.0f", padding=2)
     axes.set(ylim=(0, 112), ylabel="digits read right, %")
     ticks(axes.xaxis, range(len(SETS)), list(SETS))
-    axes.set_title(f"At the best epoch; at {EPOCHS} (pale)")
+    axes.set_title(f"At the best epoch; at {EPOCHS} (faint)")
 
 
 def sentence(run: Run) -> str:

@@ -148,4 +148,4 @@ def _draw_loss(axes: Axes, state: dict, setting: tuple) -> None:
     end, unit = (SHOWN, "time, s") if state["over"] == "time" else (80, "updates of the server")
     axes.set(xlim=(0, end), ylim=(-2, 0.3), xlabel=unit, ylabel="loss / initial loss")
     style.ticks(axes.yaxis, (-2, -1, 0), ("1%", "10%", "100%"))
-    axes.legend(loc="upper right", ncols=3)
+    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3)

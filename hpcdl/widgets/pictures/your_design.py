@@ -72,7 +72,8 @@ def draw(state: dict, axes: Mapping[str, Axes], design: Design | None) -> str:
     others = ", ".join(
         f"{name} {timeline.bubble:.1%}" for name, (timeline, *_) in scores.items() if timeline is not mine
     )
-    said = f"Bubble {mine.bubble:.1%} with {held(mine):g} microbatches held at most. Others: {others}."
+    most = f"{held(mine):g} microbatch{'es' * (held(mine) != 1)}"
+    said = f"Bubble {mine.bubble:.1%} with {most} held at most. Others: {others}."
     return said if held(mine) <= cap else style.Alarm(f"Over the cap of {cap}. {said}")
 
 

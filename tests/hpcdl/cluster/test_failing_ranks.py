@@ -117,7 +117,7 @@ def test_a_deadlock_is_told_long_before_the_time_is_up(pair, failure, line):
         comm.recv(torch.zeros(3), source=1 - comm.rank)
 
     message, seconds = failure(pair, both_wait, timeout=60)
-    assert message.startswith("ranks 0 and 1 would wait for ever.")
+    assert message.startswith("ranks 0 and 1 would wait forever.")
     assert "Deadlock: rank 0 waits to receive from rank 1, rank 1 waits to receive from rank 0." in message
     assert line(both_wait, "comm.recv") in message
     assert seconds < 10, "2 s of waiting; the bound leaves room for a busy machine"
@@ -129,7 +129,7 @@ def test_a_rank_that_waits_for_one_that_has_returned_is_told_so(pair, failure):
             comm.barrier()
 
     message, _ = failure(pair, wait_for_nobody, timeout=60)
-    assert message.startswith("rank 1 would wait for ever.")
+    assert message.startswith("rank 1 would wait forever.")
     assert "barrier() waits for every rank, and rank 0 returned without calling it." in message
 
 

@@ -59,7 +59,7 @@ def test_the_command_prints_it_or_writes_a_file(tmp_path):
     ("partitions", "minutes", "said"),
     [
         ("debug* 30:00\nlong 2-00:00:00", 90, "debug allows 30: .* --partition=long"),
-        ("debug* 1:29:30\nshort 45", 90, r"debug allows 89.5: the job would wait for ever. Ask .* --time\.$"),
+        ("debug* 1:29:30\nshort 45", 90, r"debug allows 89.5: the job would wait forever. Ask .* --time\.$"),
         ("debug* 1:30:00", 90, None),
         ("all* infinite", 100_000, None),
         ("week* 7-00:00:00", 10_080, None),

@@ -9,7 +9,7 @@ from PIL import Image
 
 from hpcdl.widgets import Explorable, LiveFigure, style
 from hpcdl.widgets.kit import palette
-from hpcdl.widgets.kit.controls import checkbox, choice, log_slider, player, slider, stops
+from hpcdl.widgets.kit.controls import align, checkbox, choice, log_slider, player, slider, stops
 from hpcdl.widgets.kit.picture import Picture
 
 
@@ -264,3 +264,14 @@ def test_text_has_the_contrast_that_wcag_asks_for(colour, dark):
 def test_lines_and_marks_stand_out_from_the_card(colour, dark):
     line, card = (luminance(palette.value(name, dark)) for name in (colour, style.CARD))
     assert max(line, card) + 0.05 >= 2.0 * (min(line, card) + 0.05)
+
+
+def test_sliders_form_columns_unless_they_share_the_row():
+    def layouts(*controls):
+        align(controls)
+        return [(control.style.description_width, control.layout.width) for control in controls]
+
+    columns = layouts(slider("x", 1, 0, 2), log_slider("much longer", 1, 0.1, 10), stops("batch", (1, 2), 1))
+    assert columns == [("88px", "358px")] * 3
+    assert [width for width, _ in layouts(slider("x", 1, 0, 2), choice("long one", ["a"], "a"))] == ["initial"] * 2
+    assert layouts() == []

@@ -153,7 +153,7 @@ def test_where_nobody_is_there_experiments_run_and_nothing_is_kept(kept, monkeyp
     reveal(SPEED_UP, 31.0)
     assert capsys.readouterr().out == "It was 31.\n"
     assert not kept.guesses
-    assert guess(SPEED_UP, "How fast?", unit="s")._repr_mimebundle_() == {"text/plain": "Guess first: How fast? s"}
+    assert guess(SPEED_UP, "How fast?", unit="s")._repr_mimebundle_() == {"text/plain": "Guess first: How fast? (s)"}
 
 
 ASK = (
@@ -183,7 +183,7 @@ def test_a_guess_made_yesterday_counts_after_a_restart(tmp_path, monkeypatch):
     assert kernel(tmp_path, ASK, RUN)[1] == "it ran\nYou guessed 12 times, it was 31 times: 2.58 times too low."
     (tmp_path / NAME).unlink()
     assert kernel(tmp_path, ASK, RUN, stdin=False) == [
-        "Guess first: How many times as fast? times",
+        "Guess first: How many times as fast? (times)",
         "it ran\nIt was 31 times.",
     ]
     assert not (tmp_path / NAME).exists()

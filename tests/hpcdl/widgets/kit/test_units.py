@@ -28,6 +28,16 @@ def test_a_time_has_the_unit_that_fits(value, said):
     assert units.seconds(value) == said
 
 
+@pytest.mark.parametrize(
+    ("sentence", "gaps"),
+    [("after 19.5 s and 18 s.", 2), ("340 MB/s: 9 % of 3 ms", 3), ("4 stages, 2 steps, 3 %s", 0), ("7 images/s", 1)],
+)
+def test_no_line_ends_between_a_number_and_its_unit(sentence, gaps):
+    joined = units.joined(sentence)
+    assert joined.count(units.NO_BREAK) == gaps
+    assert joined.replace(units.NO_BREAK, " ") == sentence
+
+
 def test_sizes_and_rates():
     assert units.nbytes(100) == "100 bytes"
     assert units.nbytes(12_345) == "12.3 KB"

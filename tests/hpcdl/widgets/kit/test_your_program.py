@@ -10,7 +10,7 @@ from hpcdl.guesses import NAME, OWN, Guess, Ledger
 from hpcdl.points import Checked, Record
 from hpcdl.widgets import when_solved, your_program
 from hpcdl.widgets.kit import guessing, own_runs
-from hpcdl.widgets.kit.your_program import questions
+from hpcdl.widgets.kit.your_program import fails, questions
 
 EXERCISE = "ddp.ring_all_reduce"
 
@@ -73,6 +73,47 @@ def test_it_is_asked_where_a_rank_waits_if_all_do():
     assert "On which line does rank 5 wait?" in asked.text
     assert asked.truth.endswith("comm.send(x, comm.rank - distance)")
     assert len(asked.choices) == 3
+
+
+def swap(comm):
+    """Exchange a number with a partner, which the last of an odd number of ranks lacks."""
+    comm.sendrecv(torch.ones(1), comm.rank ^ 1, torch.empty(1), comm.rank ^ 1)
+
+
+def third_sends(comm):
+    comm.broadcast(torch.ones(1), root=2)
+
+
+def never_with_two(comm):
+    while comm.size == 2:
+        pass
+    third_sends(comm)
+
+
+@pytest.mark.parametrize(
+    ("program", "truth", "note"),
+    [
+        (swap, "all odd numbers", "p = 1: rank 0 raised ValueError: rank 0: sendrecv: dest is 1"),
+        (third_sends, "1 and 2", "p = 1: rank 0 raised ValueError: rank 0: broadcast: root is 2"),
+        (lambda comm: comm.recv(torch.empty(0), 6 - comm.size), "all of them", "p = 1: rank 0 raised"),
+        (lambda comm: 1 / (comm.size - 3), None, None),
+        (up, None, None),
+    ],
+)
+def test_it_is_asked_with_how_many_ranks_it_fails(program, truth, note):
+    asked = fails(own_runs.failures(program, 6), 6)
+    assert (asked and asked.truth) == truth
+    assert asked is None or asked.note.startswith(note)
+
+
+def test_a_number_of_ranks_that_never_ends_is_not_asked_about(monkeypatch):
+    monkeypatch.setattr(own_runs, "PATIENCE", 0.2)
+    assert own_runs.failures(never_with_two, 6) == {}
+
+
+def test_failing_ranks_come_after_bytes():
+    assert list(asked_by(swap, 6)) == ["bytes", "fails", "absent"]
+    assert len(asked_by(swap, 6)["fails"].choices) == 5
 
 
 def test_the_machines_own_collectives_have_no_bytes():

@@ -132,7 +132,12 @@ def test_impossible_settings_are_a_sentence_in_the_picture(module, state):
     assert "must" in picture.caption or "cannot share" in picture.caption
 
 
-@pytest.mark.parametrize("state", [{}, {"steps": 1}, {"steps": 100, "condition": 30}, {"steps": 100, "beta": 0.95}])
+BOTH_ENDS = {"steps": 40, "beta": 0.6}  # curves end at the floor and at the ceiling
+
+
+@pytest.mark.parametrize(
+    "state", [{}, {"steps": 1}, {"steps": 100, "condition": 30}, {"steps": 100, "beta": 0.95}, BOTH_ENDS]
+)
 def test_all_six_learning_rates_are_labelled_and_no_label_hides_another(state):
     explorable = learning_rates.explorable()
     explorable.picture.render({**explorable.state, **state})

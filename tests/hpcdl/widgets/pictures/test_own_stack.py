@@ -29,6 +29,6 @@ def test_the_caption_counts_what_is_yours():
     explorable = own_stack.explorable()
     assert explorable.picture.caption.startswith("0 of 126 lines are yours. Lent: momentum")
     explorable.picture.render({"brick": "tape", "solved": 7})
-    assert explorable.picture.caption == "126 lines, all yours: nothing is lent any more."
+    assert explorable.picture.caption == "126 lines, all yours: nothing is lent."
     after = own_stack.explorable(TRAINED).picture.caption
     assert after.startswith("106 of 137 lines are yours")

@@ -31,6 +31,22 @@ def test_texts_have_room(name):
 
 
 @pytest.mark.parametrize(
+    ("name", "state"),
+    [
+        ("grad_steps", {"steps": 8, "lr": 0.15, "forget": False}),
+        ("gradient_norms", {"depth": 35, "scale": 0.4}),
+        ("stalling_sum", {"steps": 500, "term": 0.0005, "format": "fixed point ⟨6, 4⟩"}),
+        ("fill_the_bubble", {"preset": "14.6 B|128"}),
+        ("fill_the_bubble", {"schedule": "gpipe", "m": 24}),
+    ],
+)
+def test_texts_have_room_at_the_ends(name, state):
+    shown = made(name)
+    shown.picture.render({**shown.state, **state})
+    assert clashes(shown.picture.figure) == []
+
+
+@pytest.mark.parametrize(
     ("draw", "found"),
     [
         (lambda axes: axes.axhline(0.9, label="a"), "line on legend"),

@@ -79,5 +79,5 @@ def test_one_rank_sends_nothing(state):
 def test_the_sentence_says_whether_it_fits():
     assert "it does not fit. Most of it is optimizer states" in caption(stage=0)
     assert "it fits" in caption(stage=3)
-    assert "computes 0.0% more" in caption()
+    assert "computes nothing twice" in caption()
     assert "3" in caption(recompute="full").split("computes")[1]
