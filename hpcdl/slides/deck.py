@@ -93,11 +93,10 @@ def _items(body: str, paragraphs: list[str]) -> list[str]:
     """Return the items of the first list; without a list, the paragraphs that begin with a lead-in, in brief."""
     lists = LIST.search(body + "\n")
     if lists:
-        return [" ".join(item.split()) for item in re.split(r"^(?:- |\d+\. )", lists[0], flags=re.MULTILINE)[1:]][
-            :MOST_ITEMS
-        ]
-    led = [part.strip() for part in paragraphs if LEAD_IN.match(part.strip())]
-    return [" ".join(_sentences(part)[:2]) for part in led[:MOST_ITEMS]]
+        items = re.split(r"^(?:- |\d+\. )", lists[0], flags=re.MULTILINE)[1:]
+    else:
+        items = [part.strip() for part in paragraphs if LEAD_IN.match(part.strip())]
+    return [" ".join(_sentences(item)[:MOST_SENTENCES]) for item in items[:MOST_ITEMS]]
 
 
 def _sentences(paragraph: str) -> list[str]:
