@@ -123,7 +123,7 @@ def _choices(answers: list[float | str], truth: float | str | None) -> Markup:
     """A bar for each choice; the right one is filled."""
     counts = Counter(map(str, answers))
     names = sorted(counts, key=lambda name: -counts[name])
-    step, parts = WIDTH / len(names), []
+    step, parts = WIDTH / len(names), list[Markup]()
     for k, name in enumerate(names):
         look = "bar right" if name == truth else "bar"
         parts += _bar(step * k + 0.2 * step, 0.5 * step, counts[name] / counts[names[0]], look, str(counts[name]))

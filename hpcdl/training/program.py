@@ -179,7 +179,7 @@ def _mpi():
         yield comm, "cpu"
     except Exception as error:
         _say(error, comm.rank)
-        if comm.size == 1:  # nobody to end; Abort prints a line of its own
+        if comm.size == 1:  # no other rank to end; Abort prints a line of its own
             sys.exit(1)
         MPI.COMM_WORLD.Abort(1)
 
