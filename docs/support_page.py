@@ -32,5 +32,6 @@ def summary(text: str) -> str:
     names = [name.strip() for name in HEAD.search(text)[1].split("|")]
     rows = [[cell.strip() for cell in row.split("|")[2:-1]] for row in ROW.findall(text)]
     columns = list(zip(*rows, strict=True))
-    shares = [f"{name} {column.count('right')}" for name, column in zip(names, columns, strict=True)]
-    return f"Of {len(rows)} rows these are right: {', '.join(shares)}. A number leads to its sentence."
+    tried = [[cell for cell in column if cell != "–"] for column in columns]
+    shares = [f"{name} {each.count('right')} of {len(each)}" for name, each in zip(names, tried, strict=True)]
+    return f"Right, of the rows that are about a wrapper: {', '.join(shares)}. A number leads to its sentence."
