@@ -1,12 +1,12 @@
 """`python -m benchmarks [NAME] [OPTIONS]`: one benchmark, or all of them, each in a process of its own."""
 
+import os
 import signal
 import subprocess
 import sys
 
-import typer
-
 from benchmarks import BENCHMARKS, load
+from hpcdl.commands import program
 
 USAGE = f"""\
 python -m benchmarks [NAME] [--quick] [OPTIONS]
@@ -22,19 +22,19 @@ def main(arguments: list[str]) -> int:
         print(USAGE)
         return 0
     if not arguments or arguments[0].startswith("-"):
-        return run_all(arguments)
+        return run_all(arguments) if arguments in ([], ["--quick"]) else refuse(arguments)
     name, *options = arguments
     if name not in BENCHMARKS:
         print(f"There is no benchmark {name!r}; the benchmarks are {', '.join(BENCHMARKS)}.", file=sys.stderr)
         return 2
-    return run(name, options)
+    program(load(name).main, f"python -m benchmarks {name}", options)
 
 
-def run(name: str, options: list[str]) -> int:
-    """One benchmark in this process."""
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command()(load(name).main)
-    return app(options, prog_name=f"python -m benchmarks {name}", standalone_mode=True) or 0
+def refuse(options: list[str]) -> int:
+    """Name the options that not every benchmark has."""
+    odd = " ".join(option for option in options if option != "--quick")
+    print(f"Without a name the only option is --quick, not {odd}: name the benchmark first.", file=sys.stderr)
+    return 2
 
 
 def run_all(options: list[str]) -> int:
@@ -47,4 +47,10 @@ def run_all(options: list[str]) -> int:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # ranks that were started are ended, too
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except BrokenPipeError:  # `| head -1`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt:
+        print("Interrupted; the results of the benchmarks that ended are kept.", file=sys.stderr)
+        sys.exit(130)

@@ -12,6 +12,7 @@ import api_pages  # noqa: E402
 import charts  # noqa: E402
 import frames  # noqa: E402
 import site_pages  # noqa: E402
+import support_page  # noqa: E402
 import teaching_pages  # noqa: E402
 
 import hpcdl  # noqa: E402
@@ -46,6 +47,7 @@ html_theme_options = {
 NOTEBOOK_LINK = re.compile(r"\[([^\]]+)\]\([\w./]*?\d\d_(\w+)\.ipynb\)")
 OTHER_NOTEBOOK = re.compile(r"\[([^\]]+)\]\([\w./]*\.ipynb\)")
 EVERY_LAB = re.compile(r"^labs/\*$", re.MULTILINE)  # in a table of contents
+CHANGED = {"teaching/index": teaching_pages.linked_lectures, "support": support_page.linked}  # by page
 marks: dict[str, dict[str, str]] = {}  # by page, what replaces each mark in it
 
 
@@ -69,6 +71,7 @@ def _links_to_labs(page: str, text: list[str]) -> None:
 def _read(_app, page: str, text: list[str]) -> None:
     _links_to_labs(page, text)
     text[0] = EVERY_LAB.sub("\n".join(f"labs/{slug}" for slug in exercises.LABS), text[0])  # in the course's order
+    text[0] = CHANGED.get(page, str)(text[0])
     for mark, html in marks.get(page, {}).items():
         text[0] = text[0].replace(mark, html)
 

@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 HEADINGS = re.compile(r"# Lab (\d+) · (.+)\n(?:## (.+)\n)?")
 GOALS = re.compile(r"\*\*[^*\n]*(?:be able to|you can)\*\*\n+((?:- .*\n(?:  .*\n)*)+)")
 FACTS = re.compile(r"\*\*\d+ points, .*?\*\*\s*(.+?)(?:\n\n|\Z)", re.DOTALL)
+TIME = re.compile(r"(about \d+ minutes[^.*]*)\.\*\*")
 OTHER_CHAPTER = re.compile(r'"[^"]*"')
 LAB = re.compile(r"\b\d\d\b")
 WHERE = "lab, section"  # a column of the table of lectures
@@ -27,6 +28,7 @@ class Course:
     notebook: str  # its file's name
     title: str
     subtitle: str
+    time: str  # how long it takes, and for what
     about: str  # the first paragraphs, as Markdown
     goals: str  # a Markdown list
     needs: str  # what the lab says that you need
@@ -53,6 +55,22 @@ class Course:
         return self.map.get("idea") or self.subtitle
 
 
+def exercises_table(lab: Lab) -> str:
+    """Return the table of a lab's exercises, with their minutes and points; extra ones say so."""
+    core, extra = (sum(e.minutes for e in lab.exercises.values() if e.extra == kind) for kind in (False, True))
+    rows = [
+        f"| `{e.name}`{', extra' if e.extra else ''} | {e.minutes} | {e.points:g} |" for e in lab.exercises.values()
+    ]
+    total = f"| all | {core}{f' + {extra} extra' if extra else ''} | {lab.points:g} |"
+    return "\n".join(["| exercise | minutes | points |", "| --- | ---: | ---: |", *rows, total])
+
+
+def linked(text: str, folder: str = "") -> str:
+    """Return the text with each lab's number as a link to its page in `folder`."""
+    slugs = {f"{exercises.load(slug).number:02d}": slug for slug in exercises.LABS}
+    return LAB.sub(lambda found: f"[{found[0]}]({folder}{slugs[found[0]]}.md)" if found[0] in slugs else found[0], text)
+
+
 def courses() -> list[Course]:
     """Every lab, in the order of the course."""
     rows, lectures = map_rows(), lecture_rows()
@@ -70,6 +88,7 @@ def _course(lab: Lab, rows: dict[str, dict], lectures: list[tuple[str, set[int]]
         f"{path.stem}.ipynb",
         head[2] if head else lab.title,
         (head[3] if head else "") or "",
+        (TIME.search(text) or [None, ""])[1],
         _about(text, head),
         (GOALS.search(text) or [None, ""])[1].rstrip(),
         " ".join((FACTS.search(text) or [None, ""])[1].split()),

@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 
 import frames
-from course import ROOT, Course, courses
+from course import ROOT, Course, courses, exercises_table, linked
 from frames import Frames
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -49,9 +49,9 @@ def lab_page(course: Course, drawn: dict[str, Frames]) -> str:
         raw(figure(shown[0], "../", lazy=False)) if shown else "",
         f"## What you learn\n\nAfter this lab you can\n\n{course.goals}" if course.goals else "",
         "## Before you start\n\n" + before(course),
-        "## Exercises\n\n" + exercises_table(course),
+        "## Exercises\n\n" + exercises_table(course.lab),
         "## Pictures\n\n" + raw("".join(figure(each, "../") for each in shown[1:])) if shown[1:] else "",
-        "## In the lectures\n\n" + "\n".join(f"- {subject}" for subject in course.lectures) if course.lectures else "",
+        "## In the lectures\n\n" + lectures(course) if course.lectures else "",
         f"## Teach it\n\n[A session of 50 minutes, questions and usual mistakes](../teaching/labs/{course.slug}.md).",
         raw(json_ld(course, shown)),
     ]
@@ -75,7 +75,7 @@ def buttons(course: Course) -> str:
 def facts(course: Course) -> str:
     """How long, how many exercises and points, in one line."""
     shown = [
-        f"about {course.minutes} minutes",
+        course.time or f"about {course.minutes} minutes",
         f"{len(course.lab.exercises)} exercises",
         f"{course.lab.points:g} points",
     ]
@@ -86,16 +86,16 @@ def before(course: Course) -> str:
     """What to do first, what the machine needs, and a word on Colab."""
     first, needs = course.map.get("do first", ""), course.map.get("needs", "")
     lines = [course.needs]
-    lines += [f"**Do first:** {unlinked(first)}." if first and first != "–" else ""]
-    lines += [f"**Needs:** {needs}." if needs and needs not in ("–", "") else ""]
+    lines += [f"**Do first:** {linked(unlinked(first))}." if first and first != "–" else ""]
+    lines += [f"**Needs:** {needs}." if needs.startswith("MPI") and "MPI" not in course.needs else ""]
     lines += ["**On Colab**, run `%pip install git+" + REPOSITORY + "` in a cell of its own first."]
     return "\n\n".join(filter(None, lines))
 
 
-def exercises_table(course: Course) -> str:
-    rows = [f"| `{e.name}` | {e.minutes} | {e.points:g} |" for e in course.lab.exercises.values()]
-    total = f"| all | {sum(e.minutes for e in course.lab.exercises.values())} | {course.lab.points:g} |"
-    return "\n".join(["| exercise | minutes | points |", "| --- | ---: | ---: |", *rows, total])
+def lectures(course: Course) -> str:
+    """What of the lectures students practise here, and where the lectures are listed."""
+    where = "[The lectures, and the labs of all their subjects](../teaching/index.md#from-lectures-to-labs)"
+    return "\n".join(f"- {subject}" for subject in course.lectures) + f"\n\n{where}"
 
 
 def json_ld(course: Course, shown: list[Frames]) -> str:

@@ -9,7 +9,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from course import Course, courses
+from course import Course, courses, exercises_table, linked
 
 from autograder import exercises
 from autograder.authoring import Exercise, Lab, WrongAnswer
@@ -22,6 +22,7 @@ GOALS = re.compile(r"\*\*You will be able to\*\*\n+((?:- .*\n(?:  .*\n)*)+)")
 MISTAKES = 3  # of each exercise
 LINE_UP = "unmask_"  # exercises in which students find other people's mistakes
 MARKS = re.compile(r"([*_\[<$|])(?=[^`]*(?:`[^`]*`[^`]*)*$)")  # outside of `code`
+SECTIONS = re.compile(r"^(\| [A-Z] \|[^|]*\|)(.*)$", re.MULTILINE)
 DEMO = "Each block is a cell: run them in order in an empty notebook next to the labs. You need no solutions."
 
 
@@ -42,7 +43,7 @@ def page(lab: Lab, lesson: dict) -> str:
         f"# Lab {lab.number:02d} · {lab.title}",
         f"[What students see](../../labs/{lab.slug}.md) · slides for your lecture: `hpcdl slides {lab.number:02d}`",
         "## Goals\n\nAfter this lab students can\n\n" + goals(lab) if goals(lab) else "",
-        "## Exercises\n\n" + table(lab),
+        "## Exercises\n\n" + exercises_table(lab),
         "## A session of 50 minutes\n\n" + _rows("| minutes | what happens |", lesson.get("session", ())),
         _demo(lab, lesson.get("demo", ())),
         _list("Questions to ask", lesson.get("ask", ())),
@@ -61,12 +62,6 @@ def goals(lab: Lab) -> str:
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     found = GOALS.search("\n".join("".join(cell["source"]) + "\n" for cell in cells if cell["cell_type"] == "markdown"))
     return found[1].rstrip() if found else ""
-
-
-def table(lab: Lab) -> str:
-    rows = [(f"`{e.name}`", e.minutes, f"{e.points:g}") for e in lab.exercises.values()]
-    rows.append(("all", sum(e.minutes for e in lab.exercises.values()), f"{lab.points:g}"))
-    return _rows("| exercise | minutes | points |", rows)
 
 
 def mistakes(lab: Lab) -> str:
@@ -108,6 +103,11 @@ def _mistake(wrong: WrongAnswer, told: list[str]) -> str:
 def escaped(text: str) -> str:
     """Return plain text as Markdown: code in backticks stays code, other marks mean themselves."""
     return MARKS.sub(r"\\\1", " ".join(text.split()))
+
+
+def linked_lectures(text: str) -> str:
+    """Return the page with the lab numbers in its table of lectures as links to the labs' pages."""
+    return SECTIONS.sub(lambda row: row[1] + linked(row[2], "../labs/"), text)
 
 
 def plans() -> str:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 import hpcdl
 from hpcdl.lazy import leave_out_slow
@@ -49,23 +49,17 @@ class TerminatedError(BaseException):
     """The process was sent SIGTERM."""
 
 
-class Commands(TyperGroup):
-    """A program's commands; an error in one ends the program with a sentence on stderr."""
+class _Sentences:
+    """What a program's group of commands and its only command share: plain help, and an error as one sentence."""
 
     def get_params(self, ctx: Any) -> list:
-        return _without_types_of_flags(super().get_params(ctx))
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        command = super().get_command(ctx, cmd_name)
-        if command is not None:
-            _without_types_of_flags(command.get_params(ctx))
-        return command
+        return _plain_flags(super().get_params(ctx))  # type: ignore[misc]
 
     def invoke(self, context: Any) -> Any:
         _given[:] = [*getattr(context, "_protected_args", ()), *context.args]
         try:
             with _terminable():
-                return super().invoke(context)
+                return super().invoke(context)  # type: ignore[misc]
         except KeyboardInterrupt:
             _end_children()
             end(f"Interrupted. {KEPT}", 130)
@@ -80,11 +74,35 @@ class Commands(TyperGroup):
             end(*explained(error))
 
 
-def _without_types_of_flags(params: list) -> list:
-    """Stop `--help` from showing a type for options that take no value."""
+class Commands(_Sentences, TyperGroup):
+    """A program's commands; an error in one ends the program with a sentence on stderr."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        command = super().get_command(ctx, cmd_name)
+        if command is not None:
+            _plain_flags(command.get_params(ctx))
+        return command
+
+
+class Command(_Sentences, TyperCommand):
+    """A program of one command; an error ends it with a sentence on stderr."""
+
+
+def program(function: Callable, name: str, arguments: list[str] | None = None) -> NoReturn:
+    """Run the program that is this one function; without `arguments`, with those of the process."""
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command(cls=Command)(function)
+    app(arguments, prog_name=name)
+    raise AssertionError  # typer has ended the process
+
+
+def _plain_flags(params: list) -> list:
+    """Show no type for an option without a value, and no `--no-x` for one that is off by default."""
     for param in params:
         if getattr(param, "is_flag", False):
             param.metavar = ""
+            if param.default is False:
+                param.secondary_opts, param.show_default = [], False
     return params
 
 

@@ -37,9 +37,11 @@ def written_whole(path: str | Path, mode: str = "w", durable: bool = True, **opt
         part.replace(path)
     except BaseException as error:
         part.unlink(missing_ok=True)
+        if isinstance(error, RuntimeError) and isinstance(error.__context__, OSError):
+            error = error.__context__  # torch.save says only that its file is shorter than expected
         if isinstance(error, OSError) and error.errno and error.filename is None:
             error.filename = str(path)  # the error of a full disk names no file
-        raise
+        raise error
 
 
 def write_whole(path: str | Path, data: str | bytes, durable: bool = True) -> None:

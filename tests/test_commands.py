@@ -231,6 +231,7 @@ def test_help_shows_no_type_of_flags(name, path, command):
     shown = CliRunner().invoke(PROGRAMS[name], [*path, "--help"])
     assert shown.exit_code == 0
     assert "<bool>" not in shown.output
+    assert "default: no-" not in shown.output
 
 
 @pytest.mark.parametrize(

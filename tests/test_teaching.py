@@ -66,7 +66,10 @@ def test_names_in_lessons_are_exercises():
 def test_page_shows_exercises_and_mistakes(slug):
     lab = exercises.load(slug)
     text = teaching_pages.page(lab, LESSONS[slug])
-    assert all(f"| `{e.name}` | {e.minutes} | {e.points:g} |" in text for e in lab.exercises.values())
+    core = sum(e.minutes for e in lab.exercises.values() if not e.extra)
+    assert f"| all | {core}{' + 25 extra' if slug == 'own_stack' else ''} | 100 |" in text
+    for e in lab.exercises.values():
+        assert f"| `{e.name}`{', extra' if e.extra else ''} | {e.minutes} | {e.points:g} |" in text
     assert "## Usual mistakes" in text
     assert "After this lab students can" in text
     assert teaching_pages.page(lab, {}).startswith("# Lab")
@@ -124,3 +127,28 @@ def test_every_lab_page_is_whole():
         assert len(re.findall(r"^# ", text, re.MULTILINE)) == 1
         assert not each.pictures or text.index("<figure") < text.index("## Exercises")
         assert each.subtitle or each.slug == "gradient_descent"
+        assert f"about {each.minutes} minutes" in each.time
+        assert f"<span>{each.time}</span>" in text
+        assert "lecture " not in text or "teaching/index.md#from-lectures-to-labs" in text
+
+
+def test_numbers_of_labs_lead_to_their_pages():
+    assert course.linked("02 (07 and 08 help)") == (
+        "[02](gradient_descent.md) ([07](ddp.md) and [08](collectives.md) help)"
+    )
+    page = teaching_pages.linked_lectures((course.ROOT / "docs" / "teaching" / "index.md").read_text(encoding="utf-8"))
+    assert '| C | HOGWILD! | [10](../labs/hogwild.md), "Without locks"' in page
+    assert "E-317/517, 2024" in page
+
+
+def test_numbers_of_the_support_matrix_lead_to_their_sentences():
+    """Every refusal in a cell is a link; the summary counts the cells."""
+    import support_page
+
+    text = support_page.linked((course.ROOT / "docs" / "support.md").read_text(encoding="utf-8"))
+    linked = set(re.findall(r'<a href="#refusal-(\d+)" title="[^"]+">\1</a>', text))
+    assert linked == set(re.findall(r'^(\d+)\. <span id="refusal-\1"></span>', text, re.MULTILINE))
+    right = re.search(r"about a wrapper: pipeline (\d+) of (\d+), ", text)
+    column = re.findall(r"^\| (?!model or loop)[^|]+ \| ([^|]+) \|", text, re.MULTILINE)
+    assert column.count("right") == int(right[1])
+    assert len(column) - column.count("–") == int(right[2])

@@ -99,11 +99,12 @@ def _numbers(numbers: list[float], truth: float | str | None, unit: str) -> Mark
     place = math.log(known, FACTOR) if known else min(bins)
     low, high = min(*bins, math.floor(place)) - 2, max(*bins, math.ceil(place)) + 2
     step = WIDTH / (high - low)
-    parts = [_bar(step * (k - low), step * 0.9, n / max(bins.values()), "bar", str(n)) for k, n in bins.items()]
-    parts += _decades(low, high, step, unit)
+    bars = [_bar(step * (k - low), step * 0.9, n / max(bins.values()), "bar", str(n)) for k, n in bins.items()]
+    parts = [bar for bar, _ in bars]
     if known:
         x = step * (place - low)
         parts.append(Markup('<line class="truth" x1="{0:.1f}" x2="{0:.1f}" y1="8" y2="{1}"/>').format(x, BASE))
+    parts += [count for _, count in bars] + _decades(low, high, step, unit)  # above the line
     said = f"{len(numbers)} guesses between {min(numbers):.3g} and {max(numbers):.3g} {unit}"
     return _svg(parts, said + (f"; it was {known:.3g}" if known else ""))
 
@@ -122,19 +123,20 @@ def _choices(answers: list[float | str], truth: float | str | None) -> Markup:
     """A bar for each choice; the right one is filled."""
     counts = Counter(map(str, answers))
     names = sorted(counts, key=lambda name: -counts[name])
-    step, parts = WIDTH / len(names), []
+    step, parts = WIDTH / len(names), list[Markup]()
     for k, name in enumerate(names):
         look = "bar right" if name == truth else "bar"
-        parts.append(_bar(step * k + 0.2 * step, 0.5 * step, counts[name] / counts[names[0]], look, str(counts[name])))
+        parts += _bar(step * k + 0.2 * step, 0.5 * step, counts[name] / counts[names[0]], look, str(counts[name]))
         parts.append(Markup('<text x="{:.1f}" y="{}">{}</text>').format(step * (k + 0.45), BASE + 20, name))
     return _svg(parts, ", ".join(f"{name}: {counts[name]}" for name in names))
 
 
-def _bar(x: float, width: float, share: float, look: str, said: str) -> Markup:
+def _bar(x: float, width: float, share: float, look: str, said: str) -> tuple[Markup, Markup]:
+    """Return a bar and the text above it."""
     height = share * (BASE - 30)
     bar = Markup('<rect class="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"/>')
     text = Markup('<text x="{:.1f}" y="{:.1f}">{}</text>')
-    return bar.format(look, x, BASE - height, width, height) + text.format(x + width / 2, BASE - height - 6, said)
+    return bar.format(look, x, BASE - height, width, height), text.format(x + width / 2, BASE - height - 6, said)
 
 
 def _svg(parts: list[Markup], label: str) -> Markup:

@@ -8,7 +8,7 @@ document.addEventListener("DOMContentLoaded", () => {
     let playing = false;
     const set = (on) => {
       playing = on;
-      button.textContent = on ? "⏸ Stop" : "▶ Play";
+      button.textContent = on ? "■ Stop" : "▶ Play";
       button.setAttribute("aria-pressed", on);
       for (const image of images) {
         image.dataset.still ??= image.getAttribute("src");

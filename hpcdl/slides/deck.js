@@ -15,7 +15,7 @@ function play(figure) {
   const still = image.dataset.still ??= image.src;
   const on = image.src === still;
   image.src = on ? image.dataset.play : still;
-  button.textContent = on ? "⏸ Stop" : "▶ Play";
+  button.textContent = on ? "■ Stop" : "▶ Play";
 }
 
 document.addEventListener("keydown", (event) => {

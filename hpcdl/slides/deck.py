@@ -9,20 +9,26 @@ from hpcdl.slides import formulas
 HEADING = re.compile(r"^(#{1,3}) (.+)$", re.MULTILINE)
 HIDDEN = re.compile(r"<details>.*?</details>|<!--.*?-->|```.*?```", re.DOTALL)
 LIST = re.compile(r"(?:^(?:- |\d+\. ).*\n(?:  +.*\n)*)+", re.MULTILINE)
-NOT_SHOWN = re.compile(r"exercise|hint|check|challenge|points|want more|further reading", re.IGNORECASE)  # in a heading
+NOT_SHOWN = re.compile(
+    r"exercise|hint|check|challenge|points|impostors|want more|further reading", re.IGNORECASE
+)  # in a heading
 SENTENCE = re.compile(r"(?<=[.?!])\s+(?=[A-Z$*`])")
-MOST_SENTENCES, MOST_ITEMS, MOST_FORMULAS = 2, 5, 3
+LEAD_IN = re.compile(r"\*[^*\n]+\.\* ")  # *Too many messages.* begins a paragraph
+TABLE = re.compile(r"^\|.*\|\n\|[-:| ]+\|\n(?:\|.*\|\n)+", re.MULTILINE)
+CODE = re.compile(r"(?:^    .*\n)(?:(?:    .*)?\n)*", re.MULTILINE)
+MOST_SENTENCES, MOST_ITEMS, MOST_FORMULAS, MOST_LINES = 2, 5, 3, 10
 PICTURES = "hpcdl.widgets.pictures"
 
 
 @dataclass
 class Slide:
-    """One slide: a heading, a few sentences, list items and formulas in Markdown; or a picture by its name."""
+    """One slide: a heading with sentences, items, formulas, a table or code in Markdown; or a picture by its name."""
 
     title: str
     sentences: list[str] = field(default_factory=list)
     items: list[str] = field(default_factory=list)
     formulas: list[str] = field(default_factory=list)
+    block: str = ""  # a table, or code
     picture: str = ""
     is_first: bool = False
 
@@ -73,11 +79,34 @@ def _formulas(text: str, title: str) -> list[Slide]:
 def _slide(title: str, body: str) -> Slide:
     shown = formulas.DISPLAY.findall(body)[:MOST_FORMULAS]
     body = formulas.DISPLAY.sub("\n", body)
-    lists = LIST.search(body + "\n")
-    items = re.split(r"^(?:- |\d+\. )", lists[0], flags=re.MULTILINE)[1:] if lists else []
     paragraphs = [part for part in LIST.sub("\n", body + "\n").split("\n\n") if _is_prose(part)]
-    sentences = SENTENCE.split(" ".join(paragraphs[0].split())) if paragraphs else []
-    return Slide(title, sentences[:MOST_SENTENCES], [" ".join(item.split()) for item in items[:MOST_ITEMS]], shown)
+    sentences = _sentences(paragraphs[0])[:MOST_SENTENCES] if paragraphs else []
+    items = _items(body, paragraphs[1:])
+    found = Slide(title, sentences, items, shown)
+    if sentences and sentences[-1].endswith(":") and not (items or shown):
+        found.block = _block(body)
+        found.sentences[-1] = sentences[-1] if found.block else f"{sentences[-1][:-1]}."
+    return found
+
+
+def _items(body: str, paragraphs: list[str]) -> list[str]:
+    """Return the items of the first list; without a list, the paragraphs that begin with a lead-in, in brief."""
+    lists = LIST.search(body + "\n")
+    if lists:
+        items = re.split(r"^(?:- |\d+\. )", lists[0], flags=re.MULTILINE)[1:]
+    else:
+        items = [part.strip() for part in paragraphs if LEAD_IN.match(part.strip())]
+    return [" ".join(_sentences(item)[:MOST_SENTENCES]) for item in items[:MOST_ITEMS]]
+
+
+def _sentences(paragraph: str) -> list[str]:
+    return SENTENCE.split(" ".join(paragraph.split()))
+
+
+def _block(body: str) -> str:
+    """Return the first table or code of a few lines, as Markdown."""
+    found = [block for pattern in (TABLE, CODE) for block in pattern.findall(body + "\n")]
+    return next((block for block in found if block.count("\n") <= MOST_LINES), "")
 
 
 def _is_prose(part: str) -> bool:

@@ -1,6 +1,8 @@
 """One HTML file from slides: pictures play, arrow keys turn the pages, and print gives a page for each slide."""
 
 import base64
+import re
+from collections.abc import Callable
 from html import escape
 from pathlib import Path
 
@@ -32,6 +34,7 @@ def _section(slide: Slide, most: int | None) -> str:
     parts += [f"<p>{inline(' '.join(slide.sentences))}</p>"] if slide.sentences else []
     parts += [f'<p class="formula">{formulas.html(tex, 1.25)}</p>' for tex in slide.formulas]
     parts += ["<ul>" + "".join(f"<li>{inline(item)}</li>" for item in slide.items) + "</ul>"] if slide.items else []
+    parts += [block(slide.block)] if slide.block else []
     return f"<section{' class=first' if slide.is_first else ''}>{''.join(parts)}</section>"
 
 
@@ -39,9 +42,20 @@ def inline(text: str) -> str:
     """Markdown within a line as HTML, with its formulas."""
     from markdown_it import MarkdownIt
 
+    return _with_formulas(text, MarkdownIt("commonmark", {"html": False}).renderInline)
+
+
+def block(text: str) -> str:
+    """A table or code in Markdown as HTML, with its formulas."""
+    from markdown_it import MarkdownIt
+
+    html = _with_formulas(text, MarkdownIt("commonmark", {"html": False}).enable("table").render)
+    return re.sub(r"<thead>\s*(<tr>\s*(<th></th>\s*)*</tr>)?\s*</thead>", "", html)
+
+
+def _with_formulas(text: str, render: Callable[[str], str]) -> str:
     set_ = [formulas.html(tex) for tex in formulas.INLINE.findall(text)]
-    marked = formulas.INLINE.sub("\N{OBJECT REPLACEMENT CHARACTER}", text)
-    html = MarkdownIt("commonmark", {"html": False}).renderInline(marked)
+    html = render(formulas.INLINE.sub("\N{OBJECT REPLACEMENT CHARACTER}", text))
     for image in set_:
         html = html.replace("\N{OBJECT REPLACEMENT CHARACTER}", image, 1)
     return html

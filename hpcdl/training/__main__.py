@@ -1,7 +1,6 @@
 """`python -m hpcdl.training`, for torchrun: the same as `hpcdl train`."""
 
-import typer
-
+from hpcdl.commands import program
 from hpcdl.training.hybrid.command import train
 
-typer.run(train)
+program(train, "python -m hpcdl.training")

@@ -179,6 +179,8 @@ def _mpi():
         yield comm, "cpu"
     except Exception as error:
         _say(error, comm.rank)
+        if comm.size == 1:  # no other rank to end; Abort prints a line of its own
+            sys.exit(1)
         MPI.COMM_WORLD.Abort(1)
 
 
@@ -187,4 +189,5 @@ def _say(error: Exception, rank: int) -> None:
     time.sleep(2 if rank else 0)  # meanwhile the launcher ends the others because of rank 0
     if not isinstance(error, (ValueError, FloatingPointError, OSError)):
         traceback.print_exception(error)
-    print(f"rank {rank}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+    said = str(error).removeprefix(f"rank {rank}: ")
+    print(f"rank {rank}: {type(error).__name__}: {said}", file=sys.stderr, flush=True)

@@ -798,6 +798,16 @@ with when_solved():
 # - One rank is slow, so all others wait for it, and it seldom waits itself. In its own profile it has no stall: the slow rank looks busy, and the fast ones
 #   look bad.
 # </details>
+#
+# `hpcdl train` records such a timeline, too. In a terminal (some seconds; four simulated ranks, in the time that A100s would take):
+#
+# ```sh
+# hpcdl train --model gpt --mesh pipeline=4 --microbatches 8 --batch 64 --steps 2 --simulate 4 --machine "A100 (DGX)" --log run --profile
+# hpcdl trace run --out trace.json
+# ```
+#
+# Open `trace.json` at <https://ui.perfetto.dev>. Which stage waits first, and which last? `hpcdl trace` also prints the share of a step that ranks wait. Take
+# `--microbatches 16`, and look again.
 
 # %% [markdown]
 # ## Growth, and zeros that do not help

@@ -1144,6 +1144,9 @@ print(f"rank 0 sent {sent:,} bytes in the last step: {gradients:,} for the gradi
 #     torchrun --nproc-per-node=2 --max-restarts=1 -m hpcdl.training --checkpoint lenet.pt      # gloo or NCCL; elastic
 #     mpiexec -n 2 hpcdl train --checkpoint lenet.pt                                             # MPI
 #
+# For a model on a mesh, `hpcdl train --model gpt --mesh data=2 --log run --profile` also records what each rank does, and `hpcdl trace run` makes one timeline of it
+# (lab {{number machines}}).
+#
 # On a cluster a queue decides when and where your training runs. You submit a shell script, with your requests in comments. This Slurm script starts one
 # `torchrun` on each node; all of them meet at the first node. In a terminal, write
 # `hpcdl cluster script --nodes 2 --each 4 --out job.sh -- --checkpoint lenet.pt`; here, write

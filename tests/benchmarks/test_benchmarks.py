@@ -60,10 +60,24 @@ def test_the_registry_imports_none_before_it_is_asked_for():
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
-def test_a_benchmark_says_what_it_measures_and_has_a_quick_form(name):
+def test_a_benchmark_says_what_it_measures_and_has_a_quick_form(name, capsys):
     module = load(name)
     assert f"python -m benchmarks {name}" in module.__doc__
     assert {"quick", "out"} <= set(module.main.__annotations__)
+    with pytest.raises(SystemExit, match=r"^0$"):
+        __main__.main([name, "--help"])
+    shown = capsys.readouterr().out
+    assert "--quick" in shown
+    assert "<bool>" not in shown
+    assert "--no-quick" not in shown
+
+
+def test_options_of_one_benchmark_need_its_name(capsys):
+    assert __main__.main(["--rounds", "3"]) == 2
+    assert (
+        capsys.readouterr().err
+        == "Without a name the only option is --quick, not --rounds 3: name the benchmark first.\n"
+    )
 
 
 def test_an_unknown_name_is_answered_with_those_that_exist(capsys):

@@ -25,12 +25,13 @@ pytestmark = pytest.mark.browser
 THEMES = ("light", "dark")
 LAB, NOTEBOOK = "gradient_descent", "02_gradient_descent.ipynb"
 NBCONVERT = (".jp-InputPrompt", ".jp-OutputPrompt", ".highlight")  # its prompts and colours of code are too pale
+WIDE = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
 PARTS = ("api", "labs", "teaching", "")  # folders of the site; "" has the other pages
 
 
 @pytest.fixture
 def look(need, browser):
-    """A function that returns what axe-core finds in a page of a theme."""
+    """A function that returns what axe-core finds in a page of a theme, and whether it is too wide for a telephone."""
     need("axe", axe.source() is not None, "pip install axe-playwright-python")
     pages = []
 
@@ -40,6 +41,8 @@ def look(need, browser):
         shown = context.new_page()
         shown.goto(path.as_uri())
         found = axe.violations(shown, without)
+        shown.set_viewport_size({"width": 390, "height": 800})
+        found += ["it scrolls sideways on a telephone"] if not without and shown.evaluate(WIDE) else []
         context.close()
         return found
 

@@ -73,3 +73,22 @@ def test_readers_beside_many_writers_see_one_content_or_another_and_never_a_mixt
         seen.add(path.read_text())
     assert seen <= set(contents)
     assert [path.name for path in tmp_path.iterdir()] == ["state"]
+
+
+def test_a_full_disk_is_an_error_of_the_system_under_torch_too(tmp_path):
+    """torch.save closes its archive although a write failed, and reports only that."""
+
+    def save(file):
+        try:
+            raise OSError(28, "No space left on device")
+        finally:
+            raise RuntimeError("unexpected pos 64 vs 0")
+
+    def write():
+        with written_whole(tmp_path / "x", "wb") as file:
+            save(file)
+
+    with pytest.raises(OSError, match="No space left") as raised:
+        write()
+    assert raised.value.filename == str(tmp_path / "x")
+    assert not list(tmp_path.iterdir())

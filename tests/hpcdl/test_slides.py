@@ -27,6 +27,20 @@ def test_every_lab_has_slides(path):
     text = " ".join(" ".join([slide.title, *slide.sentences, *slide.items]) for slide in found)
     assert "NotImplementedError" not in text
     assert "BEGIN SOLUTION" not in text
+    last = [slide for slide in found if slide.sentences and slide.sentences[-1].endswith(":")]
+    assert all(slide.items or slide.formulas or slide.block for slide in last), "a colon, and nothing after it"
+
+
+def test_a_slide_has_what_its_last_sentence_announces():
+    table = "## B\n\nOf $p$ ranks:\n\n| | |\n|---|---|\n| $p$ | `a` |\n\n"
+    texts = ["# A\n", f"{table}## C\n\nTwo.\n\n*One.* It is so. And so.\nLeft out.\n\n## D\n\nThis:\n"]
+    _, *found = slides([{"cell_type": "markdown", "source": text} for text in texts])
+    assert [slide.items for slide in found] == [[], ["*One.* It is so. And so."], []]
+    assert found[2].sentences == ["This."]
+    html = page(found)
+    assert "<th>" not in html
+    assert "<code>a</code></td>" in html
+    assert "$p$" not in html
 
 
 def test_page_loads_nothing_from_elsewhere():

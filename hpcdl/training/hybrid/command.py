@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from hpcdl.commands import end
+from hpcdl.commands import end, explained
 from hpcdl.training import program
 from hpcdl.training.hybrid.configuration import (
     Configuration,
@@ -119,7 +119,7 @@ def train(
     try:
         _on_mesh(given)
     except (ConfigurationError, OSError) as error:
-        end(str(error).rstrip("."))
+        end(*explained(error))
 
 
 def _on_mesh(given: dict[str, Any]) -> None:
@@ -132,6 +132,7 @@ def _on_mesh(given: dict[str, Any]) -> None:
         raise ConfigurationError(f"every is {run.every}; it is a number of steps, 1 or more")
     if run.profile and not run.log:
         raise ConfigurationError("--profile writes into the folder of --log; add --log FOLDER")
+    _require_place(run.export)
     simulated, only = given.pop("simulate", None), [name for name in ("plan", "dry_run") if given.pop(name, False)]
     memory = given.pop("memory", None)
     if memory is not None and not ("plan" in only and run.machine):
@@ -147,6 +148,16 @@ def _on_mesh(given: dict[str, Any]) -> None:
     else:
         with program.ranks() as (comm, device):
             train_on(comm, chosen.on(comm.size), run, device)
+
+
+def _require_place(export: str | None) -> None:
+    """Refuse a file that cannot be written before a training is lost to it."""
+    if export is None:
+        return
+    if not Path(export).name or Path(export).is_dir():
+        raise ConfigurationError(f"--export {export} is a folder; give a file")
+    if not Path(export).parent.is_dir():
+        raise ConfigurationError(f"there is no folder {Path(export).parent} for --export; make it, or give another")
 
 
 class Chosen:
@@ -202,7 +213,9 @@ def _simulate(chosen: Chosen, ranks: int, run: Run) -> None:
     try:
         simulated(lambda comm: train_on(comm, chosen.on(ranks), run), ranks, **links)
     except RankError as error:
-        if isinstance(error.__cause__, (ValueError, FloatingPointError, OSError)):
+        if isinstance(error.__cause__, OSError):
+            raise error.__cause__ from None
+        if isinstance(error.__cause__, (ValueError, FloatingPointError)):
             raise ConfigurationError(str(error.__cause__)) from None
         raise
 

@@ -115,7 +115,8 @@ def command(
     except (ConfigurationError, OSError) as error:
         end(str(error).rstrip("."))
     if first is None:
-        typer.echo(f"{left.steps} steps agree: losses and gradients differ by {largest:.1e} at most, relatively")
+        agree = "1 step agrees" if left.steps == 1 else f"{left.steps} steps agree"
+        typer.echo(f"{agree}: losses and gradients differ by {largest:.1e} at most, relatively")
         return
     typer.echo(f"step {first.step}: {first.tensor} is the first that differs, by {first.relative:.1e}, relatively")
     raise typer.Exit(1)

@@ -94,8 +94,7 @@ class Configuration:
         if tokens % length:
             near = max(1, (2 * tokens + length) // (2 * length)) * length
             raise ConfigurationError(
-                f"tokens_per_step is {tokens}, which texts of {length} tokens do not divide; the nearest that they do "
-                f"is {near}"
+                f"tokens_per_step is {tokens}, not a multiple of the {length} tokens of a text; the nearest is {near}"
             )
         return tokens // length
 

@@ -59,6 +59,12 @@ def test_the_log_has_a_line_per_step_of_each_rank(tmp_path):
         (("--model", "lenet", "--no-overlap"), "--overlap is for the training of lab 07"),
         (("--model", "mlp", "--simulate", "1", "--every", "0"), "every is 0; it is a number of steps, 1 or more"),
         (("--model", "mlp", "--simulate", "1", "--steps", "9", "--lr", "1e30"), "the weights are still those of"),
+        (("--model", "mlp", "--export", "no-folder/x.pt"), "there is no folder no-folder for --export; make it"),
+        (("--model", "mlp", "--export", "."), "--export . is a folder; give a file"),
+        (
+            ("--model", "gpt", "--tokens-per-step", "100"),
+            "16 tokens of a text; the nearest is 96",
+        ),
         (("--config", "no.toml"), "does not exist"),
         (("--model", "gpt", "--plan", "--mesh", "tensor=9"), "8 heads of attention"),
     ],
