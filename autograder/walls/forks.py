@@ -57,7 +57,7 @@ def serve(descriptor: int, walls: str) -> None:
                 send_clocks(sock, pid)
                 protocol.send(sock, Frame(["pid", pid]))
             elif request[0] == "bring":
-                bring(*request[1:], guard)
+                bring(request[1], request[2], guard)
             else:
                 workers.discard(request[1])
                 status = reap(request[1])
