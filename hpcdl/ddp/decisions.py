@@ -35,16 +35,17 @@ class Decisions:
 
     def __init__(self) -> None:
         self.call: Call | None = None
+        self.samples: float | None = None  # of that call, where they were counted
         self._nodes, self._begun = 0, nodes_made()
         self._differing = 0  # steps in which ranks built other graphs
         self._watching = False
 
     @contextlib.contextmanager
-    def forward(self, *call: Any) -> Iterator[None]:
+    def forward(self, samples: int, *call: Any) -> Iterator[None]:
         """Count the nodes of a forward pass: `call` is the module, its arguments and keyword arguments."""
         begun = nodes_made()
         yield
-        self._nodes, self.call = self._nodes + nodes_made() - begun, call
+        self._nodes, self.call, self.samples = self._nodes + nodes_made() - begun, call, samples
 
     def begin_step(self) -> None:
         """Forget the last step."""
@@ -99,7 +100,7 @@ class Decisions:
         """
         if comm.silent or not self.differ(int(ranks), votes, used):
             return False
-        found = torch.tensor([float(self.call is not None and mixes(*self.call))], device=comm.devices[0])
+        found = torch.tensor([float(self.call is not None and mixes(*self.call, self.samples))], device=comm.devices[0])
         naive_all_reduce(found, comm)
         if found.item():
             raise RuntimeError(
@@ -131,12 +132,17 @@ def nodes_made() -> int:
 
 
 # -- a sample without its batch ----------------------------------------------------------------------------------------
-def mixes(module: nn.Module, args: tuple, kwargs: dict) -> bool:
-    """Return whether a sample's output depends on the rest of its batch, in eval mode; False if that cannot be told."""
+def mixes(module: nn.Module, args: tuple, kwargs: dict, samples: float | None = None) -> bool:
+    """Return whether a sample's output depends on the rest of its batch, in eval mode; False if that cannot be told.
+
+    Rows that are not as many as the `samples` are something else, such as the steps of sequences.
+    """
     first = next((x for x in tree_flatten((args, kwargs))[0] if isinstance(x, torch.Tensor)), None)
     if first is None or not first.dim() or not len(first) or _has_other_rows(module):
         return False
     n = len(first)
+    if samples not in (None, n):
+        return False
     trials: list[Trial] = [
         *((partial(_rows, i), slice(i, i + 1), slice(1)) for i in range(min(SINGLE, n))),
         *((partial(_beside, factor, False), slice(n), slice(n)) for factor in FACTORS),

@@ -84,7 +84,7 @@ class DistributedDataParallel(nn.Module):
         counted = count_samples(self.samples, args, kwargs), guessed_lengths(self.samples, args, kwargs)
         before = self.reducer.count(*counted)
         try:
-            with self.reducer.decisions.forward(self.module, args, kwargs):
+            with self.reducer.decisions.forward(counted[0], self.module, args, kwargs):
                 return self.module(*args, **kwargs)  # 9
         except BaseException:
             self.reducer.step.samples, self.reducer.step.lengths = before  # the caller may try again

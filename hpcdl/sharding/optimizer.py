@@ -117,7 +117,7 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
             self._counts.append(samples)  # of another backward pass of this step
         else:
             self._counts = [samples]
-        self._samples = sum(self._counts) / len(self._counts)
+        self._samples, self._decisions.samples = sum(self._counts) / len(self._counts), samples
         self._losses.begin(samples)
         self._versions = {param: param._version for param in self._shard}
 

@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn.modules.module import _global_forward_pre_hooks
 
 from hpcdl.comm import simulate
+from hpcdl.ddp import DistributedDataParallel
 from hpcdl.ddp.decisions import Decisions, Kept, mixes, split_vote
 
 x = torch.linspace(0.1, 1, 24).view(6, 4)
@@ -116,3 +117,36 @@ def test_a_watch_is_of_one_thread_and_ends():
     del other
     gc.collect()
     assert dict(_global_forward_pre_hooks) == before
+
+
+class Recurrent(nn.Module):
+    """Sequences of any length, with the steps ahead of the samples."""
+
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.Linear(4, 4, dtype=torch.float64)
+
+    def forward(self, steps):
+        states = [torch.zeros_like(steps[0])]
+        for step in steps:
+            states.append(torch.tanh(step + self.cell(states[-1])))
+        return torch.stack(states[1:])
+
+
+def test_steps_of_sequences_are_no_samples():
+    """Each rank's sequences have a length of their own, so its graph has another number of nodes."""
+    batches = [torch.randn(3 + rank, 2, 4, dtype=torch.float64, generator=torch.manual_seed(rank)) for rank in range(2)]
+
+    def train(rank):
+        torch.manual_seed(0)
+        model = DistributedDataParallel(Recurrent(), rank, samples=lambda steps: steps.shape[1])
+        model(batches[rank.rank]).square().sum((0, 2)).mean().backward()
+        model.synchronize()
+        return model.module.cell.weight.grad
+
+    found = simulate(train, 2).results
+    torch.manual_seed(0)
+    alone = Recurrent()
+    torch.cat([alone(batch).square().sum((0, 2)) for batch in batches]).mean().backward()
+    for gradient in found:
+        assert torch.allclose(gradient, alone.cell.weight.grad, rtol=1e-12, atol=1e-14)
