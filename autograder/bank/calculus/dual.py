@@ -3,7 +3,6 @@
 import math
 
 from autograder.authoring import wrong
-from autograder.bank.slips import slip
 from hpcdl.numerics.dual import Dual
 
 
@@ -138,11 +137,9 @@ class Dual(Dual):
     __radd__ = __add__
 
 
-slip(
-    "calculus.Dual",
-    "sin by eleven terms of its series",
-    "math.sin(self.value)",
-    "sum((-1) ** k * self.value ** (2 * k + 1) / math.factorial(2 * k + 1) for k in range(11))",
-    fails="compositions",
-    says="(9 * x).sin() - y",
-)
+@wrong("calculus.Dual", "sin by eleven terms of its series", fails="compositions", says="(9 * x).sin() - y")
+class Dual(Dual):
+    def sin(self):
+        x = self.value
+        sine = sum((-1) ** k * x ** (2 * k + 1) / math.factorial(2 * k + 1) for k in range(11))
+        return Dual(sine, math.cos(x) * self.slope)

@@ -70,10 +70,8 @@ slip(
 slip(
     "collectives.best_algorithm",
     "calls its own cost",
-    "def best_algorithm(",
-    "own_cost = cost\n\n\ndef best_algorithm(",
     "lambda name: cost(",
-    "lambda name: own_cost(",
+    "lambda name: globals()['cost'](",
     fails=" ".join(NOT_BEST),
     says="Call the argument `cost`",
 )

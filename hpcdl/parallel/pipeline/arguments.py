@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from hpcdl.comm import Communicator
+from hpcdl.ddp.guarded import numbers_of
 from hpcdl.parallel.pipeline.layers import Chunk
 from hpcdl.parallel.pipeline.plan import Plan
 from hpcdl.parallel.pipeline.values import Boundary, boundary, is_one_boundary, rows_of
@@ -72,7 +73,7 @@ class Unchanged:
 
 def _some_element(x: torch.Tensor) -> str:
     """An element as text, since `x.data` changes no version; a card would have to be waited for."""
-    return str(x.detach()[(-1,) * x.dim()].item()) if x.numel() and x.device.type == "cpu" else ""
+    return str(numbers_of(x.detach())[(-1,) * x.dim()].item()) if x.numel() and x.device.type == "cpu" else ""
 
 
 def require_one_by_one(chunks: Sequence[Any], microbatches: int) -> None:
