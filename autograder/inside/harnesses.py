@@ -241,7 +241,7 @@ HARNESSES = {
     "asynchronous": Harness(asynchronous, ("comm", "grad", "w", "staleness", "steps", "lr"), works=True),
     "downpour": Harness(downpour, ("comm", "servers", "grad", "w", "n_fetch", "n_push", "steps", "lr"), works=True),
     "comm_first": Harness(comm_first, ("comm", "s", "y", "g")),
-    "horovod": Harness(horovod, ("optimizer", "comm", "backward_passes_per_step")),
+    "horovod": Harness(horovod, ("optimizer", "comm", "backward_passes_per_step"), works=True),
     "horovod_out_of_order": Harness(horovod_out_of_order, ("optimizer", "comm")),
     "broadcasting": Harness(broadcasting, ("params", "comm", "root_rank")),
     "with_gpus": Harness(with_gpus, ("env",)),
