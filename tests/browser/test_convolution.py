@@ -57,6 +57,6 @@ def race(lab) -> None:
     explorable.press(0, "ArrowRight")
     image = explorable.picture
     lab.wait_until_changed(
-        lambda: "Fourier leads" in (image.get_attribute("title") or image.get_attribute("alt") or ""), False
+        lambda: "Fourier stays the fastest" in (image.get_attribute("title") or image.get_attribute("alt") or ""), False
     )
     lab.screenshot("05_race_moved")
