@@ -127,8 +127,8 @@ def split_vote(total: float) -> tuple[float, float]:
 
 
 def nodes_made() -> int:
-    """Return how many graph nodes this thread has made."""
-    return torch.autograd._get_sequence_nr()
+    """Return how many graph nodes this thread has made; 0 in compiled code, which makes the same ones in each call."""
+    return 0 if torch.compiler.is_compiling() else torch.autograd._get_sequence_nr()
 
 
 # -- a sample without its batch ----------------------------------------------------------------------------------------
