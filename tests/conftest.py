@@ -16,7 +16,9 @@ import hypothesis
 import psutil
 import pytest
 import torch
+from jupyter_client.connect import LocalPortCache
 
+from hpcdl.cluster.ports import Held
 from hpcdl.lazy import leave_out_slow
 
 ROOT = Path(__file__).parents[1]
@@ -34,6 +36,9 @@ os.environ |= {"HPCDL_POINTS": "", "HPCDL_GUESSES": "off", "OMP_NUM_THREADS": "1
 torch.set_num_threads(1)
 leave_out_slow()
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what runs in the background
+HELD = Held()  # ports that no other test takes before a server, or a kernel, listens on them
+LocalPortCache.find_available_port = lambda self, ip: HELD.port()
+LocalPortCache.return_port = lambda self, port: HELD.release(port)
 REQUIRED = set(filter(None, os.environ.get("HPCDL_REQUIRE", "").split(",")))
 
 
@@ -51,14 +56,15 @@ def chromium() -> str | None:
     return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
-@pytest.fixture(scope="session", name="chromium")
-def chromium_fixture():
-    return chromium()
+chromium_fixture = pytest.fixture(scope="session", name="chromium")(chromium)
+need_fixture = pytest.fixture(scope="session", name="need")(lambda: need)
 
 
-@pytest.fixture(scope="session", name="need")
-def need_fixture():
-    return need
+@pytest.fixture(scope="session", autouse=True)
+def held_port():
+    """A function that returns a free port, which no other program is given before a server listens on it."""
+    with HELD:
+        yield HELD.port
 
 
 @pytest.fixture(autouse=True)
@@ -228,7 +234,7 @@ def _munge(folder: Path, stack) -> Path:
 
 def _slurm(folder: Path, munge_socket: Path, stack) -> dict:
     host, cores = socket.gethostname().split(".")[0], os.cpu_count()
-    controller_port, node_port = _free_port(), _free_port()
+    controller_port, node_port = HELD.port(), HELD.port()
     (folder / "state").mkdir()
     (folder / "spool").mkdir()
     conf = folder / "slurm.conf"
@@ -292,9 +298,3 @@ def _until(condition, what: str, *logs: Path, seconds: float = 30) -> None:
             texts = "\n".join(log.read_text()[-1500:] for log in logs)
             pytest.fail(f"waited {seconds} s for {what}:\n{texts}")
         time.sleep(0.1)
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]

@@ -104,9 +104,8 @@ def status(page: str, seconds: float = 60) -> int:
             time.sleep(0.5)
 
 
-def test_jupyterlab_opens_the_map_of_the_labs(visitor, box):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+def test_jupyterlab_opens_the_map_of_the_labs(visitor, box, held_port):
+    port = held_port()
     options = ["--no-browser", "--allow-root", "--ServerApp.token=t", "--ip=127.0.0.1", f"--port={port}"]
     server = box.start(["binder/start", "jupyter", "lab", *options], **in_binder(visitor))
     try:

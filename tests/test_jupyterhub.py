@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import site
-import socket
 import subprocess
 import sys
 import time
@@ -58,12 +57,6 @@ PAGES: list = []  # their connections stay open, as those of pages
 TOKEN = "0123456789abcdef0123456789abcdef"
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def from_a_wheel(place: Path) -> Path:
     """The scripts of an environment with the wheel; everything else comes from this one."""
     run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", place, ROOT)
@@ -88,19 +81,19 @@ def run(*command) -> None:
 
 
 @pytest.fixture
-def hub(tmp_path, need):
+def hub(tmp_path, need, held_port):
     """A running hub; yields the address of its users."""
     pytest.importorskip("jupyterhub", reason="jupyterhub is absent: pip install 'hpcdl[hub]'")
     proxy = os.environ.get("HPCDL_HUB_PROXY") or shutil.which("configurable-http-proxy")
     need("hub", proxy is not None, "npm install -g configurable-http-proxy")
-    address = f"http://127.0.0.1:{free_port()}"
+    address = f"http://127.0.0.1:{held_port()}"
     settings = tmp_path / "config.py"
     settings.write_text(
         CONFIG.format(
             config=str(ROOT / "docs" / "jupyterhub_config.py"),
             home=str(tmp_path),
-            hub=free_port(),
-            api=free_port(),
+            hub=held_port(),
+            api=held_port(),
             proxy=proxy,
             token=TOKEN,
             idle=24,

@@ -4,6 +4,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import torch
@@ -60,17 +61,14 @@ def on_devices(comm: Communicator, gpus: int | None = None) -> Iterator[tuple]:
 @contextmanager
 def _group(mpi: Any, backend: str, device: str) -> Iterator:
     """Connect the ranks of the mpi4py communicator `mpi` by torch.distributed."""
-    port = _free_port() if mpi.rank == 0 else None
-    host, port = mpi.bcast((socket.gethostname(), port))
-    store = torch.distributed.TCPStore(host, port, mpi.size, mpi.rank == 0, timeout=timedelta(seconds=60))
+    store_of = partial(
+        torch.distributed.TCPStore, world_size=mpi.size, timeout=timedelta(seconds=60), wait_for_workers=False
+    )
+    own = store_of("0.0.0.0", 0, is_master=True) if mpi.rank == 0 else None
+    host, port = mpi.bcast((socket.gethostname(), own and own.port))
+    store = own or store_of(host, port, is_master=False)
     torch.distributed.init_process_group(backend, store=store, rank=mpi.rank, world_size=mpi.size)
     try:
         yield connected(backend, device)
     finally:
         torch.distributed.destroy_process_group()
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("", 0))
-        return listener.getsockname()[1]

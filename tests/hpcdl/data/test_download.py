@@ -5,7 +5,6 @@ import hashlib
 import importlib
 import io
 import re
-import socket
 import struct
 import tarfile
 import threading
@@ -77,12 +76,9 @@ def server():
 
 
 @pytest.fixture
-def dead_url():
+def dead_url(held_port):
     """An address at which nothing listens."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    return f"http://127.0.0.1:{port}/x"
+    return f"http://127.0.0.1:{held_port()}/x"
 
 
 def names(folder):
