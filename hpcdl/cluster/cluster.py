@@ -18,7 +18,7 @@ from IPython import get_ipython
 from hpcdl.cluster import cells, lifeline, profiles, watcher
 from hpcdl.cluster.diagnosis import ClusterError, Report, StoppedRunError
 from hpcdl.cluster.engine_sets import MpiexecEngines
-from hpcdl.cluster.launcher import MEND, find_launcher, launcher_at
+from hpcdl.cluster.launcher import MEND, find_launcher, launcher_at, short
 from hpcdl.cluster.processes import START_SECONDS, OversubscribedWarning, Processes, alive, runtime_folder, until
 from hpcdl.cluster.run import Record, Run
 from hpcdl.cluster.turns import Turns
@@ -214,7 +214,7 @@ class Cluster:
 
     def _wait_for_ids(self) -> list[int]:
         """Wait for the newest engines and return ipyparallel's ids for them; say how many are up."""
-        processes, ids, begin = self._started_processes, [], time.monotonic()
+        processes, begin = self._started_processes, time.monotonic()
         engines, waiting = processes.engines, Waiting()
         for _ in until(engines.patience):
             present = self._client.ids
@@ -225,21 +225,20 @@ class Cluster:
                 waiting.end(f"{self.n} engines are up")
                 return ids
             waiting.say(f"Starting {self.n} engines: {len(ids)} are up")
+            up = f"{len(ids)} of {self.n} engines started"
             if reason := engines.why_ended():
                 raise ClusterError(f"{reason}\n{processes.log('engines')}".rstrip())
             late = time.monotonic() > begin + FIRST_ERROR and not engines.elsewhere
             if late and (error := processes.first_error()):
-                raise ClusterError(
-                    f"{len(ids)} of {self.n} engines started within {FIRST_ERROR} s; {engines} said: {error}"
-                )
-        log = processes.log("engines")
-        raise ClusterError(f"{len(ids)} of {self.n} engines started within {engines.patience} s:\n{log}")
+                raise ClusterError(f"{up} within {FIRST_ERROR} s; {engines} said: {error}")
+        raise ClusterError(f"{up} within {engines.patience} s:\n{processes.log('engines')}")
 
     def _check_one_world(self, people: list[dict]) -> None:
         if any(person["size"] != self.n for person in people):
+            library, engines = short(people[0]["library"]), self._started_processes.engines
             raise ClusterError(
-                f"the engines do not know of each other: mpi4py uses {people[0]['library']}, but they were started by "
-                f"{self._started_processes.engines}. Use the launcher of the same MPI; this installs both: {MEND}"
+                f"the engines do not know of each other: mpi4py uses {library}, but they were started by {engines}. "
+                f"Use the launcher of the same MPI; this installs both: {MEND}"
             )
 
     def _warn_if_oversubscribed(self) -> None:
