@@ -6,9 +6,9 @@ import socket
 class Held:
     """Hold free TCP ports for servers that this process or its children start later; at `with`'s end, no more.
 
-    A port that is only looked for may be taken before a server uses it. On Linux, a held one is given to nobody who
-    asks for any free port, while a server that asks for exactly this one and sets SO_REUSEADDR, as ZeroMQ does, gets
-    it. Source: socket(7) of the Linux manual, SO_REUSEADDR.
+    A port that is only looked for may be taken before a server uses it. Linux gives a held port to no program that
+    asks for any free one. A server that asks for exactly this port and sets SO_REUSEADDR, as ZeroMQ does, gets it.
+    Source: socket(7) of the Linux manual, SO_REUSEADDR.
     """
 
     def __init__(self):
