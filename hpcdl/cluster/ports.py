@@ -1,6 +1,10 @@
 """Keep TCP ports free until a server listens on them."""
 
 import socket
+import sys
+from typing import Any
+
+OF_A_KERNEL = ("shell_port", "iopub_port", "stdin_port", "hb_port", "control_port")
 
 
 class Held:
@@ -29,6 +33,13 @@ class Held:
         number = one.getsockname()[1]
         self._sockets[number] = one
         return number
+
+    def for_kernel(self, manager: Any) -> None:
+        """Hold the ports of the kernel that `manager` starts: jupyter_client only looks for free ones."""
+        if sys.platform == "linux":
+            manager.cache_ports = False
+            for name in OF_A_KERNEL:
+                setattr(manager, name, self.port())
 
     def release(self, port: int) -> None:
         """Hold `port` no more."""

@@ -2,17 +2,20 @@
 
 import contextlib
 import errno
+import json
 import socket
 import sys
 import time
 from types import SimpleNamespace
 
+import nbclient
+import nbformat
 import psutil
 import pytest
 import zmq
 
 from hpcdl.cluster import Cluster, ClusterError, controller
-from hpcdl.cluster.ports import Held
+from hpcdl.cluster.ports import OF_A_KERNEL, Held
 from hpcdl.cluster.processes import Processes
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems keep no port for a later server")
@@ -68,6 +71,26 @@ def test_a_controller_that_ends_while_engines_start_starts_once_more(ends, start
         cluster._begin()
     assert len(begun) == starts
     assert ("controller has ended, and starts again: in use" in capsys.readouterr().out) is note
+
+
+CONNECTED = """
+from ipykernel.connect import get_connection_info
+print([number for name, number in get_connection_info(unpack=True).items() if name.endswith("_port")])
+"""
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # nbclient's, on Python 3.12
+def test_the_ports_of_a_kernel_are_its_own():
+    """Otherwise another program may take one before the kernel listens on it, and the kernel ends."""
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CONNECTED)])
+    client = nbclient.NotebookClient(notebook, kernel_name="python3")
+    client.km = client.create_kernel_manager()
+    with Held() as held:
+        held.for_kernel(client.km)
+        numbers = {getattr(client.km, name) for name in OF_A_KERNEL}
+        assert not [number for number in numbers if given_away(number)]
+        client.execute()
+    assert {*json.loads(notebook.cells[0].outputs[0].text)} == numbers
 
 
 class EndedError(Exception):
