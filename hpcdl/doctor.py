@@ -116,13 +116,16 @@ def jupyterlab() -> Finding:
 
 
 def launcher() -> Finding:
-    from hpcdl.cluster.launcher import LauncherError, find_launcher
+    from hpcdl.cluster.launcher import LauncherError, find_launcher, mismatch
 
     try:
         found = find_launcher()
     except LauncherError as error:
         detail, _, advice = str(error).partition("\n")
         return Finding("MPI launcher", "missing", detail, advice.strip())
+    if wrong := mismatch(found):
+        detail, _, advice = wrong.partition("; ")
+        return Finding("MPI launcher", "missing", detail, advice)
     return Finding("MPI launcher", "ok", f"{found.path} is of the MPI that mpi4py loads ({found.mpi})")
 
 

@@ -15,6 +15,7 @@ import nbformat
 
 import hpcdl
 from hpcdl import designs
+from hpcdl.cluster.ports import Held
 from hpcdl.files import MOST_BYTES, MOST_FILES, MOST_TOGETHER, needed_near, written_whole
 from hpcdl.moved import whereto
 from hpcdl.report import decision_file
@@ -147,8 +148,10 @@ def executed(
         on_cell_executed=lambda cell, **_: step(code.index(cell) + 1, len(code)),
     )
     try:
-        with warnings.catch_warnings():  # a student cannot act on packages' warnings to their authors
-            warnings.simplefilter("ignore", DeprecationWarning)
+        with warnings.catch_warnings(), Held() as held:
+            warnings.simplefilter("ignore", DeprecationWarning)  # packages' warnings to their authors
+            client.km = client.create_kernel_manager()
+            held.for_kernel(client.km)
             client.execute(env={**os.environ, "PYDEVD_DISABLE_FILE_VALIDATION": "1"})
     except nbclient.exceptions.CellTimeoutError:
         return notebook, f"a cell ran for more than {SECONDS_PER_CELL} s"

@@ -8,7 +8,6 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,8 @@ from IPython import get_ipython
 from hpcdl.cluster import cells, lifeline, profiles, watcher
 from hpcdl.cluster.diagnosis import ClusterError, Report, StoppedRunError
 from hpcdl.cluster.engine_sets import MpiexecEngines
-from hpcdl.cluster.launcher import MEND, find_launcher, launcher_at
-from hpcdl.cluster.processes import START_SECONDS, OversubscribedWarning, Processes, alive, runtime_folder, until
+from hpcdl.cluster.launcher import MEND, find_launcher, launcher_at, short
+from hpcdl.cluster.processes import START_SECONDS, Engine, OversubscribedWarning, Processes, runtime_folder, until
 from hpcdl.cluster.run import Record, Run
 from hpcdl.cluster.turns import Turns
 from hpcdl.cluster.waiting import Waiting
@@ -28,20 +27,6 @@ from hpcdl.machine import cores
 __all__ = ["Cluster", "Record"]
 
 FIRST_ERROR = 12  # after these seconds a launcher's error ends a start before its patience does
-
-
-@dataclass(frozen=True)
-class Engine:
-    """One engine: its view, machine and name, and its process if it runs on this machine."""
-
-    view: Any
-    host: str
-    name: str
-    process: psutil.Process | None
-
-    def alive(self) -> bool:
-        """False once its process has ended; for an engine on another machine, ipyparallel reports it."""
-        return self.process is None or alive(self.process)
 
 
 class Cluster:
@@ -156,6 +141,18 @@ class Cluster:
         return Processes(*profiles.from_profile(self._profile, self.n, mpiexec))
 
     def _begin(self) -> None:
+        """Start the controller and the engines; once more if the controller ends meanwhile, as without a port."""
+        try:
+            self._begin_once()
+        except Exception:
+            if self._processes is None or not self._processes.controller_ended():
+                raise
+            print(f"Note: the engines' controller has ended, and starts again: {self._processes.log('controller', 1)}")
+            self._end()
+            self._client = None
+            self._begin_once()
+
+    def _begin_once(self) -> None:
         self._processes = processes = self._prepare()
         # Stop at the latest when the kernel exits; `lifeline` covers a killed kernel.
         self._finalizer = weakref.finalize(self, processes.stop)
@@ -214,7 +211,7 @@ class Cluster:
 
     def _wait_for_ids(self) -> list[int]:
         """Wait for the newest engines and return ipyparallel's ids for them; say how many are up."""
-        processes, ids, begin = self._started_processes, [], time.monotonic()
+        processes, begin = self._started_processes, time.monotonic()
         engines, waiting = processes.engines, Waiting()
         for _ in until(engines.patience):
             present = self._client.ids
@@ -225,21 +222,22 @@ class Cluster:
                 waiting.end(f"{self.n} engines are up")
                 return ids
             waiting.say(f"Starting {self.n} engines: {len(ids)} are up")
+            up = f"{len(ids)} of {self.n} engines started"
+            if processes.controller_ended():
+                raise ClusterError(f"the controller has ended:\n{processes.log('controller')}")
             if reason := engines.why_ended():
                 raise ClusterError(f"{reason}\n{processes.log('engines')}".rstrip())
             late = time.monotonic() > begin + FIRST_ERROR and not engines.elsewhere
             if late and (error := processes.first_error()):
-                raise ClusterError(
-                    f"{len(ids)} of {self.n} engines started within {FIRST_ERROR} s; {engines} said: {error}"
-                )
-        log = processes.log("engines")
-        raise ClusterError(f"{len(ids)} of {self.n} engines started within {engines.patience} s:\n{log}")
+                raise ClusterError(f"{up} within {FIRST_ERROR} s; {engines} said: {error}")
+        raise ClusterError(f"{up} within {engines.patience} s:\n{processes.log('engines')}")
 
     def _check_one_world(self, people: list[dict]) -> None:
         if any(person["size"] != self.n for person in people):
+            library, engines = short(people[0]["library"]), self._started_processes.engines
             raise ClusterError(
-                f"the engines do not know of each other: mpi4py uses {people[0]['library']}, but they were started by "
-                f"{self._started_processes.engines}. Use the launcher of the same MPI; this installs both: {MEND}"
+                f"the engines do not know of each other: mpi4py uses {library}, but they were started by {engines}. "
+                f"Use the launcher of the same MPI; this installs both: {MEND}"
             )
 
     def _warn_if_oversubscribed(self) -> None:

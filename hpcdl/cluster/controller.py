@@ -5,8 +5,10 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 from hpcdl.cluster import lifeline
 from hpcdl.cluster.engine_sets import JOB_FILE
@@ -32,12 +34,27 @@ def cancel_pending(directory: Path) -> None:
         subprocess.run(["scancel", "--state=PENDING", job.read_text()], timeout=30, check=False)
 
 
+def end_with_heart_monitor(controller: Any) -> None:
+    """End this process if `controller`'s process that counts heartbeats has ended and engines wait for it."""
+    while True:
+        time.sleep(0.2)
+        monitor: Any = getattr(controller, "heartmonitor_process", None)
+        if monitor is None or monitor.pid is None or monitor.is_alive():
+            continue
+        if not controller.hub.engines or controller.hub.incoming_registrations:
+            print("the process that counts heartbeats has ended, so no engine can come up", flush=True)
+            os._exit(1)
+
+
 if __name__ == "__main__":
     lifeline.hold(clean_up)
+    os.register_at_fork(after_in_child=lifeline.end_with_parent)  # the process that counts heartbeats
     os.chdir(os.environ[DIRECTORY])  # ipyparallel imports from here: the notebook's folder may have a select.py
     held = Held()
     if sys.platform == "linux":  # ipyparallel chooses ports long before it listens on the last of them
         sys.argv.append("--IPController.ports=" + ",".join(str(held.port()) for _ in range(PORTS)))
-    from ipyparallel.controller.app import main
+    from ipyparallel.controller.app import IPController
 
-    main()
+    application = IPController.instance()
+    threading.Thread(target=end_with_heart_monitor, args=(application,), daemon=True).start()
+    IPController.launch_instance()

@@ -9,7 +9,7 @@ from typing import Any
 
 from hpcdl.cluster import lifeline
 from hpcdl.cluster.diagnosis import ClusterError
-from hpcdl.cluster.launcher import Launcher
+from hpcdl.cluster.launcher import Launcher, mismatch
 from hpcdl.cluster.processes import FROM_LIBRARIES, end, environment, start, until
 from hpcdl.machine import cores
 
@@ -22,6 +22,8 @@ ENGINE = (
 HOPELESS = ("PartitionNodeLimit", "PartitionConfig", "BadConstraints", "PartitionTimeLimit")
 # Ranks on one machine communicate through its memory, and listen only on the loopback device.
 LOOPBACK = {"UCX_NET_DEVICES": "lo", "FI_TCP_IFACE": "lo"} if sys.platform == "linux" else {}
+NO_TCP = {"OMPI_MCA_btl": "^tcp"}  # Open MPI's ranks
+FOLDERS = ("PRTE_MCA_prte_tmpdir_base", "OMPI_MCA_orte_tmpdir_base")  # where Open MPI 5 and 4 put a run's files
 CERTAIN = 3  # consecutive answers: a new controller gives such a reason for a moment
 JOB_FILE = "slurm-job"  # in the cluster's directory: the job's number, for processes that outlive the kernel
 
@@ -42,7 +44,7 @@ class MpiexecEngines:
     def start(self, directory: Path) -> None:
         threads = str(max(1, cores() // self.n))
         options = self.options if self.elsewhere else tuple(self.mpiexec.options_here)
-        here = {} if self.elsewhere else LOOPBACK
+        here = {} if self.elsewhere else LOOPBACK | NO_TCP | dict.fromkeys(FOLDERS, str(directory))
         self.lease = lifeline.lease(directory)
         self.process = start(
             "engines",
@@ -64,7 +66,9 @@ class MpiexecEngines:
     def why_ended(self) -> str | None:
         """Say why engines ended by themselves; None while they may still start."""
         assert self.process is not None  # called only after `start`
-        return None if self.process.poll() is None else f"{self} ended before the engines were up"
+        if self.process.poll() is None:
+            return None
+        return "\n".join(filter(None, [mismatch(self.mpiexec), f"{self} ended before the engines were up"]))
 
     def stop(self) -> None:
         if self.process is not None:

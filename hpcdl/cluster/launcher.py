@@ -1,9 +1,11 @@
 """Find the mpiexec of the MPI that mpi4py loads. Any other would start p processes that are each a single rank."""
 
 import contextlib
+import functools
 import os
 import shutil
 import subprocess
+import sys
 import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +20,8 @@ JOB = (
     *("COBALT_", "PE_HOSTFILE", "HYDRA_", "HYDI_", "MPIEXEC_", "MPI_LOCAL"),
 )
 KEPT = ("SLURM_CONF",)  # how to reach Slurm, not this job's identity
+KINDS = {"MPICH": "MPICH", "Open MPI": "Open MPI", "OpenRTE": "Open MPI"}  # the MPI by what it calls itself
+AS_ROOT = [] if hasattr(os, "getuid") and os.getuid() else ["--allow-run-as-root"]  # as the notebook
 MEND = "pip install --force-reinstall mpich mpi4py"
 
 
@@ -36,24 +40,64 @@ class Launcher:
         return f"{self.path} (of {self.mpi})"
 
     @property
+    def kind(self) -> str:
+        """Return "MPICH", "Open MPI" or, for another, an empty string."""
+        return kind(self.mpi)
+
+    @property
     def options(self) -> list[str]:
         """Return the options that show which rank died: MPICH's mpiexec would end the others first."""
-        return ["-disable-auto-cleanup"] if self.mpi.startswith("MPICH") else []
+        return ["-disable-auto-cleanup"] if self.kind == "MPICH" else []
 
     @property
     def options_here(self) -> list[str]:
         """Return more options, to start all ranks on this machine inside any job or cluster."""
-        if not self.mpi.startswith("MPICH"):
-            return []
-        return ["-launcher", "fork", "-rmk", "user", "-localhost", "127.0.0.1"]
+        return {
+            "MPICH": ["-launcher", "fork", "-rmk", "user", "-localhost", "127.0.0.1"],
+            "Open MPI": ["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none", *AS_ROOT],
+        }.get(self.kind, [])
 
     def check_host_name(self, name: str) -> None:
         """Raise LauncherError if MPICH cannot read this machine's name."""
-        if self.mpi.startswith("MPICH") and len(name) > LONGEST_NAME:
+        if self.kind == "MPICH" and len(name) > LONGEST_NAME:
             raise LauncherError(
                 f"this machine's name has {len(name)} letters ({name}), and {self.mpi} reads at most {LONGEST_NAME}; "
                 "give the machine or the container a shorter name"
             )
+
+
+def kind(said: str) -> str:
+    """Return which MPI calls itself `said`: "MPICH", "Open MPI" or, for another, an empty string."""
+    return next((mpi for name, mpi in KINDS.items() if name in said), "")
+
+
+@functools.cache
+def loaded() -> str:
+    """Return the version of the MPI that mpi4py loads, or an empty string; another process loads it."""
+    code = "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; print(MPI.Get_library_version())"
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        said = subprocess.run(
+            [sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=20, check=True
+        ).stdout
+        return short(said)
+    return ""
+
+
+def short(library: str) -> str:
+    """Return the MPI and its version, from all that an MPI library says of itself."""
+    return " ".join(library.partition("\n")[0].partition(",")[0].replace("Version:", "").split())
+
+
+def mismatch(launcher: Launcher) -> str:
+    """Say that `launcher` is of another MPI than the one that mpi4py loads, and what to do; empty if it is not."""
+    library = loaded()
+    if not launcher.kind or kind(library) in ("", launcher.kind):
+        return ""
+    found, chosen = find_launcher(), [name for name in ("MPI4PY_LIBMPI", "MPI4PY_MPIABI") if name in os.environ]
+    use = f"unset {chosen[0]}" if chosen else f"this installs one MPI for both: {MEND}"
+    if found.kind == kind(library):
+        use = f"use {found}"
+    return f"mpi4py loads {library}, and {launcher} starts programs of another MPI; {use}"
 
 
 def without_job(variables: Mapping[str, str]) -> dict[str, str]:
@@ -62,16 +106,28 @@ def without_job(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def find_launcher() -> Launcher:
-    """Return the mpich wheel's mpiexec, else the one next to this Python, else the first on the PATH; raise
-    LauncherError if none."""
-    candidates = [*_of_the_wheel(), Path(sysconfig.get_path("scripts")) / "mpiexec", *_on_the_path()]
-    for candidate in candidates:
-        if os.access(candidate, os.X_OK):
-            return launcher_at(candidate)
-    places = ", ".join(dict.fromkeys(str(candidate.parent) for candidate in candidates))
-    raise LauncherError(
-        f"no mpiexec was found, neither in {places} nor on the PATH; engines cannot start without it\nrun: {MEND}"
-    )
+    """Return the mpiexec of the MPI that mpi4py loads; raise LauncherError if there is no mpiexec.
+
+    It looks for the mpich wheel's, then next to this Python, then on the PATH, and takes the first if none fits.
+    """
+    candidates = [*dict.fromkeys([*_of_the_wheel(), Path(sysconfig.get_path("scripts")) / "mpiexec", *_on_the_path()])]
+    usable = [candidate for candidate in candidates if os.access(candidate, os.X_OK)]
+    if not usable:
+        places = ", ".join(dict.fromkeys(str(candidate.parent) for candidate in candidates))
+        raise LauncherError(
+            f"no mpiexec was found, neither in {places} nor on the PATH; engines cannot start without it\nrun: {MEND}"
+        )
+    first = launcher_at(usable[0])
+    others = [other for other in map(_tried, usable[1:]) if other and other.kind != first.kind]
+    if others and (wanted := kind(loaded())):
+        return next((found for found in [first, *others] if found.kind == wanted), first)
+    return first
+
+
+def _tried(path: Path) -> Launcher | None:
+    with contextlib.suppress(LauncherError):
+        return launcher_at(path)
+    return None
 
 
 def launcher_at(path: str | Path) -> Launcher:

@@ -20,6 +20,7 @@ from pathlib import Path
 import psutil
 
 VARIABLE, LEASE = "HPCDL_KERNEL", "HPCDL_LEASE"
+SHARED_MEMORY = re.compile(r"/dev/shm/(?:mpich|sm_segment|vader_segment)\S+$", re.MULTILINE)  # MPICH, Open MPI 5, 4
 
 
 def environment() -> dict[str, str]:
@@ -79,7 +80,7 @@ def shared_memory(pid: int | str = "self") -> list[str]:
     """Return the files in /dev/shm that a process uses to reach other ranks; MPI leaves them behind when it is
     killed."""
     with contextlib.suppress(OSError):
-        return sorted(set(re.findall(r"(/dev/shm/mpich\S+)$", Path(f"/proc/{pid}/maps").read_text(), re.MULTILINE)))
+        return sorted(set(SHARED_MEMORY.findall(Path(f"/proc/{pid}/maps").read_text())))
     return []
 
 

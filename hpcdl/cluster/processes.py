@@ -10,8 +10,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import psutil
 
@@ -42,6 +43,20 @@ class Engines(Protocol):
     def why_ended(self) -> str | None: ...
 
     def stop(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One engine: its view, machine and name, and its process if it runs on this machine."""
+
+    view: Any
+    host: str
+    name: str
+    process: psutil.Process | None
+
+    def alive(self) -> bool:
+        """False once its process has ended; for an engine on another machine, ipyparallel reports it."""
+        return self.process is None or alive(self.process)
 
 
 class Processes:

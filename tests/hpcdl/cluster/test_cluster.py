@@ -219,7 +219,8 @@ def test_more_engines_than_cores_is_a_warning_with_its_effect(monkeypatch):
 def test_a_launcher_of_another_mpi_is_noticed_and_named(tmp_path, started):
     alone = tmp_path / "mpiexec"
     alone.write_text(
-        '#!/bin/sh\n[ "$1" = --version ] && { echo "mpiexec (OpenRTE) 4.1.4"; exit; }\nshift 2\n"$@" & "$@" & wait\n'
+        '#!/bin/sh\n[ "$1" = --version ] && { echo "mpiexec (OpenRTE) 4.1.4"; exit; }\n'
+        'while [ "$1" != /bin/sh ]; do shift; done\n"$@" & "$@" & wait\n'
     )
     alone.chmod(0o755)
     with pytest.raises(

@@ -29,7 +29,7 @@ def controller(code):
     start = processes.start
     def started(name, directory, *command, **more):
         if name == "controller":
-            command = ([sys.executable, "-c", code],)
+            command = ([sys.executable, "-c", code, f"--profile-dir={directory}"],)
         return start(name, directory, *command, **more)
     processes.start = started
 
@@ -79,10 +79,16 @@ KINDS = {
         "the controller did not start",
     ),
     "the controller listens nowhere": ("import ipyparallel.client.client as c; c.Client._connect = 1", "cannot start"),
+    "heartbeats are not counted": (
+        "controller('import runpy, ipyparallel.controller.app as app; app.start_heartmonitor = 1; "
+        'runpy.run_module("hpcdl.cluster.controller", run_name="__main__")\')',
+        "starts again: the process that counts heartbeats has ended.*Error: the controller has ended:.*not callable",
+    ),
     "the folder vanishes": (
-        "import shutil\nlater(shutil.rmtree, os.environ['JUPYTER_RUNTIME_DIR'], True)\nengine_sets.ENGINE = "
+        "import shutil\nengine_sets.MpiexecEngines.patience = 60  # longer than the watchdog's five seconds\n"
+        "later(shutil.rmtree, os.environ['JUPYTER_RUNTIME_DIR'], True)\nengine_sets.ENGINE = "
         f"('/bin/sh', '-c', '{HANG}')",
-        "0 of 2 engines started within 6 s|cannot start|did not start",
+        "ended before the engines were up|cannot start|did not start",
     ),
     "few open files": (
         "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))",
