@@ -148,7 +148,7 @@ def draw_bars(shown: list[Bar], theme: str):
             0, place, "\n".join(lines), transform=axes.get_yaxis_transform(), fontsize=8, va="bottom", in_layout=False
         )
         axes.barh(place + 0.09, end - 1, left=1, height=0.14, edgecolor=colours["text"], lw=0.5, **look)
-        axes.plot([1, 1], [place, place + 0.18], color=colours["text"], lw=2)
+        axes.plot([1, 1], [place + 0.02, place + 0.18], color=colours["text"], lw=2)
         place += ROW
     axes.set(xscale="log", xlim=(low, high), ylim=(total, -0.05), yticks=[])
     ticks = [t for t in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100) if low <= t <= high]

@@ -16,6 +16,7 @@ PATH = REPOSITORY.removeprefix("https://github.com/")
 BINDER = f"https://mybinder.org/v2/gh/{PATH}/main?urlpath=lab/tree/labs/"
 COLAB = f"https://colab.research.google.com/github/{PATH}/blob/main/labs/"
 HERO = "fill_the_bubble"  # the picture of the landing page, if some lab has it
+HELPFUL = re.compile(r"\(?(\d\d[\d, and]*) helps?\)?")  # labs that are not required
 LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
 
 
@@ -52,18 +53,18 @@ def lab_page(course: Course, drawn: dict[str, Frames]) -> str:
         "## Exercises\n\n" + exercises_table(course.lab),
         "## Pictures\n\n" + raw("".join(figure(each, "../") for each in shown[1:])) if shown[1:] else "",
         "## In the lectures\n\n" + lectures(course) if course.lectures else "",
-        f"## Teach it\n\n[A session of 50 minutes, questions and usual mistakes](../teaching/labs/{course.slug}.md).",
         raw(json_ld(course, shown)),
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def buttons(course: Course) -> str:
-    """Where to open the lab."""
+    """Where to open the lab, and how to teach it."""
     links = [
         (BINDER + course.notebook, "Open on Binder", "button go"),
         (COLAB + course.notebook, "Open on Colab", "button"),
         (f"../notebooks/{course.notebook}", "Download", "button"),
+        (f"../teaching/labs/{course.slug}.html", "Teach this lab", "button"),
     ]
     return (
         "<p class='buttons'>"
@@ -84,9 +85,11 @@ def facts(course: Course) -> str:
 
 def before(course: Course) -> str:
     """What to do first, what the machine needs, and a word on Colab."""
-    first, needs = course.map.get("do first", ""), course.map.get("needs", "")
+    first, needs = unlinked(course.map.get("do first", "")), course.map.get("needs", "")
+    helpful = HELPFUL.search(first)
     lines = [course.needs]
-    lines += [f"**Do first:** {linked(unlinked(first))}." if first and first != "–" else ""]
+    lines += [f"**Do first:** {linked(labs)}." if (labs := HELPFUL.sub("", first).strip(" –")) else ""]
+    lines += [f"**Useful before it:** {linked(helpful[1])}." if helpful else ""]
     lines += [f"**Needs:** {needs}." if needs.startswith("MPI") and "MPI" not in course.needs else ""]
     lines += ["**On Colab**, run `%pip install git+" + REPOSITORY + "` in a cell of its own first."]
     return "\n\n".join(filter(None, lines))

@@ -11,14 +11,12 @@ from pathlib import Path
 
 from course import Course, courses, exercises_table, linked
 
-from autograder import exercises
 from autograder.authoring import Exercise, Lab, WrongAnswer
 from autograder.grading import selfcheck
 
 ROOT = Path(__file__).resolve().parent.parent
 LESSONS = ROOT / "docs" / "teaching" / "lessons.toml"
 PLANS = ROOT / "docs" / "teaching" / "plans.toml"
-GOALS = re.compile(r"\*\*You will be able to\*\*\n+((?:- .*\n(?:  .*\n)*)+)")
 MISTAKES = 3  # of each exercise
 LINE_UP = "unmask_"  # exercises in which students find other people's mistakes
 MARKS = re.compile(r"([*_\[<$|])(?=[^`]*(?:`[^`]*`[^`]*)*$)")  # outside of `code`
@@ -30,38 +28,31 @@ def write(folder: Path) -> None:
     """Write a page for each lab into `folder`, and remove pages of labs that are gone."""
     folder.mkdir(exist_ok=True)
     lessons = tomllib.loads(LESSONS.read_text(encoding="utf-8"))
-    pages = {f"{slug}.md": page(exercises.load(slug), lessons.get(slug, {})) for slug in exercises.LABS}
+    pages = {f"{each.slug}.md": page(each, lessons.get(each.slug, {})) for each in courses()}
     for old in set(folder.glob("*.md")) - {folder / name for name in pages}:
         old.unlink()
     for name, text in pages.items():
         (folder / name).write_text(text, encoding="utf-8")
 
 
-def page(lab: Lab, lesson: dict) -> str:
+def page(course: Course, lesson: dict) -> str:
     """Return the page of one lab, as Markdown."""
+    lab = course.lab
     parts = [
-        f"# Lab {lab.number:02d} · {lab.title}",
-        f"[What students see](../../labs/{lab.slug}.md) · slides for your lecture: `hpcdl slides {lab.number:02d}`",
-        "## Goals\n\nAfter this lab students can\n\n" + goals(lab) if goals(lab) else "",
+        f"# Lab {course.number} · {course.title}",
+        f"[What students see](../../labs/{lab.slug}.md) · slides for your lecture: `hpcdl slides {course.number}`",
+        f"## Goals\n\nAfter this lab students can\n\n{course.goals}" if course.goals else "",
         "## Exercises\n\n" + exercises_table(lab),
         "## A session of 50 minutes\n\n" + _rows("| minutes | what happens |", lesson.get("session", ())),
         _demo(lab, lesson.get("demo", ())),
         _list("Questions to ask", lesson.get("ask", ())),
-        "## Usual mistakes\n\nThe checks know these mistakes. In italics stands what they tell the student.\n\n"
+        "## Usual mistakes\n\nThe checks name these mistakes; the words in italics are what students read.\n\n"
         + mistakes(lab),
         _list("Questions to discuss", lesson.get("discuss", ())),
         *(_exam(number, exam) for number, exam in enumerate(lesson.get("exam", ()), 1)),
         f"## With less time\n\n{lesson['skip']}" if "skip" in lesson else "",
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
-
-
-def goals(lab: Lab) -> str:
-    """Return the list under "You will be able to" in the lab's notebook; empty if it has none."""
-    path = ROOT / "labs" / f"{lab.number:02d}_{lab.slug}.ipynb"
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    found = GOALS.search("\n".join("".join(cell["source"]) + "\n" for cell in cells if cell["cell_type"] == "markdown"))
-    return found[1].rstrip() if found else ""
 
 
 def mistakes(lab: Lab) -> str:

@@ -198,7 +198,7 @@ def submit(
 
 @app.command()
 def reset(
-    exercise: Annotated[str, typer.Argument(help="The exercise, such as mse_grad; or `guesses`, or `rates`.")],
+    exercise: Annotated[str, typer.Argument(help="The exercise, such as mse_grad; or `guesses`, or `speeds`.")],
     folder: Annotated[
         Path | None, typer.Option(file_okay=False, help="Where your labs are (default: labs, here).")
     ] = None,
@@ -206,20 +206,20 @@ def reset(
     """Reset an exercise: its cell is blank again, and your code is kept in a file next to the notebook.
 
     Save the notebook first and reload it afterwards: in JupyterLab, File, Reload Notebook from Disk. `hpcdl reset
-    guesses` clears the ledger of your guesses. `hpcdl reset rates` forgets the measured speed of convolutions on this
-    machine; it is measured again when it is next needed.
+    guesses` clears the ledger of your guesses. `hpcdl reset speeds` forgets the measured speeds of convolutions on this
+    machine; they are measured again when they are next needed.
     """
     from hpcdl import reset as resetting
 
-    if exercise == "rates":
+    if exercise == resetting.SPEEDS:
         from hpcdl.conv.calibration import recalibrate
 
-        say("Rates forgotten." if recalibrate() else "No rates are kept: they are measured when they are needed.")
+        say("Speeds forgotten." if recalibrate() else "No speeds are kept: they are measured when they are needed.")
         return
     here = folder or labs.found(Path.cwd())
     if here is None:
         end("no labs here: say where they are, --folder my-labs")
-    if exercise == "guesses":
+    if exercise == resetting.GUESSES:
         say(f"Guesses forgotten: {resetting.forget_guesses(here)}.")
         return
     begun = resetting.reset(exercise, here)

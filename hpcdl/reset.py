@@ -13,6 +13,8 @@ from hpcdl.guesses import Ledger
 from hpcdl.moved import MOVED, now
 from hpcdl.points import Checked, Record, file_in
 
+GUESSES, SPEEDS = "guesses", "speeds"  # `hpcdl reset` clears these, so no exercise has such a name
+
 
 class ResetError(ValueError):
     """The exercise cannot be reset: its name is unknown, or its blank cell is."""

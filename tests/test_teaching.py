@@ -3,6 +3,7 @@
 import re
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import nbclient
@@ -65,14 +66,15 @@ def test_names_in_lessons_are_exercises():
 @pytest.mark.parametrize("slug", ["gradient_descent", "own_stack"])
 def test_page_shows_exercises_and_mistakes(slug):
     lab = exercises.load(slug)
-    text = teaching_pages.page(lab, LESSONS[slug])
+    text = teaching_pages.page(COURSES[slug], LESSONS[slug])
+    assert text.startswith(f"# Lab {COURSES[slug].number} · {COURSES[slug].title}\n")
     core = sum(e.minutes for e in lab.exercises.values() if not e.extra)
     assert f"| all | {core}{' + 25 extra' if slug == 'own_stack' else ''} | 100 |" in text
     for e in lab.exercises.values():
         assert f"| `{e.name}`{', extra' if e.extra else ''} | {e.minutes} | {e.points:g} |" in text
     assert "## Usual mistakes" in text
     assert "After this lab students can" in text
-    assert teaching_pages.page(lab, {}).startswith("# Lab")
+    assert teaching_pages.page(COURSES[slug], {}).startswith("# Lab")
 
 
 def test_mistakes_have_the_sentence_that_students_read():
@@ -126,10 +128,29 @@ def test_every_lab_page_is_whole():
         assert "{{" not in text
         assert len(re.findall(r"^# ", text, re.MULTILINE)) == 1
         assert not each.pictures or text.index("<figure") < text.index("## Exercises")
-        assert each.subtitle or each.slug == "gradient_descent"
+        assert each.subtitle
+        assert f'href="../teaching/labs/{each.slug}.html"' in text
         assert f"about {each.minutes} minutes" in each.time
         assert f"<span>{each.time}</span>" in text
         assert "lecture " not in text or "teaching/index.md#from-lectures-to-labs" in text
+
+
+@pytest.mark.parametrize(
+    ("first", "said"),
+    [
+        ("–", []),
+        ("01, 02", ["Do first:** [01](calculus.md), [02](gradient_descent.md)."]),
+        ("02 (07 and 08 help)", ["Do first:** [02](gradient_descent.md).", "Useful before it:** [07](ddp.md) and "]),
+        ("– (04 helps)", ["Useful before it:** [04](backprop.md)."]),
+        ("04, 07 help", ["Useful before it:** [04](backprop.md), [07](ddp.md)."]),
+    ],
+)
+def test_page_tells_needed_labs_from_useful_ones(first, said):
+    import site_pages
+
+    text = site_pages.before(replace(COURSES["ddp"], map={"do first": first}))
+    assert re.findall(r"Do first|Useful before it", text) == [each.partition(":")[0] for each in said]
+    assert all(each in text for each in said)
 
 
 def test_numbers_of_labs_lead_to_their_pages():

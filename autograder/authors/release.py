@@ -22,14 +22,14 @@ README = """# {title}
 ```sh
 python3 -m venv .venv
 .venv/bin/pip install -r requirements.txt
-.venv/bin/jupyter lab {first}
+.venv/bin/hpcdl lab {number}
 ```
 
 On Windows use WSL. You need Python 3.11 to 3.13; no GPU and no account. Without an NVIDIA card torch can be much
 smaller: `.venv/bin/pip install -r requirements.txt --extra-index-url https://download.pytorch.org/whl/cpu`.
 
 Write your answers into the exercise cells, where it says `raise NotImplementedError`; the cell below each checks it, as
-often as you like. Something misbehaves? `.venv/bin/hpcdl doctor` says what, and how to mend it.
+often as you like. Something misbehaves? `.venv/bin/hpcdl doctor` says what, and how to fix it.
 
 ## Hand in
 
@@ -124,13 +124,14 @@ def bundle(slugs: list[str], requirement: str) -> dict[str, str | bytes]:
     """Return the files of the bundle for these labs, by name. `requirement` is what pip installs; a wheel file is
     included."""
     notebooks = dict(map(notebook, slugs))
+    first = next(iter(notebooks))
     titles = {name: _title(slug) for name, slug in zip(notebooks, slugs, strict=True)}
     heading = next(iter(titles.values())) if len(slugs) == 1 else "High-performance deep learning: the labs"
     listed = "\n".join(f"- [{title}]({name})" for name, title in titles.items())
     wheel = Path(requirement) if requirement.endswith(".whl") and "@" not in requirement else None
     return {
         **notebooks,
-        "README.md": README.format(title=heading, labs=listed, first=next(iter(notebooks))),
+        "README.md": README.format(title=heading, labs=listed, first=first, number=first[:2]),
         "AGENTS.md": AGENTS,
         "TUTOR.md": TUTOR.format(exercises="\n".join(map(_exercises, slugs))),
         "requirements.txt": f"./{wheel.name}\n" if wheel else f"{requirement}\n",

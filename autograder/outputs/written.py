@@ -75,32 +75,34 @@ def _hash(*texts: str) -> str:
 def collected(folder: Path, lab: str | None = None) -> tuple[list[Answer], list[str]]:
     """Return the answers below `folder`, any layout that grading knows, and a sentence for each file left out.
 
-    Of several files of a student for a lab, the newest counts. Raises ResultError if there is no answer.
+    Of several files of a student for a lab, the newest with an answer counts.
+    Raises ResultError if there is no answer.
     """
     newest: dict[tuple[str, str], tuple[tuple, Answer]] = {}  # with what orders a student's files
+    empty: list[tuple[tuple[str, str], str]] = []  # files without an answer, by student and lab
     left: list[str] = []
     for submission in layouts.submissions(folder):
         for name, path in submission.beside:
             found = FILE.fullmatch(Path(name).name)
             if not found or found["lab"] not in exercises.LABS or lab not in (None, found["lab"]):
                 continue
+            place = submission.student, found["lab"]
             try:
                 text = submitted.read(path, MOST_BYTES).decode("utf-8", "replace")
             except submitted.UngradableError as error:
                 left.append(f"{submission.student}: {name}: {error}")
                 continue
             pair = _read(submission, found, path, text)
-            place = submission.student, found["lab"]
             if any(pair[1].texts):
                 newest[place] = max(newest.get(place, pair), pair, key=lambda each: each[0])
             else:
-                left.append(f"{submission.student}: {name}: no question is answered")
+                empty.append((place, f"{submission.student}: {name}: no question is answered"))
     if not newest:
         raise ResultError(
             f"there is no written answer in {folder}{f' for lab {lab!r}' if lab else ''}; students hand in the file "
             "NN_slug.decision.md that `hpcdl report` makes"
         )
-    return [answer for _, answer in newest.values()], left
+    return [answer for _, answer in newest.values()], left + [said for place, said in empty if place not in newest]
 
 
 def _read(submission: Submission, found: re.Match, path: Path, text: str) -> tuple[tuple, Answer]:

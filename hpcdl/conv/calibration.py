@@ -3,7 +3,7 @@
 The rates cost a few seconds of measurements, once for each machine; they are kept in the user's cache folder, and
 measured again if the processor, torch, Numba, the number of threads or the data type changes. Rates measured on a busy
 machine are used, but not kept; where it is so busy that the measurements do not end in time, there are none for now.
-`hpcdl reset rates` forgets them all.
+`hpcdl reset speeds` forgets them all.
 """
 
 import contextlib

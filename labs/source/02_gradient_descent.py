@@ -1,5 +1,6 @@
 # %% [markdown]
-# # Lab 02 · Gradient descent, one step at a time, then in parallel
+# # Lab 02 · Gradient descent
+# ## One step at a time, then in parallel
 #
 # Training a network means walking downhill on its loss, millions of times. In this lab you write that walk: the plain
 # step, the mini-batch step, momentum, Adam, and the step that several processors take together. At the end you train a

@@ -7,7 +7,9 @@ import nbformat
 import pytest
 from typer.testing import CliRunner
 
+from autograder import exercises
 from hpcdl import labs
+from hpcdl import reset as resetting
 from hpcdl.cli import app
 
 
@@ -49,6 +51,15 @@ def test_the_cell_is_what_it_was_and_what_stood_there_is_kept(folder):
         assert kept.read_text(encoding="utf-8") == code + "\n"
         assert json.loads(path.read_text(encoding="utf-8")) == before
     assert "raise NotImplementedError" in cell_of(path, "gradient_descent.mse_grad").source
+
+
+def test_no_exercise_has_the_name_of_something_else_to_reset(folder):
+    names = {name for slug in exercises.LABS for name in exercises.load(slug).exercises}
+    assert not {resetting.GUESSES, resetting.SPEEDS} & names
+    (path,) = folder.glob("02_*.ipynb")
+    answer(path, "gradient_descent.rates", "mine")
+    run("rates", "--folder", folder)
+    assert "raise NotImplementedError" in cell_of(path, "gradient_descent.rates").source
 
 
 def test_the_other_exercises_keep_their_answers(folder):

@@ -41,7 +41,7 @@ A layer that computes with several samples computes with those of its rank: batc
 queue of negatives, the means of a codebook. Of such buffers all ranks then have rank 0's. Nothing notices that, since
 batch norm is trained this way everywhere.
 
-The tests in `tests/zoo` run every cell and compare it with this page; `python tests/zoo/page.py` writes it anew.
+The tests in `tests/zoo` run every cell and compare it with this page; `python tests/zoo/page.py` writes it.
 
 """
 

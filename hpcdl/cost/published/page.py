@@ -161,9 +161,10 @@ def page() -> str:
     return f"""\
 # Published figures, and what the models say
 
-Written by `python -m hpcdl.cost.published > docs/published.md`; a test keeps it so, and every figure within what is
-expected. "Exact" and "±" are arithmetic; a range is the interval of a run of its kind. "Not reached" marks figures that
-the stated assumptions do not give. "Fitted" marks figures that fixed an assumption alone: they agree by construction.
+Figures from papers and vendors, next to what `hpcdl.cost` predicts for the same run. "Exact" and "±" are arithmetic; a
+range is the interval of a run of its kind. "Not reached" marks figures that the stated assumptions do not give.
+"Fitted" marks figures that fixed an assumption alone: they agree by construction. This page is written by
+`python -m hpcdl.cost.published > docs/published.md`; a test holds every figure within what is expected.
 
 ## A prediction
 

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from autograder import exercises
 from autograder.authors import build, release
 from autograder.cli import app
+from hpcdl import labs
 
 GRADED = [slug for slug in map(build.slug_of, build.sources()) if slug in exercises.LABS]
 WHERE = "hpcdl @ https://example.org/hpcdl-0.1.0-py3-none-any.whl"
@@ -23,7 +24,8 @@ def test_a_lab_is_released_by_its_number(tmp_path):
     assert ended.exit_code == 0, ended.output
     written = {path.name for path in (tmp_path / "bundle").iterdir()}
     assert written == {"04_backprop.ipynb", "README.md", "AGENTS.md", "TUTOR.md", "requirements.txt"}
-    assert "04_backprop.ipynb" in (tmp_path / "bundle" / "README.md").read_text()
+    assert "hpcdl lab 04\n" in (tmp_path / "bundle" / "README.md").read_text()
+    assert labs.find("04", labs.found(tmp_path / "bundle")) == tmp_path / "bundle" / "04_backprop.ipynb"
 
 
 @pytest.fixture(scope="module")

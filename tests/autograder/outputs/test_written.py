@@ -70,6 +70,12 @@ def test_answers_are_collected(submissions):
     assert left == [f"cy: {FORM}: no question is answered"]
 
 
+def test_empty_page_beside_an_answer_is_not_mentioned(submissions):
+    """`hpcdl report` writes its page before the student answers."""
+    (submissions / "ada" / f"02_{LAB}.report.html").write_text("<main></main>")
+    assert [said.partition(":")[0] for said in written.collected(submissions)[1]] == ["cy"]
+
+
 def test_report_page_counts_without_form(tmp_path):
     texts = ("Adam & SGD <b>", "", "line one\n\nline two")
     shown = SimpleNamespace(title="T", name="", points=0, missing=[], decision=texts, guesses={}, exercises={})
