@@ -1,9 +1,10 @@
 """Read the loss of each backward pass before it begins, and compare the losses of a step over the ranks."""
 
+import contextlib
 import functools
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -12,10 +13,43 @@ from torch import nn
 
 from hpcdl.ddp.losses import Terms
 
+OF_INPUTS = "for the gradients of inputs call torch.autograd.grad(loss, x) instead of backward()"
+NOT_SYNCHRONIZED = (
+    "the last backward was not followed by synchronize(), so its gradients are of this rank alone; call "
+    "synchronize() after each backward and before optimizer.step(), or put all but the last of several under "
+    f"`with model.no_sync():`; {OF_INPUTS}"
+)
+
 GOLDEN = 0.6180339887498949
 
-_local = threading.local()  # of the thread that calls backward: `terms`, `inside`
+_local = threading.local()  # of the thread that calls backward: `terms`, `inside`, `of_inputs`
 _lock = threading.Lock()
+
+
+class OfInputs:
+    """Whether a thread's pass computes gradients of inputs only, and whether it frees the graph."""
+
+    runs = frees = False
+
+    @contextlib.contextmanager
+    def during(self, inputs: Any, retain_graph: bool) -> Iterator[None]:
+        """Note a pass to `inputs`; one inside another does not change what is noted."""
+        given = (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs or ())
+        if self.runs or not given or any(isinstance(x, nn.Parameter) for x in given):
+            yield
+            return
+        self.runs, self.frees = True, not retain_graph
+        try:
+            yield
+        finally:
+            self.runs = False
+
+
+def of_inputs() -> OfInputs:
+    """Return this thread's `OfInputs`, which other threads of its passes read."""
+    if not hasattr(_local, "of_inputs"):
+        _local.of_inputs = OfInputs()
+    return _local.of_inputs
 
 
 def watch() -> None:
@@ -32,7 +66,8 @@ def watch() -> None:
                 return original(tensors, grad_tensors, *args, **kwargs)
             _local.inside, _local.terms = True, _read(tensors, grad_tensors)
             try:
-                return original(tensors, grad_tensors, *args, **kwargs)
+                with of_inputs().during(kwargs.get("inputs"), bool(kwargs.get("retain_graph") or any(args[:2]))):
+                    return original(tensors, grad_tensors, *args, **kwargs)
             finally:
                 _local.inside, _local.terms = False, None
 
@@ -51,7 +86,8 @@ def _notice_nested() -> None:
             given = (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs)
             _local.nested = any(isinstance(x, nn.Parameter) for x in given) or getattr(_local, "nested", False)
             inputs = given if not isinstance(inputs, torch.Tensor) else inputs
-        return original(outputs, inputs, grad_outputs, retain_graph, create_graph, *args, **kwargs)
+        with of_inputs().during(inputs, bool(retain_graph or create_graph)):
+            return original(outputs, inputs, grad_outputs, retain_graph, create_graph, *args, **kwargs)
 
     torch.autograd.grad = grad
 

@@ -106,7 +106,8 @@ class Decisions:
             raise RuntimeError(
                 "ranks have taken different ways in forward, each by its whole batch, as an early exit by the batch's "
                 "mean does, and one process would take one way for all samples; decide by sample, or by a number that "
-                "you sum over the ranks"
+                "you sum over the ranks; if the first axis of its input is not that of the samples, say how many there "
+                "are: samples=lambda x: x.shape[1], or count() of a ShardedOptimizer"
             )
         return True
 

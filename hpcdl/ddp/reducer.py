@@ -19,7 +19,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from hpcdl.collectives import recursive_doubling_all_reduce
 from hpcdl.comm import Background, Communicator, Foreground
 from hpcdl.ddp.alike import Replicas
-from hpcdl.ddp.backward_passes import Losses, watch
+from hpcdl.ddp.backward_passes import NOT_SYNCHRONIZED, Losses, watch
 from hpcdl.ddp.bucketed import Bucket, make_buckets
 from hpcdl.ddp.buffers import BufferBroadcast
 from hpcdl.ddp.counting import COUNTS, count_votes, require_one_mean
@@ -87,11 +87,7 @@ class Reducer:
         self._require_alone()
         watch()
         if any(True in bucket.announced for bucket in self.buckets):
-            raise RuntimeError(
-                "the last backward was not followed by synchronize(), so its gradients are of this rank alone; call "
-                "ddp.synchronize() after each backward and before optimizer.step(), or put all but the last of "
-                "several under `with ddp.no_sync():`"
-            )
+            raise RuntimeError(NOT_SYNCHRONIZED)
         before = self.step.samples, self.step.lengths
         self.step.losses.begin(samples)
         self.step.samples, self.step.lengths = (self.step.samples or 0) + samples, self.step.lengths + lengths

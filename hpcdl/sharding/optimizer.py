@@ -11,7 +11,7 @@ from torch.utils.hooks import RemovableHandle
 
 from hpcdl.comm import Background, Communicator, Foreground
 from hpcdl.ddp.alike import Replicas
-from hpcdl.ddp.backward_passes import Losses, watch
+from hpcdl.ddp.backward_passes import OF_INPUTS, Losses, watch
 from hpcdl.ddp.bucketed import make_buckets
 from hpcdl.ddp.buffers import broadcast_state
 from hpcdl.ddp.counting import COUNTS, count_votes, require_one_mean
@@ -175,7 +175,7 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
         if self._launched and not self._reduced:
             raise RuntimeError(
                 "zero_grad: gradients are on their way, and the other ranks wait for the rest; call step(), or clip() "
-                "and then zero_grad(), on every rank"
+                f"and then zero_grad(), on every rank; {OF_INPUTS}"
             )
         for bucket in self.buckets:
             bucket.clear()

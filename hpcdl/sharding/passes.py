@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._guards import CompileContext
 from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
-from hpcdl.ddp.backward_passes import Losses, watch
+from hpcdl.ddp.backward_passes import NOT_SYNCHRONIZED, Losses, of_inputs, watch
 from hpcdl.ddp.postponed import own
 from hpcdl.sharding.gathering import Gathering, Layer
 from hpcdl.sharding.intact import Intact
@@ -26,12 +27,6 @@ OPAQUE = (nn.Module, type, FunctionType, MethodType, ModuleType, partial)  # the
 PLAIN = (bool, int, float, str)
 STANDARD = set(vars(nn.Module()))  # attributes that every module has
 
-NOT_SYNCHRONIZED = (
-    "the last backward was not followed by synchronize(), so its gradients are of this rank alone; call "
-    "synchronize() after each backward and before optimizer.step(), or put all but the last of several under "
-    "`with model.no_sync():`"
-)
-
 
 class Passes:
     """The state of one step of a fully sharded model.
@@ -42,7 +37,7 @@ class Passes:
     def __init__(self, units: Sequence[Unit], gathering: Gathering, dtype: torch.dtype | None, total: float):
         self.units, self.gathering, self.dtype, self.total = units, gathering, dtype, total
         self.syncing = True
-        self.samples, self.losses = 0, Losses()
+        self.samples, self.losses, self.of_inputs = 0, Losses(), of_inputs()
         self.lengths: list[int] = []  # of the inputs, without `samples`
         self.calls: list[Use] = []  # of layers, one inside the other
         self._reduced: list[Unit] = []  # since the last `synchronize`
@@ -75,6 +70,7 @@ class Passes:
             raise RuntimeError(NOT_SYNCHRONIZED)
         self.samples, self.lengths = self.samples + samples, self.lengths + lengths
         self.losses.begin(samples)
+        self.of_inputs = of_inputs()
         watch()
 
     @contextmanager
@@ -192,11 +188,12 @@ class Use:
             self.passes.gathering.release(self.layer)
 
     def end(self) -> None:
-        """End its backward pass; send a unit's gradients if no other call uses the unit."""
+        """End its backward pass; send a unit's gradients if no other call uses the unit, and there are some."""
         self.free()
-        for unit in self.layer:
+        only = self.passes.of_inputs
+        for unit in self.layer if only.frees or not only.runs else ():
             unit.uses = max(0, unit.uses - 1)
-            if unit.trained and not unit.uses and self.passes.syncing:
+            if unit.trained and not unit.uses and self.passes.syncing and not only.runs:
                 self.passes.reduce(unit)
 
 
@@ -294,5 +291,5 @@ def _gradient_is_in(me: Me, unit: Unit, i: int, param: torch.Tensor) -> None:
 
 def _used(me: Me, units: dict[str, Unit], name: str) -> None:
     passes = me()
-    if passes is not None and name in units:
+    if passes is not None and name in units and CompileContext.try_get() is None:  # torch.compile lists parameters
         passes.needs_outside(units[name])

@@ -30,6 +30,8 @@ from zoo import (  # noqa: F401 - they register
     entries_tensor,
     entries_training,
     entries_users,
+    entries_visitors,
+    entries_visitors_loops,
     pipelines,
     tensor,
     wrappers,

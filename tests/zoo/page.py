@@ -37,9 +37,13 @@ If ranks or microbatches take different ways by their whole batches, that is ref
 ZeRO-1 and ZeRO-2 when it happens again, by ZeRO-3 if ranks call other layers. Nothing notices that all ranks take one
 way where one process would take another.
 
-A layer that computes with several samples computes with those of its rank: batch norm, attention between samples, a
-queue of negatives, the means of a codebook. Of such buffers all ranks then have rank 0's. Nothing notices that, since
-batch norm is trained this way everywhere.
+A layer that computes with several samples computes with those of its rank, in a pipeline with those of a microbatch:
+batch norm, a softmax or mean over samples, attention between samples, a queue of negatives, the means of a codebook. Of
+such buffers all ranks then have rank 0's. A loop does the same if it mixes or weighs samples by their batch before the
+loss: mixup, normalized advantages. Pipelines refuse batch norm, and losses that compare samples are refused; nothing
+notices the rest, since batch norm is trained this way everywhere. In rows with **same batch** every rank has the same
+samples. For the result of one process compute with all ranks' samples: gather them, or split the network by tensor
+parallelism.
 
 The tests in `tests/zoo` run every cell and compare it with this page; `python tests/zoo/page.py` writes it.
 

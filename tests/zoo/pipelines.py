@@ -39,8 +39,16 @@ class Pipeline(Kit):
     alone = True
     # Its stages have dense parameters, too; and a parameter made in forward is on one stage.
     made = ("parameter made in forward", "SparseAdam", "layer in every second step")  # a microbatch is no step
+    # Microbatches are batches of their own to layers that mix samples.
+    mixing = (
+        "softmax over samples, same batch",
+        "batch's mean removed in forward, same batch",
+        "attention between samples, same batch",
+        "minibatch discrimination, same batch",
+        "largest samples kept in forward, same batch",
+    )
     elsewhere = frozenset(
-        {"route that one rank has", "everything frozen", "no parameters", "wrapped twice", "Muon", *made}
+        {"route that one rank has", "everything frozen", "no parameters", "wrapped twice", "Muon", *made, *mixing}
     )
 
     once = frozenset({"hook on the output", "torch.autograd.grad inside"})  # must see a graph the first time

@@ -18,6 +18,7 @@ from hpcdl.ddp.apart import plain
 from hpcdl.parallel.pipeline.calls import End, in_transform
 from hpcdl.parallel.pipeline.layers import Layers, Passed
 from hpcdl.parallel.pipeline.values import Value
+from hpcdl.sharding.pieces import untraced
 
 
 class FusedLayers(Layers):
@@ -91,6 +92,9 @@ class _Fusing(TorchFunctionMode):
         if func is not linear:
             return func(*args, **(kwargs or {}))
         return _fused(self._layers, *args, **(kwargs or {}))
+
+
+untraced(_Fusing.__torch_function__)
 
 
 def _fused(layers: FusedLayers, input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None):

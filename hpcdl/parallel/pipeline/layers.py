@@ -19,6 +19,7 @@ from hpcdl.ddp.refusals import require_not_wrapped, require_values
 from hpcdl.parallel.pipeline.calls import Call, Calls, End, Known, in_transform, owned
 from hpcdl.parallel.pipeline.recomputed import Before, Buffer, buffers_of
 from hpcdl.parallel.pipeline.values import Value, arguments, call, is_differentiable, like, tensors_of
+from hpcdl.sharding.pieces import untraced
 
 
 class Chunk(Protocol):
@@ -195,6 +196,9 @@ class Layers:
     def _note(self, layer: nn.Module, inputs: tuple, y: object) -> None:
         if self._calls is not None and isinstance(y, torch.Tensor) and y.requires_grad and not in_transform(y):
             self._calls.add(self._own[layer], inputs, y)
+
+
+untraced(Layers._note)  # torch.compile would compile it anew for every layer
 
 
 @contextmanager
