@@ -8,6 +8,7 @@ call.
     student.ranks("train_step", p, lambda rank: ("tied", weights, batches[rank], 0.1, 64), harness="steps")
 """
 
+import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -24,6 +25,7 @@ from hpcdl.nn.stage import Stage
 from .book import of_kind
 from .code_harnesses import instructions, loads, reads
 from .consistency_harnesses import asynchronous, comm_first, downpour
+from .doors import opaque
 from .dtensor_harnesses import fully_sharded, planned, state_in, state_out, timed
 from .framework_harnesses import (
     broadcasting,
@@ -133,13 +135,33 @@ def layer(
     return *copies, made.weight_grad, made.bias_grad, own, kept
 
 
+class Steps:
+    """A stage without its module and counts; a book has each op, once it is done."""
+
+    __slots__ = ("backward", "empty", "forward", "rows", "weights", "zero_grad")
+
+    def __init__(self, stage: Stage, note: Callable):
+        def noted(op: str, do: Callable) -> Callable:
+            def step(k: Any, *given: Any, **named: Any) -> Any:
+                result = do(k, *given, **named)
+                note(op, str(operator.index(k)))
+                return result
+
+            return opaque(step)
+
+        self.forward, self.backward = noted("F", stage.forward), noted("B", stage.backward)
+        self.weights, self.rows = noted("W", stage.weights), list(stage.rows)
+        self.empty, self.zero_grad = opaque(lambda op, k: stage.empty(op, k)), opaque(lambda: stage.zero_grad())
+
+
 def stages(
-    run_stage: Callable, weights: list, batches: list, order: list, rows: list, seconds: dict, comm: Communicator
-):
+    run_stage: Callable, weights: list, batches: list, order: list, rows: list, seconds: dict, comm: Communicator,
+    book: Any,
+):  # fmt: skip
     """Run this rank's stage, linear layers of these weights with tanh between them, once for each batch.
 
     A batch is its microbatches on the first stage (None elsewhere) and their targets on the last one. Returns the
-    function's result, the gradients, the executed ops, and the largest number of microbatches held at a time.
+    function's result and the gradients. The entries are the ops of each batch, after its "begin".
     """
     layers = [nn.Linear(weight.shape[1], weight.shape[0], bias=False, dtype=weight.dtype) for weight in weights]
     for linear, weight in zip(layers, weights, strict=True):
@@ -154,12 +176,24 @@ def stages(
             loss=None if targets is None else squared_error,
             takes=weights[0].shape[1:],
             gives=weights[-1].shape[:1],
-            work=lambda op: comm.compute(seconds[op]),
-            clock=comm.clock,
         )
-        returned = run_stage(stage, [tuple(op) for op in order], list(rows), comm)
-    done = [(op, k) for op, k, *_ in stage.events]
-    return returned, [linear.weight.grad for linear in layers], done, stage.most
+        book.note("begin")
+        returned = run_stage(Steps(stage, book.note), [tuple(op) for op in order], list(rows), comm)
+    return returned, [linear.weight.grad for linear in layers]
+
+
+def followed(result: tuple, entries: list) -> tuple:
+    """Add the last batch's ops, and the most microbatches held at a time, each from its F to its W."""
+    done: list[tuple[str, int]] = []
+    held, most = set[int](), 0
+    for op, k, *_ in entries:
+        if op == "begin":
+            done, held, most = [], set(), 0
+            continue
+        done.append((op, int(k)))
+        (held.add if op == "F" else held.discard if op == "W" else set().add)(int(k))
+        most = max(most, len(held))
+    return *result, done, most
 
 
 def squared_error(y: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
@@ -223,7 +257,7 @@ HARNESSES = {
     "when": Harness(when, ("x", "comm")),
     "loads": Harness(loads, ("x", "n", "seed", "block")),
     "reads": Harness(reads, ("memory", "x.shape", "w.shape", "stride", "padding")),
-    "stages": Harness(stages, ("stage", "order", "rows", "comm"), works=True),
+    "stages": Harness(stages, ("stage", "order", "rows", "comm"), followed, lambda args: args[4]),
     "measured": Harness(measured, ("q", "k", "v", "positions", "comm"), works=True),
     "peak": Harness(peak, ("q", "k", "v", "block")),
     "instructions": Harness(instructions, ("weights", "biases", "X", "Y")),

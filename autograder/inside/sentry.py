@@ -10,10 +10,9 @@ It is set only in a worker. In a notebook the kernel belongs to the student.
 """
 
 import _thread
+import gc
 import inspect
-import os
 import sys
-import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FrameType
@@ -22,28 +21,12 @@ from typing import Any
 from .compiled import is_bypassed
 from .copies import Copies
 from .forbidden import ForbiddenCallError
-from .location import OF_REFERENCE
 from .once import KNOWN, Once
+from .owners import CODES, INSTALLED, LIBRARIES, OURS, code_of, is_library, is_of_judge, is_ours, is_students
 from .shims import CALLBACKS, SHIM, SHIMS
 from .texts import Texts
 
-OURS = tuple(
-    f"{root}{os.sep}{name}{os.sep}"
-    for root in {Path(__file__).parents[2], Path(__file__).resolve().parents[2]}
-    for name in ("autograder", "hpcdl")
-)
-INSTALLED = tuple(
-    {
-        f"{folder(path)}{os.sep}"
-        for path in (
-            *map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")),
-            os.path.dirname(os.__file__),
-        )
-        for folder in (str, os.path.realpath)
-    }
-)
 TEXTS = Texts(OURS, INSTALLED)
-LIBRARIES = (*OURS, *INSTALLED, "<frozen ", "<__array_function__", OF_REFERENCE)
 
 # Functions in these files return frames and code: then their caller counts, as for a function that reads `f_locals`.
 INTROSPECTION = ("inspect.py", "bdb.py", "pdb.py", "trace.py", "cgitb.py", "pickle.py", "asyncio/base_tasks.py",
@@ -61,7 +44,6 @@ CLIBRARY = ("ctypes/__init__.py", "ctypes/util.py", "ctypes/_endian.py")
 NEVER = ("gc.get_objects", "gc.get_referrers", "gc.get_referents", "sys._current_exceptions", "sys.addaudithook")
 TRACING = ("sys.settrace", "sys.setprofile", "sys._current_frames", "sys.monitoring.register_callback")
 FRAMES = ("tb_frame", "gi_frame", "cr_frame", "ag_frame")
-CODES = ("__code__", "gi_code", "cr_code", "ag_code")
 WRITTEN = ("__code__", "__defaults__", "__kwdefaults__", "__class__", "__bases__", "f_trace")
 SEAL = "autograder.seal"  # event: check that the machinery is unchanged
 
@@ -75,20 +57,30 @@ def install(report: Knock, denies: Callable[[str], bool], changed: Callable[[], 
     `denies(name)` says whether this exercise forbids a C function.
     """
     busy: set[int] = set()
+    looking: set[int] = set()
     judges = _judges(changed, denies)
 
     def hook(event: str, args: tuple) -> None:
         judge = judges.get(event)
         me = _thread.get_ident()
-        if judge is None or me in busy:
+        if judge is None or me in looking:
             return
+        collects, is_inner = gc.isenabled(), me in busy
+        gc.disable()  # an answer's finalizers and callbacks would run in the middle of this
         busy.add(me)
+        looking.add(me)
         try:
-            if (name := judge(event, args, sys._getframe(1))) is not None:
+            frame = sys._getframe(1)
+            is_own = is_inner and is_of_judge(frame)
+            looking.discard(me)
+            if not is_own and (name := judge(event, args, frame)) is not None:
                 report(name)
                 raise ForbiddenCallError(f"`{name}` is forbidden in this exercise")
         finally:
-            busy.discard(me)
+            if not is_inner:
+                busy.discard(me)
+            if collects:
+                gc.enable()
 
     sys.addaudithook(hook)
 
@@ -108,7 +100,7 @@ def _judges(changed: Callable[[], list[str]], denies: Callable[[str], bool]) -> 
             return name if denies(name) else None
         while caller is not None and caller.f_code.co_filename.endswith(DISPATCH):
             caller = caller.f_back
-        return name if denies(name) and (caller is None or not _is_library(caller.f_code)) else None
+        return name if denies(name) and (caller is None or not is_library(caller.f_code)) else None
 
     return {
         **dict.fromkeys(NEVER, _never),
@@ -142,20 +134,12 @@ def _judges(changed: Callable[[], list[str]], denies: Callable[[str], bool]) -> 
     }
 
 
-def _is_library(code: Any) -> bool:
-    return type(code) is CodeType and code.co_filename.startswith(LIBRARIES)
-
-
-def _is_ours(frame: FrameType | None) -> bool:
-    return frame is not None and frame.f_code.co_filename.startswith(OURS)
-
-
 def _never(event: str, args: tuple, frame: FrameType) -> str | None:
-    return None if _is_ours(frame) else event
+    return None if is_ours(frame) else event
 
 
 def _tracing(event: str, args: tuple, frame: FrameType) -> str | None:
-    if _is_ours(frame):
+    if is_ours(frame):
         return None
     # The interpreter itself removes a trace function that raises, like a time limit's.
     tracing = getattr(sys.gettrace(), "__code__", None)
@@ -166,7 +150,7 @@ def _asks(frame: FrameType | None, name: str) -> bool:
     """Whether a library's own code requests `name`, and does not pass on what it gets."""
     while frame is not None:
         code = frame.f_code
-        if not _is_library(code):
+        if not is_library(code):
             return False
         if code.co_filename.endswith(TRACEBACK):
             return _keeps(frame)
@@ -191,11 +175,11 @@ def _keeps(frame: FrameType) -> bool:
     """Whether `traceback` was called for text: one of its generators would pass the frame on to the caller."""
     while frame.f_back is not None and frame.f_back.f_code.co_filename.endswith(TRACEBACK):
         frame = frame.f_back
-    return not frame.f_code.co_flags & inspect.CO_GENERATOR or _is_ours(frame.f_back)
+    return not frame.f_code.co_flags & inspect.CO_GENERATOR or is_ours(frame.f_back)
 
 
 def _frame(event: str, args: tuple, frame: FrameType) -> str | None:
-    if _is_library(frame.f_code) and frame.f_code.co_filename.endswith(VARIABLES) and not _is_library(args[0].f_code):
+    if is_library(frame.f_code) and frame.f_code.co_filename.endswith(VARIABLES) and not is_library(args[0].f_code):
         return None
     return None if _asks(frame, event.partition(".")[2]) else event
 
@@ -208,70 +192,50 @@ def _read(event: str, args: tuple, frame: FrameType) -> str | None:
         return None
     if (
         name in frame.f_code.co_names
-        and _is_library(frame.f_code)
+        and is_library(frame.f_code)
         and not frame.f_code.co_filename.endswith(CLOUDPICKLE)
     ):
         return None
-    return None if _is_students(owner) or _compiles(frame) else f"{_name(owner)}{name}"
+    return None if is_students(owner) or _compiles(frame) else f"{_name(owner)}{name}"
 
 
 def _compiles(frame: FrameType | None) -> bool:
     """Whether Numba itself requests the code of a function that it compiles."""
     name = ""
-    while frame is not None and (frame.f_code.co_filename.endswith(NUMBA) or _is_ours(frame)):
-        name = name if _is_ours(frame) else frame.f_code.co_name
+    while frame is not None and (frame.f_code.co_filename.endswith(NUMBA) or is_ours(frame)):
+        name = name if is_ours(frame) else frame.f_code.co_name
         frame = frame.f_back
-    return frame is not None and _is_library(frame.f_code) and name in frame.f_code.co_names
+    return frame is not None and is_library(frame.f_code) and name in frame.f_code.co_names
 
 
 def _name(owner: Any) -> str:
-    parts = [getattr(owner, "__module__", None), getattr(owner, "__qualname__", None)] if _code_of(owner) else []
+    parts = [getattr(owner, "__module__", None), getattr(owner, "__qualname__", None)] if code_of(owner) else []
     return "".join(f"{part}." for part in parts if type(part) is str)
 
 
 def _write(event: str, args: tuple, frame: FrameType) -> str | None:
     owner, name, *value = args
-    if name not in WRITTEN or _is_ours(frame):
+    if name not in WRITTEN or is_ours(frame):
         return None
-    if _is_students(owner) and not (name == "__code__" and value and _is_library(value[0])):
+    if is_students(owner) and not (name == "__code__" and value and is_library(value[0])):
         return None
-    while frame.f_back is not None and frame.f_code.co_name == "__setattr__" and _is_library(frame.f_code):
+    while frame.f_back is not None and frame.f_code.co_name == "__setattr__" and is_library(frame.f_code):
         frame = frame.f_back  # the module's own way to set it
-    return None if name != "__code__" and _is_library(frame.f_code) and name in _all_names(frame.f_code) else str(name)
+    return None if name != "__code__" and is_library(frame.f_code) and name in _all_names(frame.f_code) else str(name)
 
 
 def _all_names(code: CodeType) -> tuple:
     return (*code.co_names, *code.co_consts)
 
 
-def _is_students(value: Any) -> bool:
-    """Whether a function or class is the student's: by its code, or the code of its creator."""
-    code = _code_of(value)
-    if code is not None:
-        return not _is_library(code)
-    kind = value if isinstance(value, type) else type(value)
-    module = sys.modules.get(str(type.__getattribute__(kind, "__module__")))
-    file = getattr(module, "__file__", None) or ""
-    return not (type(file) is str and file.startswith(LIBRARIES))
-
-
-def _code_of(value: Any) -> CodeType | None:
-    for name in ("__code__", *CODES[1:]):
-        found = getattr(value, name, None) if type(value).__name__ in _CODED else None
-        if type(found) is CodeType:
-            return found
-    return None
-
-
-_CODED = ("function", "generator", "coroutine", "async_generator", "method")
-
-
 def _compiled(event: str, args: tuple, frame: FrameType) -> str | None:
     """Allow code with a library's file name only if it is compiled from that file."""
     source, filename = (*args, None, None)[:2]
-    if type(filename) is not str or not filename.startswith(LIBRARIES) or _is_ours(frame):
+    if type(filename) is not str and issubclass(type(filename), str):  # it could answer for itself whose it is
+        return None if is_library(frame.f_code) else event
+    if type(filename) is not str or not filename.startswith(LIBRARIES) or is_ours(frame):
         return None
-    if not _is_library(frame.f_code):
+    if not is_library(frame.f_code):
         return event
     if frame.f_code.co_filename.startswith("<frozen importlib") and type(source) is bytes:
         try:
@@ -292,4 +256,4 @@ def _in_c(event: str, args: tuple, frame: FrameType) -> str | None:
         inner = inner.f_back
     if inner is None or inner.f_code.co_filename.startswith((*OURS, "<frozen ")):
         return None
-    return None if _is_library(inner.f_code) and not TEXTS.is_stdlib(inner.f_code.co_filename) else event
+    return None if is_library(inner.f_code) and not TEXTS.is_stdlib(inner.f_code.co_filename) else event

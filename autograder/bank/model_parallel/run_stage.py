@@ -120,8 +120,9 @@ def run_stage(stage, order, rows, comm):
 def run_stage(stage, order, rows, comm):
     posted, sent, loss = post_receives(stage, order, comm), [], 0.0
     split = any(op == "W" for op, *_ in order)
-    if not stage.most and any(p.grad is None for p in stage.module.parameters()):
+    if not hasattr(comm, "begun"):
         stage.zero_grad()
+    comm.begun = True
     for op, k, _ in order:
         came, request = posted.get((op, k), (None, None))
         if request:

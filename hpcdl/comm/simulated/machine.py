@@ -3,7 +3,7 @@
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 
@@ -53,6 +53,7 @@ class SimulatedMachine:
         self.slowness = [float((slow or {}).get(rank, 1.0)) for rank in range(p)]  # factors on each rank's work
         self.turns = Turns(p, seed)
         self.trace = Trace()
+        self.trouble: CommError | None = None  # the first error between ranks
         self.bytes_sent = [0] * p
         self.channels = [Channels() for _ in range(p)]  # of each rank's backgrounds
         self.owners = list(range(p))
@@ -91,9 +92,11 @@ class SimulatedMachine:
     def _transfer(self, sent: Message, received: Message) -> None:
         source, dest, nbytes = received.peer, sent.peer, sent.x.nbytes
         if nbytes != received.x.nbytes or sent.x.dtype != received.x.dtype:
-            raise MisfitError(
-                f"rank {source} sends {size_of(sent.x)} to rank {dest}, whose {describe(received.op, (received,))} has "
-                f"an out of {size_of(received.x)}; both sides need the same dtype and number of elements"
+            self._fail(
+                MisfitError(
+                    f"rank {source} sends {size_of(sent.x)} to rank {dest}, whose {describe(received.op, (received,))} "
+                    f"has an out of {size_of(received.x)}; both sides need the same dtype and number of elements"
+                )
             )
         copy(received.x, sent.x)
         alpha, beta, _, per_node, alpha_within, beta_within = self.links
@@ -213,7 +216,12 @@ class SimulatedMachine:
         first = next(iter(self._collective))
         (op, x, _), (other_op, y, _) = self._collective[rank], self._collective[first]
         if said := disagreement(rank, (op, size_of(x)), first, (other_op, size_of(y))):
-            raise CommError(said)
+            self._fail(CommError(said))
+
+    def _fail(self, error: CommError) -> NoReturn:
+        """Raise `error`, which also ends the run if its rank catches it: a message without bytes, else."""
+        self.trouble = self.trouble or error
+        raise error
 
 
 def earliest(requests: Sequence[Message]) -> tuple[float | None, list[float | None]]:

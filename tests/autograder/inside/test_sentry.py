@@ -29,6 +29,10 @@ WAYS = {
     "frames of all threads": "def f(x): return sys._current_frames() and x",
     "a trace function": "def f(x): return sys.settrace(lambda *_: None) or x",
     "a profile function": "def f(x): return sys.setprofile(lambda *_: None) or x",
+    "a frame in a collector's callback": "gc.callbacks.append(lambda *_: sys._getframe())\n"
+    "def f(x): return gc.collect() and x",
+    "a file's name that is a class": "class Name(str): startswith = endswith = lambda *_: True\n"
+    "def f(x): return compile('y = 1', Name('mine'), 'exec') and x",
     "all objects": "def f(x): return len(gc.get_objects()) and x",
     "all objects, elsewhere": "def f(x):\n    with concurrent.futures.ThreadPoolExecutor() as pool:\n"
     "        return pool.submit(gc.get_objects).result() and x",

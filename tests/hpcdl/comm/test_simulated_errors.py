@@ -1,6 +1,7 @@
 """The simulated machine's errors when ranks wait forever, raise, or disagree on a message."""
 
 import time
+from contextlib import suppress
 
 import pytest
 import torch
@@ -67,6 +68,18 @@ def test_a_message_that_does_not_fit_is_an_error_on_either_side(first):
             comm.recv(torch.zeros(4), 1 - comm.rank)
 
     with pytest.raises(CommError, match=r"8 float32 to rank \d, whose recv\(source=\d\) has an out of 4 float32"):
+        simulate(rank, 2)
+
+
+def test_an_error_that_a_rank_catches_ends_the_run():
+    """Its text would tell one rank the size of a message that is never sent."""
+
+    def rank(comm):
+        with suppress(CommError):
+            request = (comm.irecv if comm.rank else comm.isend)(torch.zeros(1 + comm.rank), 1 - comm.rank)
+            request.wait() if comm.rank else None
+
+    with pytest.raises(CommError, match=r"1 float32 to rank 1"):
         simulate(rank, 2)
 
 
