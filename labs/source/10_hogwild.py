@@ -291,7 +291,8 @@ def shard_server(
 ) -> Tensor:
     """Answer fetches and pushes (Adagrad) in order of arrival; return the final shard.
 
-    Do not change the given w. Wait for every isend and irecv.
+    Do not change the given w. Wait for every isend and irecv; until then no other message
+    may use its tensor.
     """
     # BEGIN SOLUTION
     mine = w.tensor_split(servers)[comm.rank].clone()
