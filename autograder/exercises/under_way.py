@@ -6,8 +6,8 @@ from autograder import checks
 
 WHY = (
     "Until `request.wait()` has returned the tensor is the message: the receiver may come late, and get what you write "
-    "into it meanwhile. A request without a wait may never complete. Each message that is received needs a tensor of its "
-    "own until then."
+    "into it meanwhile. A request without a wait may never complete. Until then each message that is received needs a "
+    "tensor of its own."
 )
 
 

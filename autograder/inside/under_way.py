@@ -1,7 +1,7 @@
 """Check a rank's messages in flight: it must wait for each, and must not change a sent tensor before that.
 
-It must not receive two messages at a time into one place, either. In MPI anything else is undefined, and shows only if a receiver is late. So this inspects messages instead of timing
-them.
+It must not receive two messages at a time into one place, either. In MPI anything else is undefined, and shows only if
+a receiver is late. So this inspects messages instead of timing them.
 """
 
 import ctypes
