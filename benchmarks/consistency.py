@@ -87,7 +87,7 @@ def table_of_live(live: dict[str, dict]) -> Table:
     for name, row in live.items():
         old = row["staleness"]
         rates = f"{row['measured']:.1f}", f"{row['predicted']:.1f}"
-        table.add_row(name, *rates, f"{row['waiting']:.0%}", f"{statistics.median(old):g}, {max(old)}")
+        table.add_row(name, *rates, f"{100 * row['waiting']:.0f} %", f"{statistics.median(old):g}, {max(old)}")
     return table
 
 

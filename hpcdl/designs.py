@@ -144,7 +144,7 @@ def table(designs: Sequence[Design]) -> list[str]:
     lines = ["bubble and most microbatches held, (!) over the cap".ljust(width), " " * width + "   ".join(heads)]
     for name, scores in rows:
         cells = [
-            f"{each.bubble:7.1%} {each.held:4g} {'(!)' if each.held > problem.cap else '   '}".ljust(len(head))
+            f"{100 * each.bubble:5.1f} % {each.held:4g} {'(!)' if each.held > problem.cap else '   '}".ljust(len(head))
             for each, problem, head in zip(scores, PROBLEMS, heads, strict=True)
         ]
         lines.append((name.ljust(width) + "   ".join(cells)).rstrip())

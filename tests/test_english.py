@@ -224,3 +224,18 @@ def test_a_phrase_is_found_in_what_students_read(name, source, found):
 )
 def test_a_phrase_is_found_in_prose_alone(source, found):
     assert faults("a.py", source) == found
+
+
+BARE_PERCENT = re.compile(r"""(?:\d|[^{%]\})%(?=[\s"'.,;:)]*$|[ "'.,)])|:[^{}"' ]*%\}""", re.MULTILINE)
+
+
+@pytest.mark.parametrize("folder", ["labs/source", "hpcdl/widgets/pictures", "hpcdl/training", "autograder/exercises"])
+def test_a_percent_sign_follows_a_space(folder):
+    found = {
+        path.relative_to(ROOT).as_posix(): lines
+        for path in sorted((ROOT / folder).glob("**/*.py"))
+        if (lines := [line for line in path.read_text(encoding="utf-8").splitlines() if BARE_PERCENT.search(line)])
+    }
+    assert found == {}
+    lines = ('f"{x:.1%}"', '"18% of"', '"18 % of"', "n %% 2")
+    assert [bool(BARE_PERCENT.search(line)) for line in lines] == [True, True, False, False]

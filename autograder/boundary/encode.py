@@ -1,4 +1,5 @@
 """Values to wire nodes. It checks only exact types, so no code of a student's object runs unless it is an iterator.
+A named tuple, or another subclass of tuple, is sent as a tuple: its items are read past its own methods.
 
 Lists, dicts, tensors and generators are numbered in the order of first use: a value that occurs twice is one object on
 the other side too, and a callee can report the final content of its arguments. A value without a plain form is sent as
@@ -75,6 +76,8 @@ class Encoder:
     def contents(self, value: Any, depth: int = 0):
         """Return the node of the current content of `value`, even if the other side has already numbered it."""
         kind = ALIASES.get(type(value), type(value))
+        if issubclass(kind, tuple):
+            kind, value = tuple, tuple.__getitem__(value, slice(None))
         if kind in PLAIN_ENCODERS:
             return PLAIN_ENCODERS[kind](value)
         if kind in ENCODERS:

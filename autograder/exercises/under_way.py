@@ -6,11 +6,12 @@ from autograder import checks
 
 WHY = (
     "Until `request.wait()` has returned the tensor is the message: the receiver may come late, and get what you write "
-    "into it meanwhile. A request without a wait may never complete."
+    "into it meanwhile. A request without a wait may never complete. Until then each message that is received needs a "
+    "tensor of its own."
 )
 
 
 def waited_for(run: Any, setting: str) -> None:
-    """Every isend and irecv of the run is waited for, and what it sends is not changed before."""
+    """Every isend and irecv of the run is waited for, and nothing else uses its tensor before."""
     if run.careless:
         raise checks.CheckFailure(f"{setting}: {run.careless[0]}.", got="; ".join(run.careless[:6]), why=WHY)

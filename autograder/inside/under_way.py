@@ -1,7 +1,7 @@
 """Check a rank's messages in flight: it must wait for each, and must not change a sent tensor before that.
 
-In MPI anything else is undefined, and shows only if a receiver is late. So this inspects messages instead of timing
-them.
+It must not receive two messages at a time into one place, either. In MPI anything else is undefined, and shows only if
+a receiver is late. So this inspects messages instead of timing them.
 """
 
 import ctypes
@@ -11,9 +11,11 @@ from typing import Any
 import torch
 
 from hpcdl.comm import Communicator, Request
+from hpcdl.comm.request import share_memory
 
 CHANGED = "{}'s {} {} rank {} is not waited for before its tensor is changed"
 FORGOTTEN = "{}'s {} {} rank {} is never waited for"
+SHARED = "{}'s {} {} rank {} begins in memory that another message still uses"
 
 
 def bits(x: torch.Tensor) -> bytes:
@@ -24,6 +26,11 @@ def bits(x: torch.Tensor) -> bytes:
 def told(sentence: str, rank: int, request: Request) -> str:
     toward = "to" if request.side == "dest" else "from"
     return sentence.format(f"rank {rank}", request.op, toward, request.peer)
+
+
+def is_shared(message: Request, others: Iterable[Request]) -> bool:
+    """Whether a message receives into memory of one of `others`, or is received into by one."""
+    return any("irecv" in (message.op, other.op) and share_memory(message.x, other.x) for other in others)
 
 
 class Watched:
@@ -37,6 +44,8 @@ class Watched:
 
         def posted(op, request):
             if op in ("isend", "irecv"):
+                if is_shared(request, (other for other, _ in self.sent)):
+                    self.changed.append(told(SHARED, self.rank, request))
                 self.sent.append((request, bits(request.x) if op == "isend" else b""))
             return request
 

@@ -15,7 +15,7 @@ from hpcdl.comm import Communicator, Request
 
 from .doors import opaque
 from .location import current_line
-from .under_way import bits
+from .under_way import bits, is_shared
 
 
 class Fixed:
@@ -45,6 +45,7 @@ class WireComm(Communicator):
         self.rank, self.size, self._operate, self._namespace = rank, size, opaque(_without_book(operate)), namespace
         self._posted = 0
         self._unposted: list[tuple] = []
+        self._under_way: list[_Posted] = []
 
     def clock(self):
         return self._operate("clock")
@@ -71,6 +72,9 @@ class WireComm(Communicator):
             "irecv",
         ):  # others post in their wait: one call, not two
             self._operate("post", self._drain(), self._location())
+            if is_shared(message, self._under_way):
+                self._operate("shared", message.number)
+            self._under_way.append(message)
         return message
 
     def _drain(self) -> list:
@@ -97,6 +101,7 @@ class WireComm(Communicator):
         """Tell the desk if an isend's tensor changed before its wait."""
         if request.op == "isend" and bits(request.x) != request.sent:
             self._operate("changed", request.number)
+        self._under_way = [other for other in self._under_way if other is not request]
 
     def _broadcast(self, x, root):
         _fill(x, self._operate("broadcast", x.detach(), root, self._location()))

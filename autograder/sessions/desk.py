@@ -9,7 +9,7 @@ import torch
 
 from autograder.inside.book import Book
 from autograder.inside.harnesses import Harness
-from autograder.inside.under_way import CHANGED, FORGOTTEN, told
+from autograder.inside.under_way import CHANGED, FORGOTTEN, SHARED, told
 from hpcdl.comm import CommError, Communicator, Request
 
 from .errors import StudentError
@@ -23,6 +23,7 @@ OPERATIONS = (
     "wait",
     "wait_any",
     "changed",
+    "shared",
     "broadcast",
     "all_reduce",
     "barrier",
@@ -93,6 +94,10 @@ class Desk:
     def changed(self, number: int):
         """Note that an isend's tensor changed before its wait."""
         self.spoiled.append(told(CHANGED, self.comm.rank, self.requests[number]))
+
+    def shared(self, number: int):
+        """Note that a message began in memory that another one still used."""
+        self.spoiled.append(told(SHARED, self.comm.rank, self.requests[number]))
 
     def careless(self) -> list[str]:
         """See `inside.under_way`."""

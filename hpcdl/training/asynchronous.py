@@ -104,7 +104,8 @@ def main(
             old = [update.staleness for update in trained.served.log] or [0]
             print(f"server {comm.rank}: {len(old)} gradients, {statistics.mean(old):.2f} updates old on average")
         else:
-            print(f"worker {comm.rank}: accuracy {trained.accuracy:.1%}, {trained.waiting:.0%} of its time waiting")
+            waiting = f"{100 * trained.waiting:.0f} % of its time waiting"
+            print(f"worker {comm.rank}: accuracy {100 * trained.accuracy:.1f} %, {waiting}")
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ def train(
         trained = training.train(comm, Progress(comm), device=device, **options)
         if comm.rank == 0:
             who = f"{comm.size} rank{'s' * (comm.size > 1)}"
-            print(f"{who}, {trained.seconds:.1f} s: held-out accuracy {trained.accuracy:.1%}")
+            print(f"{who}, {trained.seconds:.1f} s: held-out accuracy {100 * trained.accuracy:.1f} %")
             print(f"{trained.replicas} of {comm.size} replicas agree to the last bit ({trained.fingerprint[:12]})")
 
 
@@ -59,7 +59,7 @@ class Progress:
             speed, share = self.images * self.comm.size / self.seconds, self.waited / self.seconds
             print(
                 f"epoch {record['epoch']:.0f}: loss {record['mean_loss']:.3f}, about {speed:,.0f} images/s, "
-                f"{share:.0%} of the time waiting for gradients",
+                f"{100 * share:.0f} % of the time waiting for gradients",
                 flush=True,
             )
             self.images, self.seconds, self.waited = 0, 0.0, 0.0

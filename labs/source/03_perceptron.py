@@ -422,7 +422,7 @@ with when_solved():
     axes.loglog([1, 1e4], [1, 1e4], "--", color=style.GREY)
     closest = max(m / a for m, a in zip(made, allowed))
     axes.set(xlabel="mistakes allowed by the bound", ylabel="mistakes made")
-    axes.set(title=f"{len(made)} problems: at most {closest:.0%} of what the bound allows")
+    axes.set(title=f"{len(made)} problems: at most {100 * closest:.0f} % of what the bound allows")
     plt.show()
     reveal("perceptron.bound", 100 * closest)
 
@@ -629,7 +629,7 @@ with when_solved():
     axes[2].set_axis_off()
     plt.colorbar(votes, ax=axes[2], shrink=0.8)
     axes[3].plot(range(1, len(mistakes) + 1), mistakes, "o-", markersize=4)
-    axes[3].set(xlabel="epoch", ylabel="updates", title=f"{sum(mistakes)} updates, {right:.1%} right")
+    axes[3].set(xlabel="epoch", ylabel="updates", title=f"{sum(mistakes)} updates, {100 * right:.1f} % right")
     plt.show()
 
 # %% [markdown]
@@ -700,7 +700,9 @@ with when_solved():
         possible = separable(PIXELS, one_against_all(data.y, digit))
         y = one_against_all(data.y_held_out, digit)
         right, never = (predict(w, HELD_OUT) == y).float().mean(), (y < 0).float().mean()
-        rows.append(f"{digit:5d} {mistakes[-1]:12d} {'yes' if possible else 'no':>12s} {right:17.1%} {never:18.1%}")
+        rows.append(
+            f"{digit:5d} {mistakes[-1]:12d} {'yes' if possible else 'no':>12s} {100 * right:15.1f} % {100 * never:16.1f} %"
+        )
         look = {"color": style.GREY, "linewidth": 1.4} if possible else {"color": style.VERMILLION, "linewidth": 2.5}
         axes.plot(range(1, len(mistakes) + 1), mistakes, **look)
         ends.setdefault((len(mistakes), round(mistakes[-1] / 8)), []).append(str(digit))  # curves that end together

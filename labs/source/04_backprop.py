@@ -745,7 +745,7 @@ def draw_curves(state, axes):
     axes.plot(epochs, state["held_out"], "s-", color=style.ORANGE, markersize=3, label="held-out digits")
     axes.set(xlim=(-0.5, EPOCHS + 0.5), ylim=(0, 1.03), xlabel="epoch", ylabel="fraction read correctly")
     axes.legend(loc="lower right")
-    return f"After {len(epochs) - 1} epochs: {state['held_out'][-1]:.1%} of the held-out digits are read correctly."
+    return f"After {len(epochs) - 1} epochs: {100 * state['held_out'][-1]:.1f} % of the held-out digits are read correctly."
 
 
 def read(weights, biases, X):
@@ -869,7 +869,9 @@ with when_solved():
     scores = right[:, :100].sum(dim=1)
     chosen = scores.argmax()
     print(f"The best of 1,000 reads {scores[chosen]} of the 100 digits that it was chosen by,")
-    print(f"and {right[chosen, 100:].float().mean():.1%} of {len(X_held_out)} digits that were not used to choose.")
+    print(
+        f"and {100 * right[chosen, 100:].float().mean():.1f} % of {len(X_held_out)} digits that were not used to choose."
+    )
     reveal("backprop.lottery", scores[chosen].item())
 
 # %% [markdown]
@@ -1012,7 +1014,7 @@ with when_solved():
     best, best_epoch, right = stop_at(candidates, train_once, validate, test, PATIENCE, MOST_EPOCHS)
     draw_stops(candidates)
     print(f"chosen: {len(best[0][0])} hidden neurons after epoch {best_epoch}, validation loss {min(best[2]):.3f}")
-    print(f"and now, once: {right:.1%} of the test digits are read correctly")
+    print(f"and now, once: {100 * right:.1f} % of the test digits are read correctly")
     reveal("backprop.stop", len(candidates[0][2]))
 
 # %% [markdown]

@@ -1243,7 +1243,7 @@ def draw_curves(state, axes):
     axes.set(xlim=(-0.2, EPOCHS + 0.2), ylim=(0, 1.03), xlabel="epoch")
     axes.set_ylabel("fraction read correctly")
     axes.legend(loc="lower right")
-    right = f"{state['held_out'][-1]:.1%} of the held-out digits are read correctly"
+    right = f"{100 * state['held_out'][-1]:.1f} % of the held-out digits are read correctly"
     apart = f"Losses differ by {state['apart']:.0e} at most."
     return f"After {len(epochs) - 1} epochs {right}. {apart}"
 

@@ -555,7 +555,7 @@ def draw_curves(state, axes):
         axes.plot(curve, color=LOOKS[mode][0], linestyle=LOOKS[mode][1], marker="o", markersize=4, label=mode)
     axes.set(xlim=(-0.3, EPOCHS + 0.3), ylim=(0, 1.03), xlabel="epoch", ylabel="held-out digits read")
     axes.legend(loc="center right")
-    return ", ".join(f"{mode}: {curve[-1]:.0%}" for mode, curve in state.items()) + f", weights in {FMT}."
+    return ", ".join(f"{mode}: {100 * curve[-1]:.0f} %" for mode, curve in state.items()) + f", weights in {FMT}."
 
 
 with when_solved():
@@ -597,7 +597,7 @@ with when_solved():
         small = (RATE * grad.abs() < fmt.eps / 2).float().mean()
         if fl == 4:
             print(f"{'format':<18}{'η|g| < ε/2':>12}{'moved to nearest':>20}{'moved at random':>18}")
-        print(f"{fmt!s:<18}{small:>12.1%}{moved[0]:>20.2%}{moved[1]:>18.2%}")
+        print(f"{fmt!s:<18}{100 * small:>10.1f} %{100 * moved[0]:>18.2f} %{100 * moved[1]:>16.2f} %")
         if fl == 8:
             with_8 = 100 * moved[0]
     reveal("stochastic_rounding.moved", with_8)

@@ -798,7 +798,7 @@ with when_solved():
 if trained:
     engines, (accuracy, first) = len(trained), trained[0]
     replicas_identical = all(torch.equal(a, b) for _, weights in trained for a, b in zip(first, weights, strict=True))
-    print(f"{engines} engines: {accuracy:.1%} of the held-out digits are read correctly.")
+    print(f"{engines} engines: {100 * accuracy:.1f} % of the held-out digits are read correctly.")
     print("The replicas are", "identical to the last bit." if replicas_identical else "DIFFERENT.")
     reveal("ddp.accuracy", 100 * accuracy)
 
@@ -861,8 +861,8 @@ with when_solved():
         alone = fastest_ms(1, images) if ranks > 1 else one
         step = fastest_ms(ranks, images) if ranks > 1 else one
         print(
-            f"{ranks:5}  {images:11}  {step:9.1f}  {alone:9.1f}  {one / step:8.2f}  {one / step / ranks:10.0%}  "
-            f"{max(0.0, 1 - alone / step):20.0%}"
+            f"{ranks:5}  {images:11}  {step:9.1f}  {alone:9.1f}  {one / step:8.2f}  {100 * one / step / ranks:8.0f} %  "
+            f"{100 * max(0.0, 1 - alone / step):18.0f} %"
         )
         speed_ups[ranks] = one / step
     reveal("ddp.speed_up", speed_ups[2], measured=True)
@@ -967,7 +967,7 @@ CAP, publish = {CAP}, None
 
 comm = MPIComm()
 accuracy, _ = learn(comm, epochs=1, report=lambda record: None)
-print(f"rank {{comm.rank}} of {{comm.size}}: {{accuracy:.1%}} after one epoch")
+print(f"rank {{comm.rank}} of {{comm.size}}: {{100 * accuracy:.1f}} % after one epoch")
 """
 with when_solved(), tempfile.TemporaryDirectory() as folder:
     rehearse()

@@ -146,7 +146,7 @@ with when_solved():
         spans = clocks(seconds, staleness)
         end = max(mine[-1][1] for mine in spans)
         busy = sum(map(sum, seconds)) / sum(mine[-1][1] for mine in spans)
-        print(f"   s = {staleness:3}: {4 * 200 / end:5.2f} per second, {1 - busy:5.1%} waiting")
+        print(f"   s = {staleness:3}: {4 * 200 / end:5.2f} per second, {100 * (1 - busy):3.1f} % waiting")
 
 # %% [markdown]
 # **Spot the mistake.** For SSP with $N$ workers, the lecture writes worker $n$'s weights at $t + 1$ as
@@ -681,11 +681,11 @@ for rule, workers in live.items():
     predicted[rule] = (*rates(expected), curve_of(expected, predicted_losses(expected)))
 
 if len(live) == len(RULES):
-    print(f"        steps/s predicted   waiting predicted{f's to {TARGET:.0%}':>10} predicted")
+    print(f"        steps/s predicted   waiting predicted{f's to {100 * TARGET:.0f} %':>10} predicted")
     for rule in live:
         (rate, waits, curve), (rate2, waits2, curve2) = measured[rule], predicted[rule]
         when, when2 = seconds_to(TARGET, curve), seconds_to(TARGET, curve2)
-        print(f"{rule:6}{rate:9.1f}{rate2:10.1f}{waits:10.1%}{waits2:10.1%}{when:10.2f}{when2:10.2f}")
+        print(f"{rule:6}{rate:9.1f}{rate2:10.1f}{100 * waits:8.1f} %{100 * waits2:8.1f} %{when:10.2f}{when2:10.2f}")
     for rule in ("BSP", "ASP"):
         reveal(f"consistency.{rule.lower()}", measured[rule][0], measured=True)
 

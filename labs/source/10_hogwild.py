@@ -169,7 +169,7 @@ def share_lost(n: int, at_once: int, samples: int = 400) -> float:
 print("\nshare of updates that get lost, by number of threads and components")
 print("components" + "".join(f"{p:4} threads" for p in (1, 2, 4, 8)))
 for n in (10, 100, 1000):
-    print(f"{n:10}" + "".join(f"{share_lost(n, p):12.2%}" for p in (1, 2, 4, 8)))
+    print(f"{n:10}" + "".join(f"{100 * share_lost(n, p):10.2f} %" for p in (1, 2, 4, 8)))
 
 # %% [markdown]
 # ## Downpour: several servers
@@ -291,7 +291,8 @@ def shard_server(
 ) -> Tensor:
     """Answer fetches and pushes (Adagrad) in order of arrival; return the final shard.
 
-    Do not change the given w. Wait for every isend and irecv.
+    Do not change the given w. Wait for every isend and irecv; until then no other message
+    may use its tensor.
     """
     # BEGIN SOLUTION
     mine = w.tensor_split(servers)[comm.rank].clone()
@@ -357,7 +358,7 @@ with when_solved():
         run = simulate(logistic, 6, n_fetch, n_push)
         moved = [sum(e.nbytes for e in run.trace if e.rank == 2 and e.op == op) for op in ("send", "recv")]
         right = ((test @ torch.cat(run.results[:2]) > 0) == (test.sum(1) > 0)).float().mean()
-        print(f"{n_fetch:7}{n_push:8}{moved[0]:14}{moved[1]:14}{right.item():27.1%}")
+        print(f"{n_fetch:7}{n_push:8}{moved[0]:14}{moved[1]:14}{100 * right.item():25.1f} %")
 
 # %% [markdown]
 # <details><summary>What did you see?</summary>
@@ -711,7 +712,7 @@ with when_solved():
         last = ends.index(max(ends))  # the last one to end sees what all have written
         lost = UPDATES - counts[last]
         speeds.append(UPDATES / (max(ends) - min(begins)))
-        print(f"{workers:9}{speeds[-1]:12.0f}{losses[last]:9.4f}{lost:9} ({lost / UPDATES:.1%})")
+        print(f"{workers:9}{speeds[-1]:12.0f}{losses[last]:9.4f}{lost:9} ({100 * lost / UPDATES:.1f} %)")
     reveal("hogwild.hogwild", speeds[1] / speeds[0], measured=True)
 
 # %%

@@ -140,7 +140,7 @@ check("attention.attention")
 # {{exercise online_softmax}}
 #
 # Write both functions. `absorb` adds one block to the running softmax. It begins with $t = -\infty$, $s = 0$ and $o = 0$. A score may be $-\infty$ (hidden);
-# each row sees at least one score of the first block. `flash` is causal attention by blocks of `block` keys; it holds only a few tensors of `n × block` numbers
+# each row sees at least one score of the first block. `flash` is causal attention by blocks of at most `block` keys; it holds only a few tensors of `n × block` numbers
 # at a time, and none of `n × n`. Do not change the arguments.
 #
 # <details><summary>Hint 1: absorb</summary>
@@ -181,8 +181,8 @@ def absorb(
 
 
 def flash(q: Tensor, k: Tensor, v: Tensor, block: int) -> Tensor:
-    """Return causal attention of q, k, v (n, d), by blocks of `block` keys; the last block
-    may be shorter.
+    """Return causal attention of q, k, v (n, d), by blocks of at most `block` keys, which
+    need not divide n.
 
     >>> q, k, v = torch.zeros(2, 1), torch.ones(2, 1), torch.tensor([[2.0], [4.0]])
     >>> flash(q, k, v, block=1).tolist()
@@ -374,7 +374,9 @@ with when_solved():
     for n in (1024, 2048, 8192, 73_728, 1_048_576):
         weights, flops, kept = block_work(1, n, 12_288, 96)
         scores = flops - 2 * n * weights, kept - 12 * n * 12_288
-        print(f"{n:9,}{flops / 1e12:10,.1f}{scores[0] / flops:13.0%}{2 * kept / 1e9:11,.1f}{scores[1] / kept:14.0%}")
+        print(
+            f"{n:9,}{flops / 1e12:10,.1f}{100 * scores[0] / flops:11.0f} %{2 * kept / 1e9:11,.1f}{100 * scores[1] / kept:12.0f} %"
+        )
     reveal("attention.half", next(n for n in range(1, 10_000) if 96 * n**2 >= 12 * n * 12_288))
 
 # %% [markdown]
@@ -703,7 +705,7 @@ with when_solved():
         for capacity in (8, 16, 24, 32, 64):
             found = torch.tensor(simulate(dropped_share, 4, capacity, favourite).results).mean(0)
             dropped[favourite, capacity] = found[0].item()
-        shares = "".join(f"{share:7.0%}" for (which, _), share in dropped.items() if which == favourite)
+        shares = "".join(f"{100 * share:5.0f} %" for (which, _), share in dropped.items() if which == favourite)
         print(f"gate prefers expert 0 by {favourite:.0f}   {shares}{found[1]:9.2f}")
     reveal("attention.dropped", 100 * dropped[0.0, 16])
 

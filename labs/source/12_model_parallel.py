@@ -724,7 +724,7 @@ check("model_parallel.design")
 with when_solved():
     guessed("model_parallel.cap")
     bubbles = {cap: bubble(design(4, 8, 1.0, 1.0, 1.0, cap), 1.0, 1.0, 1.0) for cap in range(1, 9)}
-    print("your bubble by cap: ", ", ".join(f"{cap}: {idle:.1%}" for cap, idle in bubbles.items()))
+    print("your bubble by cap: ", ", ".join(f"{cap}: {100 * idle:.1f} %" for cap, idle in bubbles.items()))
     if gone := [cap for cap, idle in bubbles.items() if idle < 1e-9]:
         reveal("model_parallel.cap", gone[0])
     display(your_design.explorable(design))

@@ -745,8 +745,8 @@ def bounds(n: int, p: int, rank: int) -> tuple[int, int]:
 # Write `save` and `load`. `state` is a dict of flat tensors: this rank's shares of weights, momentum and variance, which are vectors of n elements. The step is
 # part of the state, because Adam's correction in its first steps depends on it.
 #
-# No rank ever holds the whole state: a rank that loads opens only the files with some of its elements, one after another. In
-# memory it keeps only its own elements: a part of a tensor is a view, which keeps the whole file.
+# No rank ever holds the whole state: a rank that loads opens only the files with some of its elements. In memory it keeps only
+# its own elements: a part of a tensor is a view, which keeps the whole file.
 #
 # <details><summary>Hint 1: save</summary>
 #

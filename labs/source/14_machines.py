@@ -262,7 +262,7 @@ check("machines.utilization")
 with when_solved():
     sizes, scores = (96, 12288, 2048, 51200, 64), 96 * 4 * 64 * 2048**2 * 12288
     model, hardware = utilization(transformer_flops(*sizes), scores, 13.75, 64, 312e12)
-    print(f"175 B parameters on 64 A100, 13.75 s: {model:.1%} and {hardware:.1%}")
+    print(f"175 B parameters on 64 A100, 13.75 s: {100 * model:.1f} % and {100 * hardware:.1f} %")
     print("   (printed: 51.4 and 52.8; the paper counts the recomputed scores three times. Try it.)")
     took = train_seconds(37e9, 14.8e12, 2048, 989.4e12, 0.3466) / 3600
     print(
@@ -423,9 +423,11 @@ with when_solved():
         total = sum(seconds for seconds, _ in roofs)
         held = sum(seconds for seconds, limit in roofs if limit == "memory") / total
         print(
-            f"   {name:14}{precision}{1e3 * total:7.1f}{held:7.0%}     ridge at {device.ridge:4.0f} operations per byte"
+            f"   {name:14}{precision}{1e3 * total:7.1f}{100 * held:5.0f} %     ridge at {device.ridge:4.0f} operations per byte"
         )
-    print(f"ANNA (1991): 1,000 characters/s of 130,000 connections each: {1000 * 2 * 130_000 / 4e9:.1%} of its 4 GOP/s")
+    print(
+        f"ANNA (1991): 1,000 characters/s of 130,000 connections each: {100 * 1000 * 2 * 130_000 / 4e9:.1f} % of its 4 GOP/s"
+    )
 
 # %% [markdown]
 # <details><summary>What did you see?</summary>

@@ -494,7 +494,7 @@ with when_solved():
     print("share of the gradients that vanish in FP16")
     for power in (0, 8, 15):
         vanished[power] = (round_nearest(gradients * 2.0**power, FP16) == 0).float().mean()
-        print(f"   scale 2^{power:<3}{vanished[power]:8.1%}")
+        print(f"   scale 2^{power:<3}{100 * vanished[power]:6.1f} %")
     reveal("scaling.vanished", 100 * vanished[0])
     display(loss_scale.explorable())
 
@@ -739,7 +739,7 @@ with when_solved():
         ready = [tuple(gradient) for gradient in scaling.gradients(layers(), 2 * seconds / 3)]
         parts = predict(seconds / 3, ready, 128, RDMA, beta, late)
         shown = "".join(f"{part} {1e3 * value:5.0f}   " for part, value in parts.items())
-        print(f"   {name:14}{shown}{seconds / sum(parts.values()):6.0%}{efficiency:5} %")
+        print(f"   {name:14}{shown}{100 * seconds / sum(parts.values()):4.0f} %{efficiency:5} %")
 
 # %% [markdown]
 # <details><summary>What did you see?</summary>
@@ -773,9 +773,9 @@ guess(
 # %%
 images = 90 * 1.28e6
 print(f"27,500 images/s for 7.8 minutes: {27_500 * 7.8 * 60 / 1.28e6:.1f} epochs")
-print(f"25,700 / 218 / 128 = {25_700 / 218 / 128:.1%};  27,500 / 218 / 128 = {27_500 / 218 / 128:.1%}")
+print(f"25,700 / 218 / 128 = {100 * 25_700 / 218 / 128:.1f} %;  27,500 / 218 / 128 = {100 * 27_500 / 218 / 128:.1f} %")
 for what, rate in (("a node", 218 / 8), ("a GPU", 218)):
-    print(f"218 images/s on {what}: {rate * 6 * 3.9e9 / 11.76e12:.0%} of a P40's peak in float32")
+    print(f"218 images/s on {what}: {100 * rate * 6 * 3.9e9 / 11.76e12:.0f} % of a P40's peak in float32")
 print(
     f"90 epochs in 7.8 minutes: {images / (7.8 * 60):,.0f} images/s, {images / (7.8 * 60) / 1024:.0f} on each of 1,024 GPUs"
 )
@@ -786,7 +786,7 @@ with when_solved():
     minutes = images / (218 * 1024 * 0.992) / 60
     reveal("scaling.audit", minutes)
     print(f"218 images/s on each of 1,024 GPUs at 99.2 %: {218 * 1024 * 0.992:,.0f} images/s, {minutes:.2f} minutes")
-    print(f"2,048 GPUs in 6.6 minutes: {8.7 / 6.6:.2f} times the speed, {8.7 / 6.6 / 2:.0%} of it for each GPU")
+    print(f"2,048 GPUs in 6.6 minutes: {8.7 / 6.6:.2f} times the speed, {100 * 8.7 / 6.6 / 2:.0f} % of it for each GPU")
 
 # %% [markdown]
 # <details><summary>What fits together?</summary>

@@ -131,7 +131,7 @@ def told(results, lines):
     right, _, _ = results[0]
     replicas = "equal to the last bit" if all(same for _, _, same in results) else "DIFFERENT"
     print(
-        f"{len(results)} engines: {right:.1%} of the held-out digits are read correctly; the replicas are {replicas}."
+        f"{len(results)} engines: {100 * right:.1f} % of the held-out digits are read correctly; the replicas are {replicas}."
     )
     print(lines)
     print(f"(The lab's own functions around it, {', '.join(GIVEN)}: {lines.given} lines.)")
@@ -706,7 +706,7 @@ for n, (ranks, *_) in ((1, short), (epochs, results)):
     far = max((a - b).abs().max().item() for a, b in zip(oracle, own, strict=True))
     read = (logits(data.x_held_out.double(), oracle).argmax(1) == data.y_held_out).double().mean().item()
     print(f"{len(steps):3} steps: {equal:,} of the weights are equal, the others within {far:.2g}; ", end="")
-    print(f"four ranks read {ranks[0]:.1%}, one process in float64 {read:.1%}.")
+    print(f"four ranks read {100 * ranks[0]:.1f} %, one process in float64 {100 * read:.1f} %.")
 reveal("own_stack.equal", equal)
 
 # %% [markdown]

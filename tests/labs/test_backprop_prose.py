@@ -129,4 +129,4 @@ def test_the_best_of_a_thousand_lots_is_as_lucky_as_the_lab_says(capsys):
     names = {"torch": torch, "split": split, "X_held_out": split.x_held_out, "when_solved": contextlib.nullcontext}
     exec(cell, {**names, "guessed": lambda name: None, "reveal": said.__setitem__})
     assert said == {"backprop.lottery": 19}
-    assert "and 7.0% of 359 digits" in capsys.readouterr().out
+    assert "and 7.0 % of 359 digits" in capsys.readouterr().out

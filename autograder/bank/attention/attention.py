@@ -127,3 +127,11 @@ slip(
     fails="large_scores",
     says="no finite number is below every score",
 )
+slip(
+    HERE,
+    "a large number is subtracted",
+    *("scores.masked_fill(", "scores - 1e4 * ("),
+    *(", -math.inf", ""),
+    fails="large_scores",
+    says="A finite number that is added",
+)

@@ -342,3 +342,14 @@ slip(
     fails="stripes_share_the_work",
     says="int64",
 )
+slip(
+    RING,
+    "keeps every block that has passed",
+    *("    for step in range(p):\n        source", "    kept = []\n    for step in range(p):\n        source"),
+    *(
+        "        kv = arriving if requests else kv",
+        "        kept.append(kv)\n        kv = arriving if requests else kv",
+    ),
+    fails="few_blocks_at_a_time",
+    says="free what you have passed on",
+)

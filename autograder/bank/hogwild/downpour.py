@@ -278,3 +278,11 @@ slip(
 slip(
     HERE, "asks for gradient 0 in each step", "grad(w, k)", "grad(w, 0)", fails=" ".join(ALL), says="the w of gradient"
 )
+slip(
+    HERE,
+    "one buffer for all pushes",
+    *("    left, now = {", "    buffer, empty = torch.empty_like(mine), mine.new_empty(0)\n    left, now = {"),
+    *('torch.empty_like(mine) if now[r] == "push" else mine.new_empty(0)', 'buffer if now[r] == "push" else empty'),
+    fails="bytes_by_n_fetch_and_n_push",
+    says="begins in memory that another message still uses",
+)

@@ -165,3 +165,15 @@ slip(
     fails="two_loops only_numbers_travel",
     says="a deadlock",
 )
+
+SCALE, SECOND = "dot(s[-1], y[-1]) / dot(y[-1], y[-1])", "(a - rho * dot(y_i, q)) * s_i"
+for mistake, old, new, says in (
+    ("rho is not inverted", "1 / dot(y_i, s_i)", "dot(y_i, s_i)", "rho is 1 / (y · s)"),
+    ("the first loop subtracts s", "q -= a * y_i", "q -= a * s_i", "subtracts a_i y_i"),
+    ("the second loop adds y", SECOND, SECOND.replace("* s_i", "* y_i"), "adds (a_i - b) s_i, not"),
+    ("the second loop adds both factors", SECOND, SECOND.replace("-", "+"), "subtract b from a_i"),
+    ("the scaling of the oldest pair", SCALE, SCALE.replace("-1", "0"), "not of the oldest"),
+    ("the scaling by s and s", SCALE, "dot(s[-1], s[-1]) / dot(s[-1], y[-1])", "(s · y) / (y · y)"),
+    ("the second loop from the newest pair", "in reversed(kept):", "in kept:", "from the oldest pair to the newest"),
+):
+    slip(HERE, mistake, old, new, fails="two_loops only_numbers_travel", says=says)

@@ -2,6 +2,7 @@
 
 from autograder.authoring import wrong
 from autograder.bank.model_parallel.later import ALL_OF_H1, of
+from autograder.bank.slips import slip
 
 LATER = of("zero_bubble", ALL_OF_H1)  # zb_h1 is made of one_f_one_b
 SCHEDULES = "model_parallel.schedules"
@@ -120,3 +121,12 @@ def interleaved(p, m, v):
     turns = [(k, chunk) for first in range(0, m, p) for chunk in range(v) for k in range(first, first + p)]
     forwards, backwards = [("F", k, chunk) for k, chunk in turns], [("B", k, v - 1 - chunk) for k, chunk in turns]
     return [in_turn(forwards, backwards, (v - 1) * p + (p - i - 1) + 1) for i in range(p)]
+
+
+slip(
+    SCHEDULES,
+    "interleaved that stops before the last microbatch",
+    *("range(0, m, p) for chunk", "range(0, m - 1, p) for chunk"),
+    fails=" ".join(INTERLEAVED),
+    says="lacks ('F', 2, 0)",
+)

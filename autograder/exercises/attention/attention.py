@@ -54,6 +54,9 @@ def mistakes(q, k, v, causal: bool) -> dict[str, torch.Tensor]:
         known |= {
             "A hidden score is -inf: no finite number is below every score.": scores.masked_fill(later, -1e9).softmax(1)
             @ v,
+            "A hidden score is -inf. A finite number that is added does not hide a score that is much larger.": (
+                (scores - 1e9 * later).softmax(1) @ v
+            ),
             "The future is not hidden: token i sees tokens 0 to i only.": row_by_row(q, k, v, False),
             "A hidden score is -inf. A score of 0 still has the weight exp(0) = 1.": scores.masked_fill(
                 later, 0.0
@@ -95,9 +98,10 @@ def causal_mask(student, rng):
 
 @exercise.check(points=2, needs="causal_mask")
 def large_scores(student, rng):
-    "Scores of ten thousand, of either sign, do not overflow; hidden scores are below -10^12."
-    is_attention(student, drawn(rng, 4, 4, 3, 3, 1e4), True, "scores of 10^4")
+    "Scores of ten thousand, of either sign, do not overflow; no finite number hides a score."
     one, (_, _, v) = torch.ones(3, 1).double(), drawn(rng, 3, 3, 1, 2)
+    is_attention(student, (one, 2.0**40 * torch.arange(3.0).double()[:, None], v), True, "hidden scores of 10^12")
+    is_attention(student, drawn(rng, 4, 4, 3, 3, 1e4), True, "scores of 10^4")
     is_attention(student, (-(2.0**40) * one, one, v), True, "scores of -10^12")
     q, k, v = drawn(rng, 3, 3, 2, 2)
     is_attention(student, (-100 * q.abs(), 100 * k.abs(), v), True, "scores of -10^4")

@@ -185,6 +185,6 @@ def reads_digits(student, rng):
     right = (zs[-1].argmax(dim=1) == split.y_held_out).float().mean().item()
     checks.that(
         right >= 0.95,
-        f"Your network reads {right:.1%} of the held-out digits after 30 epochs, expected at least 95 %.",
+        f"Your network reads {100 * right:.1f} % of the held-out digits after 30 epochs, expected at least 95 %.",
         why="A 64-32-10 network, lr = 2, batches of 32: a right answer reaches 97 to 98 %, in any order of samples.",
     )

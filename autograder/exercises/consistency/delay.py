@@ -129,7 +129,7 @@ STEPS = 600  # few enough for an answer by recursion, and 5 % off the bound show
 
 @exercise.check(points=3, needs=("late_by_some_steps", "the_bound"), seconds=20.0)
 def explodes_above(student, rng):
-    "A run with your bound's learning rate shrinks 5% below it, and grows 5% above."
+    "A run with your bound's learning rate shrinks 5 % below it, and grows 5 % above."
     for delay in (1, 4):
         curvature = float(1 + torch.rand((), generator=rng))
         largest = student.largest_stable_lr(curvature, delay)

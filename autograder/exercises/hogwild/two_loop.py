@@ -17,6 +17,17 @@ exercise = Exercise(
 )
 
 
+SLIPS = {
+    "rho": "rho is 1 / (y · s), not y · s.",
+    "s": "The first loop subtracts a_i y_i, not a_i s_i.",
+    "y": "The second loop adds (a_i - b) s_i, not (a_i - b) y_i.",
+    "sum": "The second loop adds (a_i - b) s_i: subtract b from a_i.",
+    "oldest": "The scaling between the loops is that of the newest pair, not of the oldest.",
+    "s by s": "The scaling between the loops is (s · y) / (y · y).",
+    "back": "The second loop goes from the oldest pair to the newest.",
+}
+
+
 class History:
     """Differences of weights and gradients of a convex quadratic, and the gradient now, cut into shards."""
 
@@ -49,6 +60,22 @@ class History:
             h = left @ h @ left.T + rho * torch.outer(s, s)
         return h @ self.g if mistake == "uphill" else -h @ self.g
 
+    def by_loops(self, slip: str) -> torch.Tensor:
+        """The two loops with one slip in them."""
+        q, kept = self.g, []
+        for s, y in reversed(list(zip(self.s, self.y, strict=True))):
+            rho = s @ y if slip == "rho" else 1 / (s @ y)
+            a = rho * (s @ q)
+            q = q - a * (s if slip == "s" else y)
+            kept.append((s, y, rho, a))
+        if kept:
+            s, y, *_ = kept[-1 if slip == "oldest" else 0]
+            q = q * ((s @ s) / (s @ y) if slip == "s by s" else (s @ y) / (y @ y))
+        for s, y, rho, a in kept if slip == "back" else reversed(kept):
+            b = rho * (y @ q)
+            q = q + (a + b if slip == "sum" else a - b) * (y if slip == "y" else s)
+        return -q
+
     def alone(self, rank: int) -> torch.Tensor:
         """What a rank finds that knows its own shards only."""
         mine = History.__new__(History)
@@ -66,6 +93,7 @@ class History:
             "uphill": "The direction is -r: downhill.",
         }
         whole = {sentence: self.dense(kind) for kind, sentence in sentences.items()}
+        whole |= {sentence: self.by_loops(kind) for kind, sentence in SLIPS.items()}
         for rank, expected in enumerate(right.tensor_split(self.p)):
             named = {s: v.tensor_split(self.p)[rank] for s, v in whole.items()}
             if self.p > 1:

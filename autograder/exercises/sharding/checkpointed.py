@@ -177,12 +177,13 @@ def greedy(nbytes, seconds, budget, key) -> set[int]:
 
 SEVERAL = ([50, 25, 25], [10.0, 1.0, 1.0], 50)  # one layer alone would do, and two cost less
 TRAP = ([60, 50, 50], [3.0, 2.6, 2.6], 100)  # one layer is cheaper than the two with more bytes for their time
+TOO_MUCH = ([10, 50], [0.125, 2.0], 12)  # the cheapest byte first recomputes a layer that is not needed
 
 
 @exercise.check(points=3)
 def cheapest_plan(student, rng):
     "plan: of all sets of layers that meet the budget, the one that costs the fewest seconds."
-    cases = [([10, 60], [5.0, 1.0], 12), TRAP, SEVERAL, ([5, 5], [1.0, 1.0], 10), ([5, 5], [1.0, 2.0], 0)]
+    cases = [([10, 60], [5.0, 1.0], 12), TRAP, SEVERAL, TOO_MUCH, ([5, 5], [1.0, 1.0], 10), ([5, 5], [1.0, 2.0], 0)]
     for n in (3, 5, 7, 8):
         nbytes = torch.randint(1, 60, (n,), generator=rng).tolist()
         seconds = (torch.randint(1, 40, (n,), generator=rng) / 4).tolist()

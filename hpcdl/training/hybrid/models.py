@@ -72,7 +72,7 @@ class Model(ABC):
         x = split.x_held_out.to(next(dense.parameters()).dtype)
         with torch.no_grad():
             right = (dense(x).argmax(1) == split.y_held_out).double().mean().item()
-        return f"held-out accuracy {right:.1%}"
+        return f"held-out accuracy {100 * right:.1f} %"
 
 
 class Chain(Model):

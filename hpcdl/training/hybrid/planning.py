@@ -182,7 +182,7 @@ def table(found: Search, machine: Machine, limit: float | None, shown: int = SHO
         needed, least = found.smallest
         return [*lines, f"none fits: the smallest, {_options(least)}, needs {as_bytes(needed)}; take more ranks"]
     best = found.best[0]
-    lines.append("ms a step  computing messages bubble updates  MFU   memory  configuration")
+    lines.append("ms a step  computing messages bubble updates  MFU      memory  configuration")
     for proposal in found.best[:shown]:
         lines.append(_row(proposal, machine) + _reason(proposal, best))
     return [*lines, f"best       {_options(best.configuration)}"]
@@ -194,7 +194,7 @@ def _row(proposal: Proposal, machine: Machine) -> str:
     model = build(configuration.model, configuration.size)
     mfu = Speed(configuration, model, machine).rates(configuration.batch, seconds)["mfu"]
     figures = f"{1e3 * seconds:<9.3g}  {ms[0]:>9} {ms[1]:>8} {ms[2]:>6} {ms[3]:>7}"
-    return f"{figures}  {mfu or 0:<4.1%} {as_bytes(proposal.memory):>8}  {_options(configuration)}"
+    return f"{figures}  {100 * (mfu or 0):4.1f} % {as_bytes(proposal.memory):>8}  {_options(configuration)}"
 
 
 def _reason(proposal: Proposal, best: Proposal) -> str:

@@ -109,7 +109,7 @@ def described(configuration: Configuration, found: dict[str, Any], machine: Mach
         f"a rank     up to {found['held']:,} parameters; {as_bytes(round(found['memory']))} of weights, gradients "
         f"and {states} state{'s' * (states > 1)}",
         f"it sends   {_sent(found)} a step{cut}",
-        f"bubble     {found['bubble']:.1%} of a stage's time, if F, B and W take as long",
+        f"bubble     {100 * found['bubble']:.1f} % of a stage's time, if F, B and W take as long",
         predicted_seconds(configuration, machine),
     ]
 
@@ -155,4 +155,5 @@ def difference(configuration: Configuration, machine: Machine, seconds: float) -
     if configuration.precision not in machine.peaks:
         return f"seconds    {as_seconds(seconds)} for the last step; no peak known, so nothing was predicted"
     expected = step_seconds(configuration, machine).seconds
-    return f"seconds    {as_seconds(seconds)} for the last step, {seconds / expected - 1:+.1%} of the prediction"
+    off = f"{100 * (seconds / expected - 1):+.1f} % of the prediction"
+    return f"seconds    {as_seconds(seconds)} for the last step, {off}"

@@ -42,7 +42,7 @@ def write(file: IO[str] | None, record: dict[str, Any]) -> None:
 
 
 def sentence(record: dict[str, Any]) -> str:
-    """Format a step as a line: step 3: loss 2.301, gradient norm 0.52, 1,203 images/s, MFU 31%, 3% waiting."""
+    """Format a step as a line: step 3: loss 2.301, gradient norm 0.52, 1,203 images/s, MFU 31 %, 3 % waiting."""
     parts = [f"step {record['step']}: loss {record['loss']:.4f}", f"gradient norm {record['gradient_norm']:.3g}"]
     if record.get("skipped"):
         parts.append(f"skipped: gradients overflowed at a loss scale of {record['loss_scale']:g}")
@@ -50,7 +50,7 @@ def sentence(record: dict[str, Any]) -> str:
     if speed is not None:
         parts.append(f"{speed:,.0f} {name.removesuffix('_per_second')}/s")
         parts += [f"MFU {record['mfu']:.2g}"] if record["mfu"] is not None else []
-        parts.append(f"{record['waited'] / record['seconds']:.0%} waiting")
+        parts.append(f"{100 * record['waited'] / record['seconds']:.0f} % waiting")
     parts += [f"peak {record['peak_bytes'] / 2**20:.2f} MB"] if "peak_bytes" in record else []
     return ", ".join(parts)
 

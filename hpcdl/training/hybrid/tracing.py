@@ -136,7 +136,7 @@ def summary(spans: dict[int, list[Span]]) -> list[str]:
     lines = [f"{len(spans)} rank{'s' * (len(spans) > 1)}, {steps} step{'s' * (steps != 1)}"]
     shares = {name: sum(_seconds(rows, name) for rows in spans.values()) for name in (*WORK, WAIT)}
     if total:
-        said = ", ".join(f"{name} {seconds / total:.0%}" for name, seconds in shares.items() if seconds)
+        said = ", ".join(f"{name} {100 * seconds / total:.0f} %" for name, seconds in shares.items() if seconds)
         lines.append(f"of a step: {said} (waits are also part of what waited)")
     sent = [span for rows in spans.values() for span in rows if span.name == MESSAGE]
     return [*lines, f"{len(sent):,} messages of {sum(span.nbytes for span in sent):,} bytes"]

@@ -89,10 +89,10 @@ def draw_modelled(state: dict, axes: Axes) -> str:
     if p == 1:
         return f"One rank computes {1e3 * end:.0f} ms and sends nothing."
     hidden = max(0.0, 1 - (end - computing) / messages)
-    said = f"{hidden:.0%} of them behind the backward pass" if overlap else "none of them hidden"
+    said = f"{100 * hidden:.0f} % of them behind the backward pass" if overlap else "none of them hidden"
     return (
         f"{1e3 * end:.0f} ms: computing {1e3 * computing:.0f} ms, messages {1e3 * messages:.0f} ms, {said}. "
-        f"Efficiency {(FORWARD + BACKWARD) / end:.0%}."
+        f"Efficiency {100 * (FORWARD + BACKWARD) / end:.0f} %."
     )
 
 

@@ -88,7 +88,7 @@ def draw(state: dict, axes: Mapping[str, Axes]) -> str:
     axes["layers"].set_title(f"{NAMES[how].capitalize()}, {p} rank{'s' * (p > 1)}")
     if p == 1:
         return f"One rank holds {units.nbytes(mine['weights'])} of weights and sends nothing."
-    shares = {kind: f"{100 * mine[kind] / alone[kind]:.3g}%" for kind in ("weights", "activations")}
+    shares = {kind: f"{100 * mine[kind] / alone[kind]:.3g} %" for kind in ("weights", "activations")}
     return (
         f"Each rank holds {shares['weights']} of the weights and {shares['activations']} of the activations; "
         f"it sends {units.nbytes(mine['sent forward'])} forward and {units.nbytes(mine['sent backward'])} backward."

@@ -120,7 +120,9 @@ def draw(state: dict, axes: Mapping[str, Axes]) -> str:
     ranks = state["p"] * state["t"]
     axes["held"].set_title(f"Each of {ranks:,} rank{'s' * (ranks > 1)} holds", pad=TITLE)
     fits = "it fits" if total <= LIMIT else "it does not fit"
-    again = f"computes {costs['computed again']:.1%} more" if costs["computed again"] else "computes nothing twice"
+    again = (
+        f"computes {100 * costs['computed again']:.1f} % more" if costs["computed again"] else "computes nothing twice"
+    )
     largest = max(bars[stage], key=bars[stage].__getitem__)
     return (
         f"A rank has {units.nbytes(LIMIT)} and needs {units.nbytes(total)}: {fits}. Most of it is {largest}. Each rank "
@@ -162,7 +164,7 @@ def _draw_paid(axes: Axes, costs: dict[str, float], most: dict[str, float]) -> N
         is_bytes = kind.startswith("sent")
         length = value / (bytes_most if is_bytes else most[kind])
         axes.barh(place, length, height=0.42, color=style.ORANGE if is_bytes else style.PURPLE)
-        shown = units.nbytes(value) if is_bytes else f"{value:.1%} of the operations"
+        shown = units.nbytes(value) if is_bytes else f"{100 * value:.1f} % of the operations"
         axes.text(0.015, place - 0.3, f"{kind}: {shown}", fontsize=10, va="bottom")
     axes.set(
         xlim=(0, 1.05),

@@ -70,9 +70,9 @@ def draw(state: dict, axes: Mapping[str, Axes], own: Mapping[str, Orders]) -> st
     unit = "ms" if state["preset"] else "s"
     _draw_memory(axes["memory"], timeline, p, chunks, unit)
     most = max(timeline.memory(1 / chunks))
-    said = f"{timeline.makespan:.4g} {unit}, bubble {timeline.bubble:.2%}"
+    said = f"{timeline.makespan:.4g} {unit}, bubble {100 * timeline.bubble:.2f} %"
     if printed is not None:
-        said += f" (Qi et al. 2024 printed {printed:.2f}%)"
+        said += f" (Qi et al. 2024 printed {printed:.2f} %)"
     return f"{said}. At most {most:.3g} microbatches are held at a time (strongest line: stage 0)."
 
 

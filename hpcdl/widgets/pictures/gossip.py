@@ -65,10 +65,10 @@ def draw(state: dict, axes: Mapping[str, Axes]) -> str:
     _draw_distance(axes["distance"], state)
     name, factor = topology[0].upper() + topology[1:], shrinks(topology, p)
     promise = "on average" if topology == "random peers" else "at most"
-    left = f"After {ROUNDS} rounds {far[-1]:.0%} is left."
+    left = f"After {ROUNDS} rounds {100 * far[-1]:.0f} % is left."
     if len(close := np.flatnonzero(far <= CLOSE)):
-        left = f"{CLOSE:.0%} is left after {close[0]} rounds: {sent[close[0]]} messages of the busiest rank."
-    return f"{name}: a round leaves {promise} {factor:.1%} of the distance (gap {1 - factor:.3f}). {left}"
+        left = f"{100 * CLOSE:.0f} % is left after {close[0]} rounds: {sent[close[0]]} messages of the busiest rank."
+    return f"{name}: a round leaves {promise} {100 * factor:.1f} % of the distance (gap {1 - factor:.3f}). {left}"
 
 
 def places(topology: str, p: int) -> np.ndarray:
@@ -106,7 +106,7 @@ def _draw_distance(axes: Axes, state: dict) -> None:
             axes.plot(across[state["round"]], _log(far[state["round"]]), "o", color=colour, markersize=9)
     end, unit = (ROUNDS, "rounds") if by_rounds else (MESSAGES, "messages that the busiest rank has sent")
     axes.set(xlim=(0, end), ylim=(DECADES[-1], 0.15), xlabel=unit, ylabel="left of the distance")
-    style.ticks(axes.yaxis, DECADES, [f"{100 * 10.0**decade:g}%" for decade in DECADES])
+    style.ticks(axes.yaxis, DECADES, [f"{100 * 10.0**decade:g} %" for decade in DECADES])
     axes.plot([], [], color=style.GREY, linestyle=":", label="by the gap")
     axes.legend(loc="lower right", bbox_to_anchor=(1.02, 1.0), ncols=3, columnspacing=1.2, handlelength=1.5)
 

@@ -112,9 +112,10 @@ def draw(state: Mapping, axes: Axes, gradients: Tensor | None = None) -> str:
     lost, over = shares(gradients, fmt, power)
     if over:
         beyond = "would be infinite: the step is left out" if fmt.has_infinity else "are cut to the largest number"
-        return style.Alarm(f"{lost:.1%} become 0, and {over:.2%} {beyond}.")
+        return style.Alarm(f"{100 * lost:.1f} % become 0, and {100 * over:.2f} % {beyond}.")
     room = int(np.floor(np.log2(fmt.max / gradients.abs().max().item())))
-    return f"{lost:.1%} of the gradients become 0. The largest of them allows a scale of up to 2{units.raised(room)}."
+    gone = f"{100 * lost:.1f} % of the gradients become 0."
+    return f"{gone} The largest of them allows a scale of up to 2{units.raised(room)}."
 
 
 def _histogram(gradients: Tensor) -> tuple[list[int], list[float]]:

@@ -92,7 +92,7 @@ def draw(state: dict, axes: Mapping[str, Axes]) -> str:
     threads = "1 thread" if p == 1 else f"{p} threads"
     return (
         f"{threads} on {n} components: of {len(fate)} updates {count['lost']} are lost in part, "
-        f"{count['late']} are late. On average {shares(n, p)['lost']:.1%} are lost."
+        f"{count['late']} are late. On average {100 * shares(n, p)['lost']:.1f} % are lost."
     )
 
 

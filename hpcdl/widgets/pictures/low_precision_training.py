@@ -134,8 +134,8 @@ def lengths_reach_far(wl: int) -> bool:
 
 def sentence(wl: int, fl: int, modes: Any) -> str:
     """Where each mode ends, and what the format can hold."""
-    ends = " and ".join(f"{final(wl, fl, mode):.0%} ({mode})" for mode in modes)
+    ends = " and ".join(f"{100 * final(wl, fl, mode):.0f} % ({mode})" for mode in modes)
     return (
         f"{wl} bits, ε = 2{units.raised(-fl)} = {2.0**-fl:.2g}, numbers to ±{2.0 ** (wl - fl - 1):g}: {ends} of the "
-        f"held-out digits; float32 {final(32, 0, runs.FLOAT32):.0%}."
+        f"held-out digits; float32 {100 * final(32, 0, runs.FLOAT32):.0f} %."
     )

@@ -60,7 +60,7 @@ def sentence(state: dict[str, Any]) -> str:
         return "No rank has reported yet."
     now, shares = last[0], {rank: waiting(record) for rank, record in last.items()}
     longest = max(shares, key=shares.__getitem__)
-    waits = f"; rank {longest} waits longest, {shares[longest]:.0%}" if len(last) > 1 else ""
+    waits = f"; rank {longest} waits longest, {100 * shares[longest]:.0f} %" if len(last) > 1 else ""
     return (
         f"Step {now['step']} of {configuration.steps} on {mesh_of(configuration)}: loss {now['loss']:.3f}, "
         f"{now[f'{unit}_per_second']:,.0f} {unit}/s{waits}."
@@ -118,7 +118,7 @@ def _timeline(axes: Axes, last: dict[int, dict[str, Any]], ranks: int) -> None:
     draw_bars(axes, found, ranks, 1e3, "ms", _rounded(max([1e-3, *(bar.end for bar in found)])))
     axes.set_title("The last step")
     for rank, record in last.items():
-        said, place = f"waits {waiting(record):.0%}", axes.get_yaxis_transform()
+        said, place = f"waits {100 * waiting(record):.0f} %", axes.get_yaxis_transform()
         axes.text(1.0, rank + 0.34, said, transform=place, ha="right", va="center", fontsize=10)
 
 

@@ -69,11 +69,11 @@ def _odds(axes, odds: dict[float, float], left: float, right: float) -> None:
         side, p = 1 if value == max(odds) else -1, odds[value]
         if left <= value <= right:
             axes.bar(value + side * apart, p, width=bar, color=colour)
-            place, ha, text = value + side * (apart + bar), "left" if side > 0 else "right", f"{p:.0%}"
+            place, ha, text = value + side * (apart + bar), "left" if side > 0 else "right", f"{100 * p:.0f} %"
         else:
             below = value < left
             place, ha = (left, "left") if below else (right, "right")
-            text = f"◀ {p:.0%} at {signed(value, 6)}" if below else f"{p:.0%} at {signed(value, 6)} ▶"
+            text = f"◀ {100 * p:.0f} % at {signed(value, 6)}" if below else f"{100 * p:.0f} % at {signed(value, 6)} ▶"
         axes.text(place, max(p - 0.05, 0.09), f" {text} ", ha=ha, color=style.INK)
 
 
@@ -97,5 +97,5 @@ def sentence(fmt: Format, x: float, lower: float, upper: float, nearest: float, 
     values = [signed(value, 7) for value in (lower, upper, nearest)]
     return (
         f"{signed(x)} lies between {values[0]} and {values[1]}, ε = {upper - lower:.3g}. To nearest: {values[2]}. "
-        f"At random: up with odds {up:.0%}, down with {1 - up:.0%}."
+        f"At random: up with odds {100 * up:.0f} %, down with {100 * (1 - up):.0f} %."
     )

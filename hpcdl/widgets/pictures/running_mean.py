@@ -57,10 +57,10 @@ def _means(axes, results, x: float, nearest: float, lower: float, upper: float, 
 def _counts(axes, counts: dict[float, int], n: int) -> None:
     for place, (count, colour) in enumerate(zip(counts.values(), (style.BLUE, style.ORANGE), strict=False)):
         axes.bar(place, count / n, width=0.6, color=colour)
-        axes.text(place, count / n + 0.03, f"{count / n:.0%}", ha="center", color=style.INK)
+        axes.text(place, count / n + 0.03, f"{100 * count / n:.0f} %", ha="center", color=style.INK)
     axes.set(xlim=(-0.6, 1.6), ylim=(0, 1.15), ylabel="share of the roundings", xlabel="result at random")
     style.ticks(axes.xaxis, range(len(counts)), [signed(value, 6) for value in counts])
-    style.ticks(axes.yaxis, [0, 0.25, 0.5, 0.75, 1], ["0%", "25%", "50%", "75%", "100%"])
+    style.ticks(axes.yaxis, [0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
     axes.set_title("What came out")
 
 

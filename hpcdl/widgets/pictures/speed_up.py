@@ -132,7 +132,7 @@ def draw(state: dict, axes: Mapping[str, Axes]) -> str:
     )
     return (
         f"{p:,} GPU{'s' * (p > 1)}, a batch of {BATCH * p:,}: {units.number(left[-2])} times the images per second "
-        f"of one ({left[-2] / p:.0%}), {units.number(left[-1])} times as fast to the same loss. {said}"
+        f"of one ({100 * left[-2] / p:.0f} %), {units.number(left[-1])} times as fast to the same loss. {said}"
     )
 
 
@@ -142,8 +142,8 @@ def _draw_waterfall(axes: Axes, p: int, left: list[float]) -> None:
         before, after = left[place - 1], left[place]
         axes.bar(place, before - after, bottom=after, width=0.7, color=COLORS[leak])
         axes.plot((place - 0.65, place + 0.35), (before, before), color=style.GREY, linewidth=0.8)
-        share = f"−{(before - after) / p:.0%}"
-        axes.text(place, before + 0.012 * p, share if share != "−0%" else "0", ha="center", va="bottom", fontsize=10)
+        share = f"−{100 * (before - after) / p:.0f} %"
+        axes.text(place, before + 0.012 * p, share if share != "−0 %" else "0", ha="center", va="bottom", fontsize=10)
     for place, height in ((0, left[0]), (len(names) - 1, left[-1])):
         axes.bar(place, height, width=0.7, color=style.BLUE)
         axes.text(place, height + 0.012 * p, f"{height:,.0f}", ha="center", va="bottom", fontsize=10)

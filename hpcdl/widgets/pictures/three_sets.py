@@ -28,7 +28,7 @@ EPOCHS, LR, MOMENTUM = 100, 1.0, 0.9
 VALIDATION = 359  # digits, as many as in the test set
 SETS = {"training": BLUE, "validation": ORANGE, "test": GREEN}
 Layers = tuple[Tensor, Tensor, Tensor, Tensor]  # W^2, W^3, b^2, b^3
-PERCENT = {f"{share:.0%}".replace("%", " %"): share for share in (0.0, 0.1, 0.2, 0.3)}
+PERCENT = {f"{100 * share:.0f} %": share for share in (0.0, 0.1, 0.2, 0.3)}
 
 
 class Sets(NamedTuple):

@@ -78,7 +78,7 @@ def _accuracy(axes, state: dict) -> None:
     axes.axhline(1, color=GREY, linewidth=0.8)
     axes.set(xlabel="epochs", ylabel="held-out digits right", title="Accuracy", xlim=(0, state["epochs"]))
     axes.set(ylim=(0, 1.03))
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
 
 
 def _timeline(axes, spans: dict) -> None:
@@ -123,7 +123,7 @@ def sentence(state: dict, ranks: dict) -> str:
     loss = sum(smooth(steps["loss"])[-1] for steps in ranks.values()) / len(ranks)
     rate = sum(smooth(steps["images_per_second"])[-1] for steps in ranks.values())
     together = f"{len(ranks)} ranks together read {rate:,.0f} images/s" if len(ranks) > 1 else f"{rate:,.0f} images/s"
-    right = f", {state['accuracy'][-1][1]:.1%} of the held-out digits right" if state.get("accuracy") else ""
+    right = f", {100 * state['accuracy'][-1][1]:.1f} % of the held-out digits right" if state.get("accuracy") else ""
     return f"Epoch {now:.1f} of {state['epochs']}: mean loss {loss:.3f}{right}; {together}."
 
 

@@ -46,5 +46,5 @@ def sentence(state: dict) -> str:
     short = f" {point.p} ranks share {cores()} cores, so they take turns." if point.p > cores() else ""
     return (
         f"{point.p} rank{'s' * (point.p > 1)}, {point.images} images a step: {1e3 * point.measured:.1f} ms, predicted "
-        f"{1e3 * point.predicted:.1f} ms; efficiency {efficiency:.0%}.{short}"
+        f"{1e3 * point.predicted:.1f} ms; efficiency {100 * efficiency:.0f} %.{short}"
     )

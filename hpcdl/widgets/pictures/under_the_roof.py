@@ -88,7 +88,7 @@ def _draw_peak(axes: Axes, roof: Device, across: dict[str, float], limits: dict[
         share = attainable(x, roof) / roof.peak
         axes.barh(row, 100 * share, height=0.55, color=COLOURS[limits[layer]])
         axes.plot(3, row - 0.45, MARKS[layer], color=style.GREY, markersize=7, clip_on=False)
-        axes.text(8, row - 0.45, f"{layer}: {share:.0%}", va="center", fontsize=11)
+        axes.text(8, row - 0.45, f"{layer}: {100 * share:.0f} %", va="center", fontsize=11)
     axes.set(xlim=(0, 100), ylim=(3.5, -0.75), xlabel="% of the chip's peak")
     style.ticks(axes.yaxis, [], [])
     for limit, colour in COLOURS.items():

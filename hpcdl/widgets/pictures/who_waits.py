@@ -105,8 +105,8 @@ def draw(state: dict, axes: Mapping[str, Axes]) -> str:
     when = reached(times, losses)
     at = f"from {when:.1f} s on" if when < math.inf else "for good not yet"
     return (
-        f"In {SHOWN:.0f} s the workers finish {done} iterations and wait for {waits:.0%} of their time. "
-        f"The loss is below {TARGET:.0%} {at}."
+        f"In {SHOWN:.0f} s the workers finish {done} iterations and wait for {100 * waits:.0f} % of their time. "
+        f"The loss is below {100 * TARGET:.0f} % {at}."
     )
 
 
@@ -147,5 +147,5 @@ def _draw_loss(axes: Axes, state: dict, setting: tuple) -> None:
     axes.axhline(np.log10(TARGET), color=style.GREY, linewidth=1, linestyle=":")
     end, unit = (SHOWN, "time, s") if state["over"] == "time" else (80, "updates of the server")
     axes.set(xlim=(0, end), ylim=(-2, 0.3), xlabel=unit, ylabel="loss / initial loss")
-    style.ticks(axes.yaxis, (-2, -1, 0), ("1%", "10%", "100%"))
+    style.ticks(axes.yaxis, (-2, -1, 0), ("1 %", "10 %", "100 %"))
     axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3)

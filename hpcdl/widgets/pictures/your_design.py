@@ -70,10 +70,10 @@ def draw(state: dict, axes: Mapping[str, Axes], design: Design | None) -> str:
         axes["score"].plot(held(timeline), 100 * timeline.bubble, mark, color=color, markersize=size, label=name)
     _limits(axes["score"], cap, p, max(timeline.bubble for timeline, *_ in scores.values()))
     others = ", ".join(
-        f"{name} {timeline.bubble:.1%}" for name, (timeline, *_) in scores.items() if timeline is not mine
+        f"{name} {100 * timeline.bubble:.1f} %" for name, (timeline, *_) in scores.items() if timeline is not mine
     )
     most = f"{held(mine):g} microbatch{'es' * (held(mine) != 1)}"
-    said = f"Bubble {mine.bubble:.1%} with {most} held at most. Others: {others}."
+    said = f"Bubble {100 * mine.bubble:.1f} % with {most} held at most. Others: {others}."
     return said if held(mine) <= cap else style.Alarm(f"Over the cap of {cap}. {said}")
 
 

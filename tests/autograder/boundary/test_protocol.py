@@ -1,5 +1,6 @@
 """Values cross as exact plain types or not at all; broken frames are refused, whatever is in them."""
 
+import collections
 import contextlib
 import fractions
 import socket
@@ -57,6 +58,19 @@ def alike(a, b):
 @given(values)
 def test_a_plain_value_arrives_as_it_was(value):
     assert alike(value, cross(value))
+
+
+class Pair(collections.namedtuple("Pair", "first second")):
+    def __len__(self):
+        return 1
+
+    def __iter__(self):
+        return iter([7])
+
+
+def test_a_subclass_of_tuple_arrives_as_the_tuple_that_it_is():
+    values, indices = cross(torch.tensor([[1.0, 3.0]]).max(1))
+    assert (values.item(), indices.item(), cross((Pair(1, 2),))) == (3.0, 1, ((1, 2),))
 
 
 @pytest.mark.parametrize("special", [0.0, -0.0, float("inf"), float("-inf"), 5e-324, 1.7976931348623157e308])

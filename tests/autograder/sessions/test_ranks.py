@@ -161,6 +161,24 @@ def test_what_goes_wrong_has_its_kind(session, code, kind):
     assert error.value.kind == kind
 
 
+TWO_AT_A_TIME = """
+def f(x, comm):
+    if comm.rank == 0:
+        requests = [comm.isend(x[:2], 1), comm.isend(x[:2], 1)]
+    else:
+        requests = [comm.irecv(x[:2], 0), comm.irecv(x[{start}:], 0)]
+    for request in requests:
+        request.wait()
+"""
+
+
+@pytest.mark.parametrize(("start_at", "said"), [(2, []), (1, ["rank 1's irecv from rank 0 begins in memory"])])
+def test_a_message_is_received_into_memory_of_its_own(session, start_at, said):
+    code = TWO_AT_A_TIME.format(start=start_at).replace("x[1:]", "x[1:3]")
+    run = start(session, code).student.ranks("f", 2, lambda rank: (torch.ones(4),))
+    assert [sentence[: len(prefix)] for sentence, prefix in zip(run.careless, said, strict=True)] == said
+
+
 def test_after_a_failure_the_next_run_works(session):
     code = RING + "\ndef hang(x, comm):\n    comm.recv(x, 1 - comm.rank)\n"
     running = start(session, code)

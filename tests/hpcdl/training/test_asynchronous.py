@@ -44,4 +44,4 @@ def test_it_runs_under_mpiexec(mpiexec):
     code, printed = mpiexec(4, "-m", "hpcdl.training.asynchronous", *arguments, seconds=100)
     assert code == 0, printed
     assert len(re.findall(r"server \d: 10 gradients, \d\.\d\d updates old on average", printed)) == 2, printed
-    assert len(re.findall(r"worker \d: accuracy \d+\.\d%, \d+% of its time waiting", printed)) == 2, printed
+    assert len(re.findall(r"worker \d: accuracy \d+\.\d %, \d+ % of its time waiting", printed)) == 2, printed

@@ -80,7 +80,7 @@ def test_a_plan_starts_no_rank(monkeypatch):
     monkeypatch.setattr("hpcdl.training.trainer.Trainer.__init__", lambda *_: pytest.fail("it made a trainer"))
     printed = run("--plan", "--model", "gpt", "--mesh", "data=2,pipeline=2,tensor=2", "--sharding", "1")
     assert "ranks      8 = data 2 x pipeline 2 x tensor 2 x sequence 1" in printed
-    assert "bubble     50.0%" in printed
+    assert "bubble     50.0 %" in printed
 
 
 def test_one_process_needs_no_mpi(monkeypatch):

@@ -76,7 +76,7 @@ def test_the_block_names_every_axis_and_both_units():
     block = "\n".join(described(configuration, predict(configuration)))
     for said in ("8 = data 2 x pipeline 2 x tensor 1 x sequence 2", "32 texts, 512 tokens", "stage 1 over 4 replicas"):
         assert said in block
-    assert "20.0% of a stage's time" in block  # (p - 1) / (m + p - 1)
+    assert "20.0 % of a stage's time" in block  # (p - 1) / (m + p - 1)
 
 
 def test_one_replica_has_nothing_to_shard_and_is_told_so():

@@ -41,7 +41,7 @@ def test_a_little_staleness_is_better_than_none_and_than_any():
     when = {s: who_waits.reached(*who_waits.run(s, 3.0, 0.5, 0.1)[1:]) for s in who_waits.STALENESS}
     assert min(when.values()) < when[0]
     assert when[math.inf] == math.inf
-    assert "below 6% from" in caption(who_waits.explorable(), s=2)
+    assert "below 6 % from" in caption(who_waits.explorable(), s=2)
     assert "not yet" in caption(who_waits.explorable(), s=math.inf)
 
 

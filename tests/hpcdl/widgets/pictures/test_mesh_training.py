@@ -96,7 +96,7 @@ def test_it_shows_what_the_ranks_wrote(cluster, tmp_path):
     for name, key, unit in (("sent", "bytes_sent", 2**10), ("held", "peak_bytes", 2**20)):
         assert [bar.get_width() * unit for bar in axes[name].patches] == [last[rank][key] for rank in (0, 1)]
     shares = [last[rank]["waited"] / last[rank]["seconds"] for rank in (0, 1)]
-    assert [text.get_text() for text in axes["timeline"].texts] == [f"waits {share:.0%}" for share in shares]
+    assert [text.get_text() for text in axes["timeline"].texts] == [f"waits {100 * share:.0f} %" for share in shares]
     for rank in (0, 1):
         waits = [
             bar.end - bar.start for bar in bars(board.picture.state["last"]) if (bar.rank, bar.kind) == (rank, "wait")

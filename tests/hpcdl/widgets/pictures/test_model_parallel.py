@@ -68,7 +68,7 @@ def caption(explorable, **changes):
 
 def test_the_sentence_has_the_closed_form_of_the_bubble():
     said = caption(fill_the_bubble.explorable(), schedule="one_f_one_b", p=4, m=8, w=0.0)
-    assert "22 s, bubble 27.27%" in said
+    assert "22 s, bubble 27.27 %" in said
     assert "At most 4 microbatches" in said
 
 
@@ -79,7 +79,7 @@ def test_published_times_give_the_published_bubble(model):
         for name, figure in zip(fill_the_bubble.PRINTED, printed, strict=True):
             if name != "interleaved":
                 said = caption(picture, schedule=name, preset=f"{model}|{m}")
-                assert f"bubble {figure:.2f}% (Qi et al. 2024 printed {figure:.2f}%)" in said
+                assert f"bubble {figure:.2f} % (Qi et al. 2024 printed {figure:.2f} %)" in said
 
 
 def test_a_students_schedule_is_played_and_a_wrong_one_is_said_to_be():
@@ -121,7 +121,7 @@ def test_each_cut_says_what_it_sends():
     picture = cut_the_matrix.explorable()
     assert "sends 0 bytes forward and" in caption(picture, how="column")
     assert "and 0 bytes backward" in caption(picture, how="row")
-    assert "100% of" not in caption(picture, how="sequence")
+    assert "100 % of" not in caption(picture, how="sequence")
 
 
 # Your design
@@ -129,7 +129,9 @@ def test_each_cut_says_what_it_sends():
 
 def test_a_design_is_drawn_beside_the_known_ones_and_too_much_memory_is_said():
     said = caption(your_design.explorable(lambda p, m, f, b, w, cap: schedules.zb_h1(p, m)))
-    assert said.startswith("Bubble 11.1% with 4 microbatches held at most. Others: 1F1B 27.3%, ZB-H1 11.1%, ZB-V 0.0%")
+    assert said.startswith(
+        "Bubble 11.1 % with 4 microbatches held at most. Others: 1F1B 27.3 %, ZB-H1 11.1 %, ZB-V 0.0 %"
+    )
     over = caption(your_design.explorable(lambda p, m, f, b, w, cap: schedules.zb_h1(p, m)), cap=3)
     assert over.startswith("Over the cap of 3.")
     stuck = caption(your_design.explorable(lambda p, m, *_: [order[::-1] for order in schedules.zb_h1(p, m)]))

@@ -117,4 +117,4 @@ def test_the_sentence_says_what_is_lost_and_what_overflows():
 
 def test_gradients_of_ones_own_can_be_shown():
     explorable = loss_scale.explorable(torch.tensor([2.0**-30, 1.0, 2.0**-20, 4.0]))
-    assert explorable.picture.caption.startswith("25.0%")
+    assert explorable.picture.caption.startswith("25.0 %")

@@ -77,7 +77,7 @@ def test_a_format_has_as_many_numbers_as_its_codes_say(fmt, count):
 def test_the_number_line_names_neighbours_odds_and_what_saturates():
     said = caption(number_line, format="fixed point ⟨4, 4⟩", x=1.30)
     assert "between 1.25 and 1.3125" in said
-    assert said.endswith("To nearest: 1.3125. At random: up with odds 80%, down with 20%.")
+    assert said.endswith("To nearest: 1.3125. At random: up with odds 80 %, down with 20 %.")
     assert "It stays what it is" in caption(number_line, format="fixed point ⟨4, 4⟩", x=1.25)
     explorable = number_line.explorable()
     assert isinstance(number_line.draw({**explorable.state, "x": 9.0}, explorable.picture.axes), Alarm)

@@ -78,7 +78,7 @@ def test_a_step_is_a_timeline_and_the_accuracy_a_curve():
         append(live, Record(rank, 0.1, value))
     axes, sentence = drawn(live, LIVE)
     assert live["accuracy"] == [(1.0, 0.75)]
-    assert "75.0% of the held-out digits right" in sentence
+    assert "75.0 % of the held-out digits right" in sentence
     labels = [text.get_text() for text in axes["timeline"].get_legend().get_texts()]
     assert labels == ["forward", "backward", "message"]
     assert axes["timeline"].get_xlabel() == "time, ms"
@@ -100,8 +100,8 @@ def test_the_picture_of_scaling_grows_point_by_point():
         axes = Figure().subplot_mosaic([["speed", "efficiency"]])
         shown.append(training_scaling.draw({"points": points, "weak": False}, axes))
     assert shown[0].startswith("Measuring")
-    assert shown[1].startswith("1 rank, 64 images a step: 10.0 ms, predicted 10.0 ms; efficiency 100%.")
-    assert shown[2].startswith("2 ranks, 64 images a step: 7.1 ms, predicted 5.0 ms; efficiency 71%.")
+    assert shown[1].startswith("1 rank, 64 images a step: 10.0 ms, predicted 10.0 ms; efficiency 100 %.")
+    assert shown[2].startswith("2 ranks, 64 images a step: 7.1 ms, predicted 5.0 ms; efficiency 71 %.")
 
 
 # The dashboard on real engines
