@@ -32,7 +32,6 @@ ONLY_LENET |= {"all_reduce": "--sharding"}
 BOTH = ("batch", "lr", "seed", "checkpoint", "every")
 
 
-
 class Run(NamedTuple):
     """Options of a run besides training: where it keeps its state, what it writes, and its machine in `hpcdl.cost`."""
 
