@@ -80,7 +80,6 @@ class Trainer:
             once=not self._several,
         )
         self._between = self._shapes()
-        self._layers: list = [self.replicas.chunk(module) for module in self.replicas.modules]
         self.whole = Whole(
             dense, lambda net: _parameters(self._chunks(net)), self.replicas.shards(), self.comm, self._owns
         )
@@ -92,7 +91,9 @@ class Trainer:
         if machine or profile:
             each, whole = shares_of_chunks(configuration, mesh, self.parts), configuration.sharding == 3
             self.timeline = Timeline(self.comm, each, pace_of(configuration, machine), whole)
-        self._layers = self.timeline.chunks(self._layers)
+        self._layers: list = []
+        if mesh.pipeline.size > 1:  # only a pipeline needs chunks, which hook every layer
+            self._layers = self.timeline.chunks([self.replicas.chunk(module) for module in self.replicas.modules])
 
     # -- a step ------------------------------------------------------------------------------------------------------
 
@@ -157,8 +158,8 @@ class Trainer:
     def _microbatches(self, mine: torch.Tensor) -> list[Batch]:
         """Split samples into the same number of microbatches on every replica, with padding rows that do not count."""
         m = self.configuration.microbatches
-        missing = max(0, m - len(mine))
-        x, y = (samples[torch.cat([mine, mine.new_zeros(missing)])] for samples in self.model.data)
+        rows = mine if len(mine) >= m else torch.cat([mine, mine.new_zeros(m - len(mine))])
+        x, y = (samples[rows] for samples in self.model.data)
         y[len(mine) :] = NOTHING
         x, y = self.model.cut((x, y), self.mesh)
         x = x.to(self.dtype) if x.is_floating_point() else x
@@ -205,17 +206,20 @@ class Trainer:
     def _agree(self, step: int, loss: float) -> tuple[float, float]:
         """Return the loss and the gradient's norm over all ranks."""
         loss = loss / (self.mesh.replicas.size * self.scale.value) if self.mesh.part == 0 else 0.0
-        squares = 0.0
         self.scale.unscale(self.whole.shards)
-        for shard, owned in zip(self.whole.shards, self.whole.owned, strict=True):
-            if owned and shard.piece.grad is not None:
-                gradient = shard.piece.grad.as_subclass(torch.Tensor)  # a wrapper may guard it
-                squares += float(torch.linalg.vector_norm(gradient, dtype=torch.float64)) ** 2
-        numbers = torch.tensor([loss, squares], dtype=torch.float64, device=self.comm.devices[0])
+        numbers = torch.tensor([loss, self._squares()], dtype=torch.float64, device=self.comm.devices[0])
         recursive_doubling_all_reduce(numbers, self.comm)
         loss, norm = numbers[0].item(), math.sqrt(numbers[1].item())
         self.scale.require_finite(step, loss, norm)
         return loss, norm
+
+    def _squares(self) -> float:
+        """Return the sum of the squares of the gradients that this rank contributes."""
+        pieces = (shard.piece for shard, owned in zip(self.whole.shards, self.whole.owned, strict=True) if owned)
+        with torch._C.DisableTorchFunctionSubclass():  # a wrapper may guard its gradients
+            gradients = [piece.grad for piece in pieces if piece.grad is not None]
+            norms = torch.stack(torch._foreach_norm(gradients, 2, dtype=torch.float64)).tolist() if gradients else []
+        return sum(norm * norm for norm in norms)
 
     # -- its parts ---------------------------------------------------------------------------------------------------
 

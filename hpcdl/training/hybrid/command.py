@@ -11,6 +11,7 @@ import typer
 from hpcdl.commands import end, explained
 from hpcdl.training import program
 from hpcdl.training.hybrid.configuration import (
+    HEADER,
     Configuration,
     ConfigurationError,
     from_options,
@@ -29,8 +30,6 @@ LOG = ("--log", "--jsonl")  # torchrun takes --log for the beginning of several 
 ONLY_LENET = {"epochs": "--steps", "data": "--model", "bucket_mb": "--sharding", "overlap": "--sharding"}
 ONLY_LENET |= {"all_reduce": "--sharding"}
 BOTH = ("batch", "lr", "seed", "checkpoint", "every")
-
-HEADER = "# the configuration: to repeat this run, save these lines and give --config FILE\n"
 
 
 class Run(NamedTuple):
@@ -200,7 +199,9 @@ def _predict(configuration: Configuration, only: list[str], name: str | None, me
     if "plan" in only and machine:
         limit = memory * 2**30 if memory is not None else None
         lines += planning.table(planning.search(configuration, configuration.ranks, machine, limit), machine, limit)
-    for line in lines + (dry.dry_run(configuration) if "dry_run" in only else []):
+    for line in lines:
+        typer.echo(line)
+    for line in dry.dry_run(configuration, lambda line: typer.echo(line, err=True)) if "dry_run" in only else []:
         typer.echo(line)
 
 

@@ -21,6 +21,8 @@ TOKENS = {"tiny": 16, "small": 64, "medium": 128, "large": 256}  # of a gpt's te
 ALIASES = {"1f1b": "one_f_one_b"}
 DERIVED = {"tokens_per_step": "batch", "microbatch_size": "microbatches"}  # the first, if given, determines the second
 
+HEADER = "# the configuration: to repeat this run, save these lines and give --config FILE\n"
+
 _KNOWN: dict[str, Collection[str]] = {
     "model": SIZES,
     "schedule": SCHEDULES,
@@ -182,11 +184,16 @@ _NAMES = {str: "text", int: "whole number", float: "number"}
 
 
 def read_text(text: str, name: str) -> dict[str, Any]:
-    """Read the options in a TOML text; raise ConfigurationError if it is not TOML. `from_options` checks names and
-    values."""
+    """Read the options in a TOML text, or in all that runs printed, from the last one's configuration.
+
+    Raises ConfigurationError if it is neither. `from_options` checks names and values.
+    """
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
+        _, header, printed = text.replace("\r\n", "\n").rpartition(HEADER)
+        if header:
+            return read_text(printed.partition("\n\n")[0], name)
         raise ConfigurationError(f"{name} is not a configuration in TOML: {error}") from None
 
 

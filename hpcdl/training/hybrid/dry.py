@@ -25,7 +25,7 @@ COUNTED = ("bytes_sent", "messages", "peak_bytes")  # per rank and step: equal i
 NUMBERS = (*COUNTED, *BY_KIND)
 EVERY = 16  # up to this many ranks try each one; beyond, only the corners of the mesh
 SIMULATED = 8  # up to this many ranks a dry run also simulates all of them together
-
+QUIET = 2.0  # seconds without a word about progress
 
 RECEIVED = 2.0**-10  # each received number: nonzero like a sum of samples, small because products of many layers grow
 
@@ -126,11 +126,15 @@ def most(records: Iterable[dict[str, Any]]) -> dict[str, int]:
     return {name: max(record[name] for record in records) for name in (*COUNTED, *BY_KIND)}
 
 
-def dry_run(configuration: Configuration) -> list[str]:
+def dry_run(configuration: Configuration, tell: Callable[[str], None] = lambda line: None) -> list[str]:
     """Return what a rank sends and holds in a step: dry, and for up to `SIMULATED` ranks also simulated, with the
-    difference."""
-    ranks = corners(configuration)
-    alone = [dry_step(configuration, rank) for rank in ranks]
+    difference. `tell` gets a line about progress after each `QUIET` seconds."""
+    ranks, alone, told = corners(configuration), [], time.monotonic()
+    for done, rank in enumerate(ranks):
+        if time.monotonic() - told > QUIET:
+            tell(f"dry run    {done} of {len(ranks)} ranks tried")
+            told = time.monotonic()
+        alone.append(dry_step(configuration, rank))
     if configuration.ranks > SIMULATED:
         tried = (
             f"{len(ranks)} of {configuration.ranks} ranks, one after the other; {SIMULATED} can be simulated together"

@@ -44,8 +44,6 @@ class Meter:
 
     def pair(self, name: str, peer: int, tag: str) -> str:
         """Count one more message with `peer` and `tag`; return its number, the same on both ranks."""
-        if not self.note:
-            return ""
         with self._lock:
             self._ends[name, peer, tag] += 1
             return f"{tag}.{self._ends[name, peer, tag]}"
@@ -129,6 +127,8 @@ class MeteredComm(Wrapper):
         self._note(request.name, request.start, end, request.x, request.peer, request.pair)
 
     def _pair(self, name: str, peer: int, tag: int) -> str:
+        if not self.meter.note:
+            return ""
         return self.meter.pair(name, peer, f"{'' if self.channel is None else self.channel}.{tag}")
 
     def _note(self, name: str, start: float, end: float, x: torch.Tensor, peer: int, pair: str) -> None:
@@ -152,7 +152,7 @@ class MeteredComm(Wrapper):
             self.meter.sent(x, self.kind)
         start = self.clock()
         _, end = self._timed(exchange, *arguments)
-        for name, messages in (("message", sent), ("received", received)):
+        for name, messages in (("message", sent), ("received", received)) if self.meter.note else ():
             for x, peer in messages:
                 self._note(name, start, end, x, peer, self._pair(name, peer, arguments[-1]))
 

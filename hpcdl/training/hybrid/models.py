@@ -198,6 +198,8 @@ class GPT(Model):
         return pieces[:, :-1].contiguous(), pieces[:, 1:].contiguous()
 
     def cut(self, batch: Batch, mesh: Mesh) -> Batch:
+        if mesh.sequence.size == 1:
+            return batch
         places = self._places(mesh)
         return batch[0][:, places].contiguous(), batch[1][:, places].contiguous()
 

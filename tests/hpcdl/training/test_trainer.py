@@ -102,6 +102,17 @@ def test_a_mesh_gives_the_losses_of_one_rank(model, mesh, sharding, schedule, mi
     check(Configuration(model=model, mesh=mesh, batch=7, seed=3, **options))
 
 
+def test_layers_have_hooks_only_in_a_pipeline():
+    """A hook costs as much as a small operation, in each step and layer."""
+
+    def hooks(comm):
+        trainer = Trainer(comm, Configuration(model="gpt", mesh=(1, comm.size, 1, 1)))
+        return sum(len(layer._forward_hooks) for module in trainer.replicas.modules for layer in module.modules())
+
+    assert simulate(hooks, 1).results == [0]
+    assert min(simulate(hooks, 2).results) > 0
+
+
 @pytest.mark.labs  # a minute: random meshes of up to 8 ranks
 @pytest.mark.parametrize("seed", range(16))
 def test_random_meshes_give_the_losses_of_one_rank(seed):

@@ -30,7 +30,7 @@ def losses(printed: str) -> list[str]:
 
 def test_a_run_can_be_repeated_from_what_it_prints(tmp_path):
     printed = run("--model", "mlp", "--mesh", "data=2", "--simulate", "2", "--steps", "3", "--seed", "4")
-    (tmp_path / "run.toml").write_text(printed.partition("\n\n")[0])
+    (tmp_path / "run.toml").write_text(f"a line of the queue\n{printed}")
     again = run("--config", str(tmp_path / "run.toml"), "--simulate", "2")
     assert again == printed
     assert len(losses(printed)) == 3

@@ -48,10 +48,13 @@ def test_the_corners_of_a_mesh_have_its_largest_ranks():
         assert max(record[name] for record in chosen) == max(record[name] for record in everyone)
 
 
-def test_a_thousand_ranks_are_tried_by_few():
+def test_a_thousand_ranks_are_tried_by_few(monkeypatch):
     configuration = Configuration(model="mlp", mesh=(256, 2, 2, 1), batch=512)
     assert len(corners(configuration)) == 12
-    lines = dry_run(configuration.changed(mesh=(512, 1, 1, 1)))
+    monkeypatch.setattr("hpcdl.training.hybrid.dry.QUIET", -1.0)
+    told: list[str] = []
+    lines = dry_run(configuration.changed(mesh=(512, 1, 1, 1)), told.append)
+    assert told == [f"dry run    {done} of 3 ranks tried" for done in range(3)]
     assert lines[0] == "dry run    3 of 512 ranks, one after the other; 8 can be simulated together"
     assert re.search(r"bytes sent +[\d,]{6,}$", lines[2])
 

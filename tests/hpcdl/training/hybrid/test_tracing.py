@@ -82,6 +82,7 @@ def check_format(events: list[dict]) -> int:
     slices: dict[tuple, list[tuple]] = {}
     for event in events:
         if event["ph"] == "X":
+            assert event["dur"] >= 0
             slices.setdefault((event["pid"], event["tid"]), []).append((event["ts"], event["ts"] + event["dur"]))
     for found in slices.values():
         around: list[tuple] = []
@@ -96,6 +97,7 @@ def check_format(events: list[dict]) -> int:
             ends.setdefault((event["ph"] in "be", event["cat"], event["id"]), []).append(event)
     for (is_async, _, _), (first, last) in ends.items():
         assert first["ph"] + last["ph"] == ("be" if is_async else "sf")
+        assert first["name"] == last["name"], "Perfetto pairs ends by category, id and name"
         assert (first["pid"] == last["pid"]) == is_async
         for event in () if is_async else (first, last):
             assert any(start <= event["ts"] <= end + TINY for start, end in slices[event["pid"], event["tid"]])
@@ -133,7 +135,6 @@ def test_perfetto_gets_a_process_per_rank(folder, tmp_path):
     begun, ended = ([event["id"] for event in events if event["ph"] == phase] for phase in "be")
     assert sorted(begun) == sorted(ended)
     assert len(set(begun)) == len(begun)
-    assert all(event["dur"] >= 0 for event in events if event["ph"] == "X")
     assert check_format(events) == sum(span.name == MESSAGE for spans in read(folder).values() for span in spans)
 
 
