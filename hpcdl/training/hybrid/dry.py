@@ -4,6 +4,7 @@ The trainer runs unchanged, and only its communicator has no peers: so messages,
 even for meshes with more ranks than this machine could hold. The rank receives constants, so the loss means nothing.
 """
 
+import math
 import threading
 import time
 from collections import deque
@@ -128,8 +129,9 @@ def most(records: Iterable[dict[str, Any]]) -> dict[str, int]:
 
 def dry_run(configuration: Configuration, tell: Callable[[str], None] = lambda line: None) -> list[str]:
     """Return what a rank sends and holds in a step: dry, and for up to `SIMULATED` ranks also simulated, with the
-    difference. `tell` gets a line about progress after each `QUIET` seconds."""
-    ranks, alone, told = corners(configuration), [], time.monotonic()
+    difference. `tell` gets a line of progress every `QUIET` seconds, for a large mesh also at once."""
+    ranks, alone = corners(configuration), []
+    told = time.monotonic() if configuration.ranks <= SIMULATED else -math.inf
     for done, rank in enumerate(ranks):
         if time.monotonic() - told > QUIET:
             tell(f"dry run    {done} of {len(ranks)} ranks tried")
