@@ -62,7 +62,7 @@ class Facts:
 def facts_of(node: ast.AST) -> Facts:
     """Return the facts of running the statement `node`; a definition runs its decorators, defaults and class body."""
     facts = Facts()
-    for part in _executed(node):
+    for part in executed(node):
         _gather(part, facts)
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.decorator_list:
         facts.loads.add(node.name)  # the decorator may call it
@@ -81,7 +81,7 @@ def facts_of_body(node: Definition) -> Facts:
     return facts
 
 
-def _executed(node: ast.AST) -> Iterator[ast.AST]:
+def executed(node: ast.AST) -> Iterator[ast.AST]:
     """Yield `node` and its descendants, except the bodies of functions."""
     yield node
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -89,7 +89,7 @@ def _executed(node: ast.AST) -> Iterator[ast.AST]:
     else:
         inner = ast.iter_child_nodes(node)
     for child in inner:
-        yield from _executed(child)
+        yield from executed(child)
 
 
 def _gather(node: ast.AST, facts: Facts) -> None:

@@ -1,8 +1,8 @@
 """Find the statements that the graded functions need: their definitions, and everything those use, transitively.
 
 Used imports, helpers and constants run in the notebook's order, and so does everything that may change them
-(`effects`). Plots, widgets, cluster cells, training runs and `check(...)` do not run, since no graded function uses the
-names that they bind or change.
+(`effects`, `setups`). Plots, widgets, cluster cells, training runs and `check(...)` do not run, since no graded
+function uses the names that they bind or change.
 """
 
 import ast
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
 
-from . import effects, magics, stops
+from . import effects, magics, setups, stops
 from .facts import Facts, facts_of
 from .syntax import PARSE_ERRORS, lines_of, parse
 
@@ -209,7 +209,9 @@ def _closure(statements: list[Statement], wanted: set[str], asked: list[str], wi
     bound = {name for statement in statements for name in statement.binds}
     notebook = effects.Notebook([s.node for s in statements], [s.facts for s in statements], asked, bound)
     concerns = notebook.mentions if wider else notebook.changes
-    touches = [s.binds if _is_left_out(s.node) else s.binds | concerns(s.facts) for s in statements]
+    sets = setups.Setups([s.node for s in statements], notebook, wider)
+    told = {id(s): sets.changes(s.node) for s in statements}
+    touches = [s.binds if _is_left_out(s.node) else s.binds | concerns(s.facts) | told[id(s)] for s in statements]
     if wider:
         touches = [
             {effects.ALL} if ast.unparse(s.node).startswith(magics.REMOVES) else touched
@@ -232,7 +234,7 @@ def _closure(statements: list[Statement], wanted: set[str], asked: list[str], wi
         for statement in of_name.get(name, ()):
             if id(statement) in chosen:
                 continue
-            if isinstance(statement.node, ast.Expr) and name in wanted - statement.facts.told:
+            if isinstance(statement.node, ast.Expr) and name in wanted - statement.facts.told - told[id(statement)]:
                 continue  # a call of an answer is not part of it
             chosen.add(id(statement))
             todo |= (statement.uses | left.get(id(statement), set())) - seen

@@ -39,6 +39,28 @@ def test_plots_checks_widgets_and_long_runs_stay_behind():
     assert code == ["def f(x):\n    path = x\n    return path"]
 
 
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "def race(rule, w):\n    w.zero_()\n    return rule(w)\nlosses = race(f, W)\nlosses[0] = 1",
+        "def compare(rules):\n    found = {name: [] for name in rules}\n    for name, rule in rules.items():\n"
+        "        found[name].append(rule(1))\n    return found\nresults = compare({'mine': f})\nresults.clear()",
+        "import matplotlib.pyplot as plt\nplt.plot(f(3))\nplt.setup(f)\nprint(f)\ncheck(f)",
+        "from hpcdl.widgets.pictures import paths\npaths.explorable(f)",
+        "from hpcdl import cluster\nwith cluster.engines(2) as engines:\n    engines.run(f)",
+        "class Trainer:\n    def __init__(self, rule):\n        self.rule, self.losses = rule, []\n"
+        "    def fit(self):\n        self.losses.append(self.rule(1))\nTrainer(f).fit()",
+    ],
+)
+def test_experiments_with_an_answer_stay_behind(cell):
+    assert taken("def f(w):\n    return w", *cell.split("\n\n"))[0] == ["def f(w):\n    return w"]
+
+
+def test_what_sets_an_answer_up_comes_along():
+    helper = "def configure(f, v):\n    f.v = v"
+    assert taken("def f():\n    return f.v", helper, "configure(f, 1)")[0][1:] == [helper, "configure(f, 1)"]
+
+
 def test_what_changes_a_needed_object_comes_along():
     code, _ = taken("table = {}", "table['a'] = 1\ntable.update(b=2)\nprint(table)", "def f():\n    return table")
     assert code == ["table = {}", "table['a'] = 1", "table.update(b=2)", "def f():\n    return table"]
