@@ -145,9 +145,10 @@ class Cluster:
         try:
             self._begin_once()
         except Exception:
-            if self._processes is None or not self._processes.controller_ended():
+            processes = self._processes
+            if processes is None or not processes.ended_by_chance(self.n):
                 raise
-            print(f"Note: the engines' controller has ended, and starts again: {self._processes.log('controller', 1)}")
+            print(f"Note: the engines' controller has ended, and starts again: {processes.log('controller', 1)}")
             self._end()
             self._client = None
             self._begin_once()

@@ -85,6 +85,12 @@ class Processes:
         """Whether the controller has ended by itself, or was killed."""
         return self.controller is not None and self.controller.poll() is not None
 
+    def ended_by_chance(self, n: int) -> bool:
+        """Whether the controller has ended by itself, and no limit or full disk around it explains why."""
+        from hpcdl.cluster import surroundings  # needs what Windows lacks
+
+        return self.controller_ended() and not surroundings.causes(self.directory, n)
+
     def start_engines(self) -> None:
         self.connection("engine")  # the engines read the file
         self.engines.start(self.directory)

@@ -14,7 +14,6 @@ def sbatch(
     minutes: int = 30,
     gpus: bool = False,
     restarts: int = 1,
-    port: int = 29500,
 ) -> str:
     """Return a job that runs `python -m module arguments` in `each` processes on each of `nodes` nodes.
 
@@ -36,8 +35,10 @@ export OMP_NUM_THREADS=1
 export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1
 # srun is told its processors again: since Slurm 22.05 it does not take them from the job.
 first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+# Another job may share the node: each has a port of its own, below those that systems give to programs (from 32768).
+port=$((20000 + SLURM_JOB_ID % 10000))
 srun --cpus-per-task={each} torchrun --nnodes={nodes} --nproc-per-node={each} --max-restarts={restarts} \\
-    --rdzv-id="$SLURM_JOB_ID" --rdzv-backend=c10d --rdzv-endpoint="$first:{port}" \\
+    --rdzv-id="$SLURM_JOB_ID" --rdzv-backend=c10d --rdzv-endpoint="$first:$port" \\
     {program}
 """
 

@@ -14,7 +14,7 @@ import psutil
 import pytest
 import zmq
 
-from hpcdl.cluster import Cluster, ClusterError, controller
+from hpcdl.cluster import Cluster, ClusterError, controller, surroundings
 from hpcdl.cluster.ports import OF_A_KERNEL, Held
 from hpcdl.cluster.processes import Processes
 
@@ -54,14 +54,21 @@ def test_a_released_port_is_for_everybody():
     assert given_away(kept)
 
 
-@pytest.mark.parametrize(("ends", "starts", "note"), [(1, 2, True), (2, 2, True), (0, 1, False)])
-def test_a_controller_that_ends_while_engines_start_starts_once_more(ends, starts, note, monkeypatch, capsys):
-    """As where a port is taken, on a system that holds none."""
+@pytest.mark.parametrize(
+    ("ends", "limits", "starts"), [(1, [], 2), (2, [], 2), (0, [], 1), (1, ["a process may open only 64 files"], 1)]
+)
+def test_a_controller_that_ends_while_engines_start_starts_once_more(
+    ends, limits, starts, tmp_path, monkeypatch, capsys
+):
+    """As where a port is taken, on a system that holds none; not where a limit would end it again."""
+    monkeypatch.setattr(surroundings, "causes", lambda folder, n: limits)
     begun, cluster = [], Cluster(2)
 
     def begin():
         begun.append("begin")
-        cluster._processes = SimpleNamespace(controller_ended=lambda: len(begun) <= ends, log=lambda *_: "in use")
+        cluster._processes = processes = Processes(SimpleNamespace(), tmp_path)
+        processes.controller = SimpleNamespace(poll=lambda: 1 if len(begun) <= ends else None)
+        (processes.directory / "controller.log").write_text("started\nin use\n")
         cluster._finalizer = lambda: None
         if len(begun) <= max(1, ends):
             raise ClusterError("no engine")
@@ -70,7 +77,7 @@ def test_a_controller_that_ends_while_engines_start_starts_once_more(ends, start
     with contextlib.suppress(ClusterError) if starts > ends > 0 else pytest.raises(ClusterError, match="no engine"):
         cluster._begin()
     assert len(begun) == starts
-    assert ("controller has ended, and starts again: in use" in capsys.readouterr().out) is note
+    assert ("controller has ended, and starts again: in use" in capsys.readouterr().out) is (starts == 2)
 
 
 CONNECTED = """

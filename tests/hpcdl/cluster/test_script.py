@@ -30,6 +30,19 @@ def test_the_script_asks_for_a_task_per_node_and_starts_torchrun_in_it():
     subprocess.run(["bash", "-n"], input=text, text=True, check=True, timeout=20)
 
 
+def test_two_jobs_on_one_node_meet_at_two_ports():
+    """A job that meets at another's port would wait for ranks that never come."""
+    text = sbatch(1, 2)
+    assert '--rdzv-endpoint="$first:$port"' in text
+    line = next(line for line in text.splitlines() if line.startswith("port="))
+    ports = [
+        int(subprocess.run(["bash", "-c", f"SLURM_JOB_ID={job}; {line}; echo $port"], capture_output=True).stdout)
+        for job in (1, 2, 9999, 10000, 123456789)
+    ]
+    assert len({*ports}) == 5
+    assert all(20000 <= port < 30000 for port in ports)
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
