@@ -268,8 +268,8 @@ def shard(model: Decoder, mesh) -> nn.Module:
 
 
 def whole(model: nn.Module) -> dict[str, Tensor]:
-    """Return the state of a sharded model as plain, whole tensors, by name; ranks other than
-    0 may return an empty dict."""
+    """Return the state of a sharded model as plain, whole tensors, by name; ranks other
+    than 0 may return an empty dict."""
     # BEGIN SOLUTION
     return get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
     # END SOLUTION
