@@ -105,7 +105,7 @@ def main(
             print(f"server {comm.rank}: {len(old)} gradients, {statistics.mean(old):.2f} updates old on average")
         else:
             waiting = f"{100 * trained.waiting:.0f} % of its time waiting"
-            print(f"worker {comm.rank}: accuracy {100 * trained.accuracy:.1f} %, {waiting}")
+            print(f"worker {comm.rank}: accuracy {100 * (trained.accuracy or 0.0):.1f} %, {waiting}")
 
 
 if __name__ == "__main__":

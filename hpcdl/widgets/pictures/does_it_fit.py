@@ -139,13 +139,13 @@ def _draw_held(axes: Axes, bars: list[dict[str, float]], chosen: int) -> None:
             label = kind if stage == chosen else None
             axes.bar(stage, max(0.0, min(nbytes, top - bottom)), bottom=bottom, width=0.7, color=colour, label=label)
             bottom = min(top, bottom + nbytes)
-        cut = total > top
+        inside = total > 0.92 * top  # the legend is right above the axes
         axes.text(
             stage,
-            min(total, top) + top * (-0.015 if cut else 0.015),
-            units.nbytes(total) + (" ↑" if cut else ""),
+            min(total, top) + top * (-0.015 if inside else 0.015),
+            units.nbytes(total) + (" ↑" if total > top else ""),
             ha="center",
-            va="top" if cut else "bottom",
+            va="top" if inside else "bottom",
             fontsize=10,
             fontweight="bold" if stage == chosen else "normal",
             bbox={"facecolor": style.CARD, "alpha": 0.7, "edgecolor": "none", "boxstyle": "round,pad=0.15"},

@@ -38,6 +38,10 @@ def test_texts_have_room(name):
         ("stalling_sum", {"steps": 500, "term": 0.0005, "format": "fixed point ⟨6, 4⟩"}),
         ("fill_the_bubble", {"preset": "14.6 B|128"}),
         ("fill_the_bubble", {"schedule": "gpipe", "m": 24}),
+        (
+            "does_it_fit",
+            {"stage": 3, "p": 1024, "batch": 16, "recompute": "nothing", "t": 1, "model": "1.7 B (Narayanan)"},
+        ),
     ],
 )
 def test_texts_have_room_at_the_ends(name, state):
