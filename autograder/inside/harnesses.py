@@ -23,7 +23,7 @@ from hpcdl.nn.awkward import MODELS, takes_time
 from hpcdl.nn.stage import Stage
 
 from .book import of_kind
-from .code_harnesses import instructions, loads, reads
+from .code_harnesses import instructions, loads, reads, swept
 from .consistency_harnesses import asynchronous, comm_first, downpour
 from .doors import opaque
 from .dtensor_harnesses import fully_sharded, planned, state_in, state_out, timed
@@ -257,6 +257,7 @@ HARNESSES = {
     "when": Harness(when, ("x", "comm")),
     "loads": Harness(loads, ("x", "n", "seed", "block")),
     "reads": Harness(reads, ("memory", "x.shape", "w.shape", "stride", "padding")),
+    "swept": Harness(swept, ("...",)),
     "stages": Harness(stages, ("stage", "order", "rows", "comm"), followed, lambda args: args[4]),
     "measured": Harness(measured, ("q", "k", "v", "positions", "comm"), works=True),
     "peak": Harness(peak, ("q", "k", "v", "block")),
