@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from hpcdl.comm.base import Communicator
 
@@ -73,6 +74,11 @@ def instructions(function: Callable, first: tuple, second: tuple, comm: Communic
     """
     with ThroughPython():
         function(*first)
+        return traced(lambda: function(*second))
+
+
+def traced(call: Callable[[], Any]) -> tuple[int, Any]:
+    """Return how much Python a call runs, and its result."""
     count = 0
 
     def trace(frame: FrameType, event: str, _: Any) -> Callable:
@@ -82,10 +88,44 @@ def instructions(function: Callable, first: tuple, second: tuple, comm: Communic
         return trace
 
     before = sys.gettrace()
-    with ThroughPython():
-        sys.settrace(trace)
-        try:
-            result = function(*second)
-        finally:
-            sys.settrace(before)
+    sys.settrace(trace)
+    try:
+        result = call()
+    finally:
+        sys.settrace(before)
     return count, result
+
+
+class Made(ThroughPython):
+    """Counts the numbers in the memory that torch's operators make, views left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = super().__torch_dispatch__(func, types, args, kwargs)
+        known = {x.untyped_storage().data_ptr() for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)}
+        new = (x for x in tree_leaves(result) if isinstance(x, torch.Tensor))
+        self.numbers += sum(x.numel() for x in new if x.untyped_storage().data_ptr() not in known)
+        return result
+
+
+FORMULAS: dict[str, Callable] = {
+    "y = a @ b": lambda a, b: a @ b,
+    "y = a.relu() @ b": lambda a, b: a.relu() @ b,
+    "L = z.cross_entropy(y)": lambda z, y: z.cross_entropy(y),
+}
+
+
+def swept(make: Callable, formula: str, inputs: list, comm: Communicator) -> tuple[int, int, list]:
+    """Sweep two of the student's tapes of a formula; tensors of integers are no nodes.
+
+    Returns the numbers that torch's operators make in the second sweep, how much Python it runs, and the gradients.
+    """
+    for _ in range(2):  # the first sweep imports and compiles
+        nodes = [make(x.clone()) if x.is_floating_point() else x for x in inputs]
+        result = FORMULAS[formula](*nodes)
+        with Made() as made:
+            count, _ = traced(result.backward)
+    return made.numbers, count, [node.grad for node in nodes if not isinstance(node, torch.Tensor)]

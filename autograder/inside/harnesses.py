@@ -8,7 +8,6 @@ call.
     student.ranks("train_step", p, lambda rank: ("tied", weights, batches[rank], 0.1, 64), harness="steps")
 """
 
-import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -23,9 +22,8 @@ from hpcdl.nn.awkward import MODELS, takes_time
 from hpcdl.nn.stage import Stage
 
 from .book import of_kind
-from .code_harnesses import instructions, loads, reads
+from .code_harnesses import instructions, loads, reads, swept
 from .consistency_harnesses import asynchronous, comm_first, downpour
-from .doors import opaque
 from .dtensor_harnesses import fully_sharded, planned, state_in, state_out, timed
 from .framework_harnesses import (
     broadcasting,
@@ -41,16 +39,17 @@ from .framework_harnesses import (
 from .mending_harness import did, mending
 from .scaling_harnesses import loss_scaling
 from .shard_harnesses import gathered, loading, optimizing, recomputed, saving, spoiled
+from .stage_steps import Steps, followed
 from .tensor_harnesses import averaging, descending, in_memory, share_memory, taken, watching
 
 
-def network(name: str, weights: list, comm: "Communicator | None" = None, seconds: float = 0.0):
-    """Return the network of that name with these weights; `seconds` is the time of each layer's backward pass."""
+def network(name: str, weights: list):
+    """Return the network of that name with these weights."""
     model = MODELS[name]()
     with torch.no_grad():
         for param, weight in zip(model.parameters(), weights, strict=True):
             param.copy_(weight)
-    return takes_time(model, comm, seconds) if comm and seconds else model
+    return model
 
 
 def steps(
@@ -72,8 +71,13 @@ def hooks(
     seconds: float,
     comm: "Communicator",
 ):
-    """Train with the student's wrapper; return the weights, and the last step's gradients (None if missing)."""
-    model = network(name, weights, comm, seconds)
+    """Train with the student's wrapper; return the weights, and the last step's gradients (None if missing).
+
+    `seconds` is the time of each layer's backward pass.
+    """
+    model = network(name, weights)
+    if seconds:
+        takes_time(model, comm, seconds)
     ddp = wrap(model, comm, cap_bytes)
     for x, y in batches:
         model.zero_grad()
@@ -135,25 +139,6 @@ def layer(
     return *copies, made.weight_grad, made.bias_grad, own, kept
 
 
-class Steps:
-    """A stage without its module and counts; a book has each op, once it is done."""
-
-    __slots__ = ("backward", "empty", "forward", "rows", "weights", "zero_grad")
-
-    def __init__(self, stage: Stage, note: Callable):
-        def noted(op: str, do: Callable) -> Callable:
-            def step(k: Any, *given: Any, **named: Any) -> Any:
-                result = do(k, *given, **named)
-                note(op, str(operator.index(k)))
-                return result
-
-            return opaque(step)
-
-        self.forward, self.backward = noted("F", stage.forward), noted("B", stage.backward)
-        self.weights, self.rows = noted("W", stage.weights), list(stage.rows)
-        self.empty, self.zero_grad = opaque(lambda op, k: stage.empty(op, k)), opaque(lambda: stage.zero_grad())
-
-
 def stages(
     run_stage: Callable, weights: list, batches: list, order: list, rows: list, seconds: dict, comm: Communicator,
     book: Any,
@@ -180,20 +165,6 @@ def stages(
         book.note("begin")
         returned = run_stage(Steps(stage, book.note), [tuple(op) for op in order], list(rows), comm)
     return returned, [linear.weight.grad for linear in layers]
-
-
-def followed(result: tuple, entries: list) -> tuple:
-    """Add the last batch's ops, and the most microbatches held at a time, each from its F to its W."""
-    done: list[tuple[str, int]] = []
-    held, most = set[int](), 0
-    for op, k, *_ in entries:
-        if op == "begin":
-            done, held, most = [], set(), 0
-            continue
-        done.append((op, int(k)))
-        (held.add if op == "F" else held.discard if op == "W" else set().add)(int(k))
-        most = max(most, len(held))
-    return *result, done, most
 
 
 def squared_error(y: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
@@ -257,6 +228,7 @@ HARNESSES = {
     "when": Harness(when, ("x", "comm")),
     "loads": Harness(loads, ("x", "n", "seed", "block")),
     "reads": Harness(reads, ("memory", "x.shape", "w.shape", "stride", "padding")),
+    "swept": Harness(swept, ("...",)),
     "stages": Harness(stages, ("stage", "order", "rows", "comm"), followed, lambda args: args[4]),
     "measured": Harness(measured, ("q", "k", "v", "positions", "comm"), works=True),
     "peak": Harness(peak, ("q", "k", "v", "block")),

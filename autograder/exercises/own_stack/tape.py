@@ -26,6 +26,10 @@ exercise = Exercise(
 SHARED = "Two nodes share one tensor: parent.grad += ... changes it for both. Write parent.grad = parent.grad + ...."
 
 
+ROWS, NARROW, WIDE = 4, 4, 32  # of the matrices whose sweeps are counted
+MOST_MADE, MOST_TIMES = 60, 12  # loops over rows stay far below; differences make some hundred times the numbers
+
+
 class Plain:
     """torch's tensors with the methods of a node: the same formula runs on both."""
 
@@ -81,6 +85,28 @@ def agrees(student, formula: str, f: Callable, names: str, inputs: list, mistake
         checks.close(node.grad, value, name=f"{name}.grad", why=why, mistakes=wrong)
 
 
+def no_differences(student, rng, formula: str, f: Callable, labels: bool = False) -> None:
+    """Check that a sweep works on whole tensors: differences evaluate the formula once or twice for each number."""
+    counts = []
+    for width in (NARROW, WIDE):
+        last = torch.randint(width, (ROWS,), generator=rng) if labels else normal(rng, width, width)
+        inputs = [normal(rng, ROWS, width), last]
+        run = student.ranks("Node", 1, lambda _, inputs=inputs: (formula, inputs), harness="swept")
+        made, count, got = run.results[0]
+        leaves = [x.clone().requires_grad_() for x in inputs if x.is_floating_point()]
+        y = f(*map(Plain, leaves), *([last] if labels else [])).data
+        for grad, right in zip(got, torch.autograd.grad(y.sum(), leaves), strict=True):
+            checks.close(grad, right, name=f"a gradient of {formula}, {ROWS} rows of {width}")
+        size = sum(leaf.numel() for leaf in leaves) + y.numel()
+        counts.append(count)
+        checks.that(
+            made <= MOST_MADE * size and count <= MOST_TIMES * counts[0],
+            f"A sweep of {formula} makes {made:,} numbers for tensors of {size:,}, and runs {count:,} instructions of "
+            f"Python ({counts[0]:,} for rows of {NARROW}): it goes through a tensor's numbers one by one. A pull is a "
+            "formula for the whole gradient, such as g @ b.T.",
+        )
+
+
 @exercise.check(points=3)
 def forward(student, rng):
     "Every operator gives a new node with the right data."
@@ -117,6 +143,7 @@ def pulls_of_sums_and_products(student, rng):
         [a, b, bias, c],
         lambda a, b, bias, c: {"bias": {rows: c.sum(1)}},
     )
+    no_differences(student, rng, "y = a @ b", lambda a, b: a @ b)
 
 
 @exercise.check(points=1, needs="forward")
@@ -150,6 +177,7 @@ def pulls_of_relu_and_flat(student, rng):
     image, m = normal(rng, 2, 3, 2, 2), normal(rng, 12, 2)
     agrees(student, "y = a.flat() @ b", lambda a, b: a.flat() @ b, "a b", [image, m])
     agrees(student, "y = a.relu().flat() @ b", lambda a, b: a.relu().flat() @ b, "a b", [image, m])
+    no_differences(student, rng, "y = a.relu() @ b", lambda a, b: a.relu() @ b)
 
 
 @exercise.check(points=3, needs="forward")
@@ -164,6 +192,7 @@ def pull_of_the_loss(student, rng):
     }
     formula = "L = z.cross_entropy(y)"
     agrees(student, formula, lambda z: z.cross_entropy(y), "z", [z], lambda z: {"z": named})
+    no_differences(student, rng, formula, lambda z, y: z.cross_entropy(y), labels=True)
 
 
 @exercise.check(points=2, needs="pull_of_the_loss")
