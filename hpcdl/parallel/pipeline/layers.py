@@ -198,7 +198,7 @@ class Layers:
             self._calls.add(self._own[layer], inputs, y)
 
 
-untraced(Layers._note)  # torch.compile would compile it anew for every layer
+untraced(Layers._note)  # torch.compile would compile it again for every layer
 
 
 @contextmanager
