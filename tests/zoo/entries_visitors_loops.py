@@ -237,7 +237,7 @@ for name, each in {
     "ANIL": anil,
 }.items():
     add(name, mlp, loop=each)
-add("prototypes of classes", classifier, labelled(), loss=_prototypes)
+add("prototypes of classes", classifier, labelled((12, 9, 15)), loss=_prototypes)
 add("CLIP", mlp, loss=_n_pairs)
 add("advantages normalized, same batch", mlp, loop=loop(_normalized_advantages), same=True)
 add("mixup, same batch", mlp, loop=loop(_mixup), same=True)
