@@ -160,7 +160,7 @@ def difference(configuration: Configuration, machine: Machine | Here, steps: lis
     if isinstance(machine, Here):
         seconds, expected = statistics.median(steps), machine.step_seconds(configuration)
         measured = f"{as_seconds(seconds)} is the median of {len(steps)} steps, {as_seconds(expected)} was predicted"
-        return f"seconds    {measured}: {seconds / expected - 1:+.1%}"
+        return f"seconds    {measured}: {100 * (seconds / expected - 1):+.1f} %"
     seconds = steps[-1]
     if configuration.precision not in machine.peaks:
         return f"seconds    {as_seconds(seconds)} for the last step; no peak known, so nothing was predicted"
