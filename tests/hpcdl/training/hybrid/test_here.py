@@ -68,7 +68,7 @@ def test_a_curve_goes_through_its_points(amount, expected):
 def test_the_run_has_both_times_beside_each_other():
     expected = PRODUCTS.step_seconds(MLP)
     assert predicted_seconds(MLP, PRODUCTS).endswith(" a step on this processor, predicted")
-    assert difference(MLP, PRODUCTS, [9.0, 1.1 * expected, 0.0]).endswith(" was predicted: +10.0%")
+    assert difference(MLP, PRODUCTS, [9.0, 1.1 * expected, 0.0]).endswith(" was predicted: +10.0 %")
 
 
 @pytest.mark.parametrize("waited", [0.0, 5.0])
