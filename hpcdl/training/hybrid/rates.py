@@ -178,7 +178,12 @@ def of_ranks(configuration: Configuration) -> Here:
         return of_run(configuration, DryComm(0, 1))
     launcher = find_launcher()
     command = [str(launcher.path), *launcher.options_here, "-n", str(ranks), sys.executable, "-m", __name__]
-    printed = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    try:
+        printed = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    except subprocess.SubprocessError:
+        raise ConfigurationError(
+            f"--machine here could not start {ranks} ranks to measure on: `hpcdl doctor` says why, or run under mpiexec"
+        ) from None
     return Here(**json.loads(printed))
 
 

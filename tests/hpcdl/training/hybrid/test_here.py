@@ -1,5 +1,7 @@
 """A step on this processor is predicted from a few constants; virtual seconds prove the arithmetic."""
 
+from subprocess import CalledProcessError, TimeoutExpired
+
 import pytest
 import torch
 from torch import nn
@@ -11,6 +13,7 @@ from hpcdl.machine import Quiet
 from hpcdl.parallel import SCHEDULES
 from hpcdl.training import Configuration
 from hpcdl.training.hybrid import rates
+from hpcdl.training.hybrid.configuration import ConfigurationError
 from hpcdl.training.hybrid.dry import DryComm
 from hpcdl.training.hybrid.here import Call, Here, Listed, per_unit
 from hpcdl.training.hybrid.predictions import difference, predicted_seconds
@@ -82,6 +85,17 @@ def test_constants_of_a_busy_processor_are_not_kept(tmp_path, monkeypatch, waite
     assert rates.rates(DryComm(0, 1)).view == (1.0 if waited else 0.0)
     assert calibration.recalibrate()
     assert not calibration.recalibrate()
+
+
+@pytest.mark.parametrize("failure", [CalledProcessError(1, "mpiexec"), TimeoutExpired("mpiexec", 120)])
+def test_a_plan_without_ranks_to_measure_on_is_one_sentence(monkeypatch, failure):
+    def run(*_, **__):
+        raise failure
+
+    monkeypatch.setattr(rates.subprocess, "run", run)
+    monkeypatch.setattr(rates, "cores", lambda: 2)
+    with pytest.raises(ConfigurationError, match="could not start 2 ranks to measure on"):
+        rates.of_ranks(MLP.changed(mesh=(2, 1, 1, 1)))
 
 
 def test_constants_come_from_what_was_timed():
