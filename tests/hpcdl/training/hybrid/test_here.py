@@ -1,6 +1,7 @@
 """A step on this processor is predicted from a few constants; virtual seconds prove the arithmetic."""
 
 from subprocess import CalledProcessError, TimeoutExpired
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -93,6 +94,7 @@ def test_a_plan_without_ranks_to_measure_on_is_one_sentence(monkeypatch, failure
         raise failure
 
     monkeypatch.setattr(rates.subprocess, "run", run)
+    monkeypatch.setattr(rates, "find_launcher", lambda: SimpleNamespace(path="mpiexec", options_here=[]))
     monkeypatch.setattr(rates, "cores", lambda: 2)
     with pytest.raises(ConfigurationError, match="could not start 2 ranks to measure on"):
         rates.of_ranks(MLP.changed(mesh=(2, 1, 1, 1)))
