@@ -1,5 +1,12 @@
-"""`python -m autograder` is the command line."""
+"""`autograder` and `python -m autograder` are the command line."""
 
-from autograder.cli import app
+from hpcdl.start import start
 
-app(prog_name="autograder")
+
+def main() -> None:
+    """Run the command line."""
+    start("autograder")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,5 +1,12 @@
-"""`python -m hpcdl` is the command line."""
+"""`hpcdl` and `python -m hpcdl` are the command line."""
 
-from hpcdl.cli import app
+from hpcdl.start import start
 
-app(prog_name="hpcdl")
+
+def main() -> None:
+    """Run the command line."""
+    start("hpcdl")
+
+
+if __name__ == "__main__":
+    main()

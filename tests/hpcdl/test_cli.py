@@ -30,6 +30,20 @@ def test_help_is_quick_since_it_brings_nothing_heavy():
         assert int(count) < 700
 
 
+@pytest.mark.parametrize("package", ["hpcdl", "autograder"])
+def test_ctrl_c_while_modules_are_imported_is_one_sentence(package):
+    script = (
+        "import runpy, sys\n"
+        "class Interrupted:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name.endswith('.cli'): raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupted())\n"
+        f"runpy.run_module({package!r}, run_name='__main__')"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert (run.returncode, run.stderr) == (130, "Interrupted before anything was done.\n")
+
+
 def test_an_unknown_lab_names_the_labs_there_are():
     run = hpcdl("lab", "gradient", "--no-browser")
     assert run.returncode == 2
