@@ -5,15 +5,16 @@ from pathlib import Path
 
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-LINK = re.compile(r"(?P<image>!?)(?P<text>\[[^]]*\])\((?!https?:|#)(?P<target>[^)]+)\)")
+LINK = re.compile(r"(?P<image>!?)(?P<text>\[[^]]*\])\((?!https?:)(?P<target>[^)]+)\)")
 
 
 def absolute(text: str, repository: str) -> str:
     """`text` with each relative link made one into `repository`; of an image, to its bytes."""
 
     def link(found: re.Match) -> str:
-        kind = "raw" if found["image"] else "blob"
-        return f"{found['image']}{found['text']}({repository}/{kind}/main/{found['target']})"
+        kind, target = "raw" if found["image"] else "blob", found["target"]
+        place = target if target.startswith("#") else f"/{kind}/main/{target}"
+        return f"{found['image']}{found['text']}({repository}{place})"
 
     return LINK.sub(link, text)
 

@@ -42,6 +42,7 @@ LEVELS = [
         "hpcdl.machine",
         "hpcdl.moved",
         "hpcdl.points",
+        "hpcdl.start",
     },
 ]
 LEVEL = {part: depth for depth, parts in enumerate(LEVELS) for part in parts}

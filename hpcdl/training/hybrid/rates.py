@@ -104,7 +104,7 @@ def _chain() -> tuple[Timed, dict[str, list[Call]]]:
 
 def _medians(samples: Timed, comm: Communicator) -> dict[str, float]:
     """Return the median seconds of each sample, timed in turns while all ranks time theirs."""
-    often = {name: max(1, round(SECONDS / _seconds(run, 3))) for name, run in samples.items()}
+    often = {name: max(1, int(SECONDS // _seconds(run, 3))) for name, run in samples.items()}
     comm.barrier()
     times = [{name: _seconds(run, often[name]) for name, run in samples.items()} for _ in range(ROUNDS)]
     comm.barrier()
@@ -132,11 +132,11 @@ def _calls(seconds: dict[str, float]) -> dict[str, float]:
 
 def _curves(seconds: dict[str, float]) -> dict[str, Curve]:
     """Return the seconds per unit of work, from which the first sample's call is subtracted."""
-    amounts: dict[str, dict[int, float]] = {
-        "product": {n: 2.0 * n**3 for n in SIZES},
-        "convolution": {c: 2.0 * 8 * 14 * 14 * 9 * c * c for c in CHANNELS},
-        "moved": {n: 12.0 * n for n in ELEMENTS},
-        "function": {n: 8.0 * n for n in ELEMENTS},
+    amounts = {
+        "product": {n: 2 * n**3 for n in SIZES},
+        "convolution": {c: 2 * 8 * 14 * 14 * 9 * c * c for c in CHANNELS},
+        "moved": {n: 12 * n for n in ELEMENTS},
+        "function": {n: 8 * n for n in ELEMENTS},
     }
     found: dict[str, Curve] = {}
     for name, work in amounts.items():

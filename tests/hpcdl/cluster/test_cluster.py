@@ -179,7 +179,7 @@ def test_an_engine_may_get_the_number_of_one_that_died_minutes_ago():
 
     cluster = Cluster(2)
     engines = SimpleNamespace(patience=5, why_ended=lambda: None)
-    cluster._processes, cluster._client = SimpleNamespace(engines=engines), Client()
+    cluster._processes, cluster._client = SimpleNamespace(engines=engines, controller_ended=lambda: False), Client()
     cluster._known = {0, 1, 2, 3}
     assert cluster._wait_for_ids() == [0, 1]
 

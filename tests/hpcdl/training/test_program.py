@@ -52,7 +52,7 @@ def torchrun(*arguments, seconds=100):
 def test_hpcdl_train_runs_under_mpiexec(mpiexec, weights):
     code, printed = mpiexec(2, "-m", "hpcdl", "train", "--epochs", "1", seconds=100)
     assert code == 0, printed
-    assert re.search(r"epoch 1: loss \d\.\d+, about [\d,]+ images/s, \d+% of the time waiting", printed)
+    assert re.search(r"epoch 1: loss \d\.\d+, about [\d,]+ images/s, \d+ % of the time waiting", printed)
     assert f"2 of 2 replicas agree to the last bit ({weights[:12]})" in printed
 
 
