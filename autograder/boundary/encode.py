@@ -1,5 +1,6 @@
 """Values to wire nodes. It checks only exact types, so no code of a student's object runs unless it is an iterator.
-A named tuple, or another subclass of tuple, is sent as a tuple: its items are read past its own methods.
+A named tuple, or another subclass of tuple, is sent as a tuple, except where a handle on an object is asked for: its
+items are read past its own methods.
 
 Lists, dicts, tensors and generators are numbered in the order of first use: a value that occurs twice is one object on
 the other side too, and a callee can report the final content of its arguments. A value without a plain form is sent as
@@ -76,7 +77,7 @@ class Encoder:
     def contents(self, value: Any, depth: int = 0):
         """Return the node of the current content of `value`, even if the other side has already numbered it."""
         kind = ALIASES.get(type(value), type(value))
-        if issubclass(kind, tuple):
+        if issubclass(kind, tuple) and (self.peer is None or not self.objects):
             kind, value = tuple, tuple.__getitem__(value, slice(None))
         if kind in PLAIN_ENCODERS:
             return PLAIN_ENCODERS[kind](value)

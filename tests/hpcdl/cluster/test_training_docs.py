@@ -14,7 +14,7 @@ from hpcdl.cluster.launcher import LauncherError
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
-END = re.compile(r"(\d) ranks, [\d.]+ s: held-out accuracy [\d.]+%\n\1 of \1 replicas agree to the last bit")
+END = re.compile(r"(\d) ranks, [\d.]+ s: held-out accuracy [\d.]+ %\n\1 of \1 replicas agree to the last bit")
 
 SAID = {  # by the command, what a run on a mesh, or the script of one, ends with
     "--dry-run": re.compile(r"^bytes sent +[\d,]+ +[\d,]+ +0\nmessages +[\d,]+ +[\d,]+ +0\npeak .* 0$", re.MULTILINE),
