@@ -27,7 +27,6 @@ BENCHMARKS = {  # name -> module, imported when it is asked for
     "memory": "benchmarks.memory",
     "parallel": "benchmarks.parallel",
     "pictures": "benchmarks.pictures",
-    "predictions": "benchmarks.predictions",
     "rounding": "benchmarks.rounding",
     "scaling": "benchmarks.scaling",
     "schedules": "benchmarks.schedules",

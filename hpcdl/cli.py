@@ -206,8 +206,8 @@ def reset(
     """Reset an exercise: its cell is blank again, and your code is kept in a file next to the notebook.
 
     Save the notebook first and reload it afterwards: in JupyterLab, File, Reload Notebook from Disk. `hpcdl reset
-    guesses` clears the ledger of your guesses. `hpcdl reset speeds` forgets the measured speed of this processor and of
-    its convolutions; it is measured again when it is next needed.
+    guesses` clears the ledger of your guesses. `hpcdl reset speeds` forgets the measured speeds of convolutions on this
+    machine; they are measured again when they are next needed.
     """
     from hpcdl import reset as resetting
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 from functools import cache, partial
 from importlib.metadata import version
+from pathlib import Path
 
 import torch
 
@@ -25,7 +26,6 @@ from hpcdl.machine import Quiet, processor
 
 ROUNDS = 3  # runs of each sample, at least
 SECONDS = 0.1  # and at least this long
-FILE, PROCESSOR = FILES = ("convolution.json", "processor.json")  # in the cache folder; `hpcdl.training` has the second
 DOUBTED = "measured again"  # the key for machines with rates that were once wrong
 AGAIN = 60.0  # seconds until rates from a busy machine are measured again; twice as many each time
 LIMIT = 20.0  # seconds after which no more is measured on a busy machine
@@ -57,13 +57,13 @@ NARROW_SAMPLES = (
 def rates(dtype: torch.dtype, threads: int) -> dict[str, list[float]] | None:
     """Return the seconds per unit of work of every candidate, from the cache folder, or measured now and stored
     there; None while the machine is too busy to measure them."""
-    machine, known = _machine(dtype, threads), read(FILE)
+    machine, known = _machine(dtype, threads), _read()
     if machine in known:
         return known[machine]
     quiet = Quiet()
     measured = calibrate(dtype)
     if quiet and measured:
-        store(FILE, read(FILE) | {machine: measured})
+        _write(_read() | {machine: measured})
     else:
         _due.append(time.monotonic() + AGAIN * 2 ** len(_due))
     return measured
@@ -75,11 +75,11 @@ def _machine(dtype: torch.dtype, threads: int) -> str:
 
 def doubt(dtype: torch.dtype, threads: int) -> bool:
     """Forget wrong stored rates, once per machine, since some problems differ; return whether there were any."""
-    machine, known = _machine(dtype, threads), read(FILE)
+    machine, known = _machine(dtype, threads), _read()
     if machine not in known or machine in known.get(DOUBTED, []):
         return False
     del known[machine]
-    store(FILE, known | {DOUBTED: [*known.get(DOUBTED, []), machine]})
+    _write(known | {DOUBTED: [*known.get(DOUBTED, []), machine]})
     rates.cache_clear()
     return True
 
@@ -98,14 +98,9 @@ def recalibrate() -> bool:
     """Forget all stored rates, so that they are measured again when next needed; return whether there were any."""
     rates.cache_clear()
     _due.clear()
-    from hpcdl.data.download import cache_folder
-
-    were = False
-    for file in FILES:
-        path = cache_folder() / file
-        were = were or path.exists()
-        with contextlib.suppress(OSError):
-            path.unlink(missing_ok=True)
+    were = _file().exists()
+    with contextlib.suppress(OSError):
+        _file().unlink(missing_ok=True)
     return were
 
 
@@ -202,20 +197,22 @@ def _fit(measured: list[tuple[tuple[float, ...], float]]) -> list[float]:
     return (torch.from_numpy(found) / scale).tolist()
 
 
-def read(file: str) -> dict:
-    """Return what one of `FILES` holds; nothing if it cannot be read."""
+def _file() -> Path:
     from hpcdl.data.download import cache_folder
 
+    return cache_folder() / "convolution.json"
+
+
+def _read() -> dict:
     try:
-        return json.loads((cache_folder() / file).read_text())
+        return json.loads(_file().read_text())
     except (OSError, ValueError):
         return {}
 
 
-def store(file: str, known: dict) -> None:
-    """Write one of `FILES` atomically; without a place to write, do nothing: rates are then measured again."""
-    from hpcdl.data.download import cache_folder
-
+def _write(known: dict) -> None:
+    """Write the file atomically; without a place to write, do nothing: rates are then measured again."""
+    file = _file()
     with contextlib.suppress(OSError):
-        cache_folder().mkdir(parents=True, exist_ok=True)
-        write_whole(cache_folder() / file, json.dumps(known, indent=1))
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(file, json.dumps(known, indent=1))

@@ -23,7 +23,6 @@ from hpcdl.training.hybrid.tracing import SPANS
 if TYPE_CHECKING:
     from hpcdl.comm import Communicator
 
-HERE = "here"  # instead of a machine's name: this processor, measured
 LENET, MESH = "LeNet-5, data-parallel (lab 07)", "A model on a mesh"
 LOG = ("--log", "--jsonl")  # torchrun takes --log for the beginning of several options of its own
 
@@ -76,7 +75,7 @@ def train(
         bool, _option(MESH, "Only say what a run would need; with --machine also the best mesh of all.")
     ] = False,
     machine: Annotated[
-        str | None, _option(MESH, "Predict its seconds, compare with its peak: here, 'A100 (DGX)', H800, ...")
+        str | None, _option(MESH, "Predict its seconds, compare with its peak: 'A100 (DGX)', H800, ...")
     ] = None,
     memory: Annotated[
         float | None, _option(MESH, "With --plan: GB (of 2^30 bytes) that a rank may use; else the machine's.", min=0)
@@ -188,16 +187,15 @@ def _without_mpi() -> bool:
 
 
 def _predict(configuration: Configuration, only: list[str], name: str | None, memory: float | None) -> None:
-    from hpcdl.training.hybrid import dry, planning, predictions, rates
+    from hpcdl.training.hybrid import dry, planning, predictions
     from hpcdl.training.hybrid.fitting import require_fit
     from hpcdl.training.hybrid.models import build
     from hpcdl.training.hybrid.work import machine_named
 
     require_fit(configuration, build(configuration.model, configuration.size), configuration.ranks)
-    machine = machine_named(name) if name not in (None, HERE) else None
-    here = rates.of_ranks(configuration) if name == HERE else None
+    machine = machine_named(name) if name is not None else None
     typer.echo(HEADER + configuration.to_toml())
-    lines = predictions.described(configuration, predictions.predict(configuration), here or machine)
+    lines = predictions.described(configuration, predictions.predict(configuration), machine)
     if "plan" in only and machine:
         limit = memory * 2**30 if memory is not None else None
         lines += planning.table(planning.search(configuration, configuration.ranks, machine, limit), machine, limit)
@@ -212,10 +210,6 @@ def _simulate(chosen: Chosen, ranks: int, run: Run) -> None:
     from hpcdl.comm import simulate as simulated
     from hpcdl.training.hybrid.work import links_of, machine_named
 
-    if run.machine == HERE:
-        raise ConfigurationError(
-            "--machine here is for ranks that mpiexec starts, or for --plan: simulated ranks have no processor"
-        )
     links = links_of(machine_named(run.machine)) if run.machine is not None else {}
     try:
         simulated(lambda comm: train_on(comm, chosen.on(ranks), run), ranks, **links)
@@ -238,20 +232,17 @@ def train_on(
 
     Rank 0 prints the plan, a line per step, and at the end what the model can do. Returns the losses of the steps.
     """
-    from hpcdl.training.hybrid import dry, predictions, rates, records
+    from hpcdl.training.hybrid import dry, predictions, records
     from hpcdl.training.hybrid.work import machine_named
     from hpcdl.training.trainer import Trainer
 
     run = run or Run()
     speak = (say or _print) if comm.rank == 0 else _quiet
-    machine = machine_named(run.machine) if run.machine not in (None, HERE) else None
-    here = rates.of_run(configuration, comm) if run.machine == HERE else None
+    machine = machine_named(run.machine) if run.machine is not None else None
     trainer = Trainer(comm, configuration, device, machine, run.profile)
     speak(HEADER + configuration.to_toml())
     if comm.rank == 0:
-        for line in predictions.described(
-            configuration, predictions.predict(configuration), here or trainer.speed.machine
-        ):
+        for line in predictions.described(configuration, predictions.predict(configuration), trainer.speed.machine):
             speak(line)
     dried = dry.predicted(trainer) if run.log is not None else []
     if dried:
@@ -260,7 +251,6 @@ def train_on(
         speak(f"{run.checkpoint} has {trainer.done} steps: on from there")
     shown = max(1, configuration.steps // 20)
     last: dict[str, Any] = {}
-    seconds: list[float] = []
     with ExitStack() as stack:
         file = stack.enter_context(records.log(run.log, comm.rank, comm.size, trainer.done))
         spans = stack.enter_context(
@@ -271,15 +261,13 @@ def train_on(
             records.write(file, record)
             records.write(spans, {"step": record["step"], "spans": trainer.timeline.take()})
             last.update(record)
-            seconds.append(record["seconds"])
             if record["step"] % shown == 0 or record["step"] == configuration.steps:
                 speak(records.sentence(record))
 
         trainer.timeline.take()  # what came before is no part of a step
         losses = trainer.train(report, checkpoint=run.checkpoint, every=run.every, measure=run.log is not None)
-    reference = here or machine
-    if seconds and reference and comm.rank == 0:
-        speak(predictions.difference(configuration, reference, seconds))
+    if last and machine:
+        speak(predictions.difference(configuration, machine, last["seconds"]))
     if dried and last:
         for line in dry.compared(trainer, last, dried):
             speak(line)

@@ -5,7 +5,6 @@ Memory comes from `hpcdl.cost.memory.zero` for the rank with most parameters, an
 counts those of tensor and sequence parallelism, exactly.
 """
 
-import statistics
 from typing import Any
 
 import torch
@@ -16,7 +15,6 @@ from hpcdl.parallel import SCHEDULES, Mesh, cut_layers
 from hpcdl.parallel.shares import shares
 from hpcdl.training.hybrid.configuration import Configuration
 from hpcdl.training.hybrid.dry import DryComm
-from hpcdl.training.hybrid.here import Here
 from hpcdl.training.hybrid.models import Model, build
 from hpcdl.training.hybrid.seconds import bubble, step_seconds
 
@@ -92,7 +90,7 @@ def _boundaries(model: Model, mesh: Mesh, configuration: Configuration) -> int:
     return sent
 
 
-def described(configuration: Configuration, found: dict[str, Any], machine: Machine | Here | None = None) -> list[str]:
+def described(configuration: Configuration, found: dict[str, Any], machine: Machine | None = None) -> list[str]:
     """Return the text that a run prints before its first step."""
     model = build(configuration.model, configuration.size)
     data, pipeline, tensor, sequence = configuration.mesh
@@ -132,13 +130,10 @@ def as_bytes(n: float) -> str:
     return f"{n:.3g} {unit}"
 
 
-def predicted_seconds(configuration: Configuration, machine: Machine | Here | None) -> str:
-    """Return the line about time: the prediction for a machine or this processor, or why there is none."""
+def predicted_seconds(configuration: Configuration, machine: Machine | None) -> str:
+    """Return the line about time: the prediction of `hpcdl.cost` for a machine, or why there is none."""
     if machine is None:
-        known = "--machine NAME predicts those of a machine of hpcdl.cost, --machine here those of this processor"
-        return f"seconds    no peak known of this processor; {known}"
-    if isinstance(machine, Here):
-        return f"seconds    {as_seconds(machine.step_seconds(configuration))} a step on this processor, predicted"
+        return "seconds    no peak known of this processor; --machine NAME predicts those of a machine of hpcdl.cost"
     if configuration.precision not in machine.peaks:
         return f"seconds    no peak known: {machine.name} has peaks for {', '.join(machine.peaks)}"
     step = step_seconds(configuration, machine)
@@ -155,13 +150,8 @@ def as_seconds(seconds: float) -> str:
     return f"{seconds * 1e6:.3g} µs"
 
 
-def difference(configuration: Configuration, machine: Machine | Here, steps: list[float]) -> str:
-    """Return the line about time after a run, from its steps' seconds: the last one's, or here the median's."""
-    if isinstance(machine, Here):
-        seconds, expected = statistics.median(steps), machine.step_seconds(configuration)
-        measured = f"{as_seconds(seconds)} is the median of {len(steps)} steps, {as_seconds(expected)} was predicted"
-        return f"seconds    {measured}: {100 * (seconds / expected - 1):+.1f} %"
-    seconds = steps[-1]
+def difference(configuration: Configuration, machine: Machine, seconds: float) -> str:
+    """Return the line about time after a run, from its last step's seconds."""
     if configuration.precision not in machine.peaks:
         return f"seconds    {as_seconds(seconds)} for the last step; no peak known, so nothing was predicted"
     expected = step_seconds(configuration, machine).seconds

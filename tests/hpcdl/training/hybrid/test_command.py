@@ -67,9 +67,6 @@ def test_the_log_has_a_line_per_step_of_each_rank(tmp_path):
         ),
         (("--config", "no.toml"), "does not exist"),
         (("--model", "gpt", "--plan", "--mesh", "tensor=9"), "8 heads of attention"),
-        (("--model", "mlp", "--simulate", "2", "--machine", "here"), "simulated ranks have no processor"),
-        (("--model", "mlp", "--plan", "--precision", "bf16", "--machine", "here"), "here measures fp32"),
-        (("--model", "mlp", "--plan", "--mesh", "data=512", "--batch", "512", "--machine", "here"), "512 ranks"),
     ],
 )
 def test_what_cannot_be_done_is_a_sentence(arguments, said):
