@@ -105,6 +105,22 @@ def sentences(check: CheckResult) -> list[str]:
     return [sentence for sentence in (check.mistake, check.message, check.where, check.why) if sentence]
 
 
+def told(result: ExerciseResult) -> list[tuple[CheckResult, list[str]]]:
+    """Return the checks with their sentences; a cause that an earlier check has told is named, not told again."""
+    first: dict[str, CheckResult] = {}
+    return [(check, sentences(check) if check.status != "failed" else _once(check, first)) for check in result.checks]
+
+
+def _once(check: CheckResult, first: dict[str, CheckResult]) -> list[str]:
+    """Return a failed check's sentences without those of the `first` check with the same cause."""
+    cause = check.mistake or ("" if check.hidden else check.message)
+    earlier = first.setdefault(cause, check) if cause else check
+    if earlier is check:
+        return sentences(check)
+    before = sentences(earlier)
+    return [f"The cause is the same as in “{earlier.title}”.", *(s for s in sentences(check) if s not in before)]
+
+
 # Plain text
 
 
@@ -115,8 +131,8 @@ def text(result: ExerciseResult, total: str = "", printed: str = "", note: str =
         first = next(check for check in result.checks if check.status == "not_done")
         return "\n".join([*lines, f"  {first.message}"])
     if result.status != "passed":
-        for check in result.checks:
-            lines += _text_check(check)
+        for check, said in told(result):
+            lines += _text_check(check, said)
     lines += [f"  {said}" for said in (result.note, note) if said]
     lines += ["  Your code printed:", *("    " + line for line in printed.splitlines())] if printed else []
     return "\n".join(lines)
@@ -126,12 +142,12 @@ def _first_line(status: Status, title: str, total: str) -> str:
     return f"{MARK[status]} {title}" + (f"    {total}" if total else "")
 
 
-def _text_check(check: CheckResult) -> list[str]:
+def _text_check(check: CheckResult, said: list[str]) -> list[str]:
     lines = [f"  {MARK[check.status]} {check.title} {points(check)}"]
     if check.passed:
         return lines
-    said = [f"      {sentence}" for sentence in sentences(check)]
-    return lines + said + [f"      {label:<9}{indented(value, 15)}" for label, value in facts(check)]
+    lines += [f"      {sentence}" for sentence in said]
+    return lines + [f"      {label:<9}{indented(value, 15)}" for label, value in facts(check)]
 
 
 def indented(value: str, by: int) -> str:
@@ -167,15 +183,14 @@ def _html_body(result: ExerciseResult) -> str:
         first = next(check for check in result.checks if check.status == "not_done")
         return f"<div>{_inline(first.message)}</div>"
     first_failure = next((check for check in result.checks if check.status in ("failed", "not_done")), None)
-    return "".join(_html_check(check, opened=check is first_failure) for check in result.checks)
+    return "".join(_html_check(check, said, opened=check is first_failure) for check, said in told(result))
 
 
-def _html_check(check: CheckResult, opened: bool) -> str:
+def _html_check(check: CheckResult, said: list[str], opened: bool) -> str:
     mark = f'<span class="hpcdl-mark" title="{LABEL[check.status]}">{MARK[check.status]}</span>'
     line = f'{mark}{_inline(check.title)} <span class="hpcdl-points">{points(check)}</span>'
     if check.passed:
         return f'<div class="hpcdl-one hpcdl-passed">{line}</div>'
-    said = sentences(check)
     body = "".join(
         f'<p class="hpcdl-mistake">{_inline(s)}</p>' if s is check.mistake else f"<p>{_inline(s)}</p>" for s in said
     )

@@ -36,16 +36,16 @@ def write(found: list[LabResult], out: Path) -> list[Path]:
 def _exercise(exercise: ExerciseResult) -> list[str]:
     lines = [f"## {feedback.MARK[exercise.status]} {_text(feedback.headline(exercise))}", ""]
     lines += [_inline(exercise.note), ""] if exercise.note else []
-    for check in exercise.checks:
-        lines += _check(check)
+    for check, said in feedback.told(exercise):
+        lines += _check(check, said)
     return [*lines, ""]
 
 
-def _check(check: CheckResult) -> list[str]:
+def _check(check: CheckResult, said: list[str]) -> list[str]:
     lines = [f"- {feedback.MARK[check.status]} {_inline(check.title)} {feedback.points(check)}"]
     if check.passed:
         return lines
-    for sentence in feedback.sentences(check):
+    for sentence in said:
         lines += ["", f"  {_inline(sentence)}"]
     facts = [f"{label}: {value}" for label, value in feedback.facts(check)]
     return [*lines, "", *_fenced("\n".join(facts)), ""] if facts else [*lines, ""]

@@ -463,11 +463,13 @@ guess(
 #
 # <details><summary>Hint 1: the mean</summary>
 #
-# `sum(xs) / len(xs)` is a new tensor. Compute it once, before you overwrite any of them.
+# Add the tensors up and divide by their number: that makes a new tensor. Compute it once, before you overwrite any of
+# them.
 # </details>
 # <details><summary>Hint 2: writing</summary>
 #
-# `x.copy_(mean)` writes into the memory of x. `x = mean` in a loop only moves the name `x`.
+# `x = ...` in a loop only moves the name `x`. A tensor's method `copy_` writes into its memory, as every method whose
+# name ends in `_` does.
 # </details>
 
 

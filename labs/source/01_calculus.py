@@ -172,9 +172,10 @@ step_error.explorable()
 # A thousandth of $|x|$, or 0.001 if $x$ is 0. Work in float64, whatever `dtype` is: `torch.tensor(x + k,
 # dtype=torch.float64)`.
 # </details>
-# <details><summary>Hint 4: nearly the answer</summary>
+# <details><summary>Hint 4: put together</summary>
 #
-# `eps = torch.finfo(dtype).eps`, `third = ...` as in hint 2, and then `(3 * eps * abs(f_x / third)) ** (1 / 3)`.
+# Put the measured $f'''$ into the formula of $h^\star$ above; `torch.finfo(dtype).eps` is $\varepsilon$. Keep the
+# absolute values: in Python the cube root of a negative number, `(-8.0) ** (1 / 3)`, is complex.
 # </details>
 
 

@@ -91,9 +91,9 @@ descent_path.explorable()
 # `w -= ...` changes the tensor in place, so it also changes the tensor in your list and the caller's `w0`. `w = w -
 # ...` makes a new one.
 # </details>
-# <details><summary>Hint 3: almost the answer</summary>
+# <details><summary>Hint 3: the loop</summary>
 #
-# Start with `path = [w0]`. Append `path[-1] - lr * grad(path[-1])` `steps` times, then stack.
+# The last point of the list is where the next step begins. Repeat `steps` times; stack after the loop.
 # </details>
 
 
@@ -146,9 +146,10 @@ check("gradient_descent.gradient_descent")
 # `X` is (n, d) and `w` is (d,), so `X @ w` is (n,): one prediction per sample. The gradient has the shape of `w`, and
 # `X.T` maps an error (n,) back to (d,).
 # </details>
-# <details><summary>Hint 2: almost the answer</summary>
+# <details><summary>Hint 2: the error</summary>
 #
-# With `error = X @ w - y`, the loss is the mean of `error ** 2` and the gradient is `2 / len(y)` times `X.T @ error`.
+# Both functions begin with the errors, one for each sample. The loss is the mean of their squares. In the gradient
+# each error counts twice its row of `X`, divided by the number of samples.
 # </details>
 
 
@@ -226,10 +227,6 @@ learning_rates.explorable()
 # <details><summary>Hint 2: the function</summary>
 #
 # `torch.linalg.eigvalsh` gives the eigenvalues of a symmetric matrix in ascending order.
-# </details>
-# <details><summary>Hint 3: almost the answer</summary>
-#
-# 2 divided by the last of `torch.linalg.eigvalsh(hessian)`, as a float.
 # </details>
 
 
@@ -336,9 +333,9 @@ with when_solved():
 #
 # A tensor has `.split(size)`: pieces of that size and a shorter last one.
 # </details>
-# <details><summary>Hint 3: almost the answer</summary>
+# <details><summary>Hint 3: yielding</summary>
 #
-# `yield from` the pieces of `torch.randperm(n, generator=generator).split(batch_size)`.
+# `yield from pieces` yields each element of `pieces`, so you need no loop.
 # </details>
 
 
@@ -370,9 +367,10 @@ check("gradient_descent.minibatches")
 #
 # The outer loop counts epochs, the inner one takes the batches of your `minibatches`, called again in each epoch.
 # </details>
-# <details><summary>Hint 2: almost the answer</summary>
+# <details><summary>Hint 2: the path</summary>
 #
-# As in `gradient_descent`, begin with `path = [w0]`; for each batch append `path[-1] - lr * grad(path[-1], batch)`.
+# Keep the path as in `gradient_descent`: a list that begins with `w0` and gets a point for each batch, not for each
+# epoch.
 # </details>
 
 
@@ -529,10 +527,10 @@ if len(rows) > 1:
 # `t` counts steps from 1, so increase it before you use it: with `t = 0` the correction divides by zero. Check by hand
 # that the first step moves every weight by `lr`, for any gradient that is not 0.
 # </details>
-# <details><summary>Hint 3: almost the answer</summary>
+# <details><summary>Hint 3: the state</summary>
 #
-# Inside `adam_step`: `t = state["t"] + 1`, then the new `m` and `v` (squared gradient!), their hats, and
-# `return w - lr * m_hat / (v_hat.sqrt() + 1e-8), {"t": t, "m": m, "v": v}`.
+# Return a new dict with the three new values, and leave the old one as it is. `v` averages the *squared* gradient, and
+# the corrections use the increased `t`.
 # </details>
 
 
@@ -616,9 +614,9 @@ shards.explorable()
 #
 # A mean over $n_k$ rows, times $n_k$, is a sum over rows. The sums over the shards add up to the sum over all rows.
 # </details>
-# <details><summary>Hint 2: almost the answer</summary>
+# <details><summary>Hint 2: the divisor</summary>
 #
-# The sum over shards of `len(y) * grad(w, X, y)`, divided by the number of all rows.
+# Divide by the number of all rows, which is the sum of the shards' rows, and not by the number of shards.
 # </details>
 
 
@@ -811,9 +809,9 @@ with when_solved():
 # Handle `step < warmup` first; then `warmup = 0` never divides by zero. For the cosine, compute the progress from 0 to
 # 1 between `warmup` and `total`.
 # </details>
-# <details><summary>Hint 2: almost the answer</summary>
+# <details><summary>Hint 2: after the end</summary>
 #
-# `progress = min((step - warmup) / (total - warmup), 1.0)`, and `peak / 2 * (1 + math.cos(math.pi * progress))`.
+# Limit the progress to 1: the cosine of π is −1, so the rate is 0 at `total` and after it, without a third case.
 # </details>
 
 

@@ -131,9 +131,8 @@ check("perceptron.predict")
 # </details>
 # <details><summary>Hint 2: a new tensor</summary>
 #
-# `w += ...` writes into the caller's tensor; `w + ...` makes a new one. And `yhat` is `predict(w, x)`, or
-# `1.0 if w @ x >= 0 else -1.0`.
-#
+# `w += ...` writes into the caller's tensor; `w + ...` makes a new one. The prediction $\hat y$ comes from your
+# `predict`, which also takes a single sample.
 # </details>
 
 
@@ -174,19 +173,10 @@ check("perceptron.update")
 # of 0 ends the outer loop.
 #
 # </details>
-# <details><summary>Hint 2: nearly the answer</summary>
+# <details><summary>Hint 2: a sample</summary>
 #
-# ```python
-# w, mistakes = torch.zeros(X.shape[1]), []
-# for epoch in range(max_epochs):
-#     count = 0
-#     for x, label in zip(X, y):
-#         ...            # where predict(w, x) != label: a new w, and count += 1
-#     mistakes.append(count)
-#     if ...: break
-# return w, mistakes
-# ```
-#
+# Begin with weights of zeros, one for each column of X. For each sample compare the prediction with the label. Where
+# they differ, take the weights of your `update` and count one mistake; the next sample already sees the new weights.
 # </details>
 
 
@@ -267,10 +257,10 @@ with when_solved():
 # w)` computes them all.
 #
 # </details>
-# <details><summary>Hint 2: nearly the answer</summary>
+# <details><summary>Hint 2: the distance</summary>
 #
-# Take the smallest of them, `.min()`, and divide it by `w.norm()`. `float(...)` or `.item()` turns it into a number.
-#
+# The nearest sample has the smallest of them. A distance does not change if you double `w`: divide by its length,
+# which `.norm()` computes. `.item()` turns a tensor of one number into a number.
 # </details>
 
 

@@ -97,15 +97,10 @@ backprop_picture.explorable()
 # `z = activations[-1] @ W.T + b`. For a batch, `(N, n) @ (n, m)` is `(N, m)`, and `b` is added to every row.
 #
 # </details>
-# <details><summary>Hint 3: nearly the answer</summary>
+# <details><summary>Hint 3: the loop</summary>
 #
-# ```python
-# for W, b in zip(weights, biases):
-#     zs.append(...)
-#     activations.append(sigma(...))
-# return zs, activations
-# ```
-#
+# Loop over `zip(weights, biases)`. Each turn appends one tensor to `zs` and one to `activations`, which is the next
+# layer's input.
 # </details>
 
 
@@ -318,19 +313,11 @@ check("backprop.gradients")
 # `activations[i]`, and the layer before has `zs[i - 1]`. At `i = 0` there is no layer before: the input has no error.
 #
 # </details>
-# <details><summary>Hint 3: nearly the answer</summary>
+# <details><summary>Hint 3: the order in the loop</summary>
 #
-# ```python
-# zs, activations = feedforward(weights, biases, X)
-# delta = output_error(activations[-1], Y, zs[-1])
-# weight_grads, bias_grads = [], []
-# for i in range(len(weights) - 1, -1, -1):
-#     weight_grads.insert(0, delta.T @ ... / len(X))
-#     bias_grads.insert(0, delta.mean(dim=0))
-#     if i > 0:
-#         delta = ...
-# ```
-#
+# The error begins with the last layer's. In each turn first make the layer's two gradients from it; then, if there is
+# a layer before, replace it by that layer's error. The list's front is the place for each new gradient: `.insert(0,
+# ...)`. A mean over the samples is a sum divided by `len(X)`.
 # </details>
 
 
@@ -666,23 +653,11 @@ check("backprop.softmax_cross_entropy")
 # `delta.sum(dim=0)`.
 #
 # </details>
-# <details><summary>Hint 3: nearly the answer</summary>
+# <details><summary>Hint 3: which weights?</summary>
 #
-# ```python
-# weights, biases = list(weights), list(biases)      # new lists; the tensors inside are replaced, never changed
-# for epoch in range(epochs):
-#     for rows in torch.randperm(...).split(batch_size):
-#         zs, activations = feedforward(weights, biases, X[rows])
-#         _, delta = softmax_cross_entropy(zs[-1], labels[rows])
-#         for i in range(len(weights) - 1, -1, -1):
-#             weight_grad, bias_grad = ...
-#             if i > 0:
-#                 delta = ...                         # before weights[i] changes
-#             weights[i] = weights[i] - lr * weight_grad
-#             biases[i] = ...
-# return weights, biases
-# ```
-#
+# Copy the two lists first: a new tensor replaces an element, and the caller's lists do not change. Within a batch,
+# the error of the layer before needs this layer's weights *before* the step. Three loops are enough: epochs, batches,
+# and layers from the last to the first.
 # </details>
 
 

@@ -103,15 +103,10 @@ sliding_window.explorable()
 # `functional.pad(x, (padding,) * 4)` adds the zeros.
 #
 # </details>
-# <details><summary>Hint 3: nearly the answer</summary>
+# <details><summary>Hint 3: sum over the channels</summary>
 #
-# ```python
-# for i in range(R):
-#     for j in range(S):
-#         seen = ...
-#         y += torch.einsum("kc,ncpq->nkpq", w[:, :, i, j], seen)
-# ```
-#
+# Each place (i, j) of the window adds to all of y at once: the weights `w[:, :, i, j]`, of shape (K, C), times what
+# the place sees, of shape (N, C, P, Q). `torch.einsum` sums over c; write the letters of the two factors and of y.
 # </details>
 
 
@@ -177,20 +172,10 @@ check("convolution.conv_direct")
 # on the left, with `+=`. At the end cut off the padding.
 #
 # </details>
-# <details><summary>Hint 3: nearly the answer</summary>
+# <details><summary>Hint 3: which slice?</summary>
 #
-# ```python
-# columns = x.new_empty(N, C, r, s, P, Q)
-# for i in range(r):
-#     for j in range(s):
-#         columns[:, :, i, j] = x[:, :, i : ..., j : ...]
-# return columns.view(N, C * r * s, P * Q)
-#
-# for i in range(r):                               # in col2im
-#     for j in range(s):
-#         x[:, :, i : ..., j : ...] += columns[:, :, i, j]
-# ```
-#
+# The place (i, j) sees the pixels that it sees in `conv_direct`. In `im2col` this slice is on the right-hand side, in
+# `col2im` on the left.
 # </details>
 
 
@@ -372,8 +357,9 @@ check("convolution.toeplitz")
 #
 # <details><summary>Hint 1: one image, one channel</summary>
 #
-# `torch.fft.irfft2(torch.fft.rfft2(x) * torch.fft.rfft2(w, s=x.shape[-2:]).conj(), s=x.shape[-2:])`, then `[:P, :Q]`.
-#
+# Transform the image with `torch.fft.rfft2`. Do the same with the filter, padded to the image's size by `s=`, and take
+# `.conj()`. Multiply the two, go back with `torch.fft.irfft2` (give it `s=`, too), and keep the first P rows and Q
+# columns.
 # </details>
 # <details><summary>Hint 2: channels</summary>
 #
@@ -503,19 +489,11 @@ def polynomial(roots):
 # `[t**k for k in range(r)]` is a row of G before the division. `Fraction(0) ** 0` is 1, as it should be.
 #
 # </details>
-# <details><summary>Hint 3: nearly the answer</summary>
+# <details><summary>Hint 3: the point at infinity</summary>
 #
-# ```python
-# A_T = [[t**i for t in points] + [Fraction(int(i == m - 1))] for i in range(m)]
-# for i, t in enumerate(points):
-#     others = points[:i] + points[i + 1 :]
-#     f = ...
-#     G.append([... for k in range(r)])
-#     B_T.append([*polynomial(others), Fraction(0)])
-# G.append(...)
-# B_T.append(polynomial(points))
-# ```
-#
+# The last column of $A^T$, the last row of $G$ and the last row of $B^T$ belong to infinity. The first two are 0
+# except for a 1 at the highest power. The third is the polynomial of all points; each other row of $B^T$ leaves its
+# own point out, so it is one number shorter: add a zero.
 # </details>
 
 
@@ -576,16 +554,12 @@ check("convolution.winograd_matrices")
 # turn the matrices into tensors, use `torch.tensor([[float(v) for v in row] for row in rows], dtype=x.dtype)`.
 #
 # </details>
-# <details><summary>Hint 3: nearly the answer</summary>
+# <details><summary>Hint 3: shapes on the way</summary>
 #
-# ```python
-# U = (G @ w @ G.T).permute(2, 3, 0, 1).reshape(a * a, K, C)
-# V = (B_T @ tiles @ B_T.T).permute(4, 5, 1, 0, 2, 3).reshape(a * a, C, -1)
-# M = matmul(U, V).view(a, a, K, N, rows, columns)
-# Y = A_T @ M.permute(3, 2, 4, 5, 0, 1) @ A_T.T         # (N, K, rows, columns, m, m)
-# return Y.transpose(3, 4).reshape(N, K, rows * m, columns * m)[...]
-# ```
-#
+# Bring the filters to (a·a, K, C) and the tiles to (a·a, C, N · rows · columns): `.permute` first, then `.reshape`.
+# One `matmul` of the two gives (a·a, K, N · rows · columns). Split its dimensions again with `.view`, and move the two
+# of length a to the end for the transform by $A^T$. It leaves (N, K, rows, columns, m, m); put each m next to its
+# tiles before you join them, and cut off what exceeds P and Q.
 # </details>
 
 
@@ -872,7 +846,7 @@ def launch_in(memory, x_shape, w_shape, stride=1, padding=0, guard=4096):
 # `n`, `p`, `q` are vectors over the rows, `c`, `r`, `s` vectors over the columns of a block. `p[:, None]` is a column and `r[None, :]` a row, and their sum is a matrix: `h = (p * stride - padding)[:, None] + r[None, :]`.
 #
 # </details>
-# <details><summary>Hint 3: nearly the answer</summary>
+# <details><summary>Hint 3: the frame</summary>
 #
 # ```python
 # acc = tl.zeros((BLOCK, BLOCK), tl.float32)

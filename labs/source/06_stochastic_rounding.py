@@ -254,12 +254,10 @@ running_mean.explorable()
 #
 # `u < p` is a tensor of True and False, and adding it to `whole` adds 1 or 0.
 # </details>
-# <details><summary>Hint 3: nearly the answer</summary>
+# <details><summary>Hint 3: back to numbers</summary>
 #
-# ```python
-# up = u < x / eps - whole
-# return fmt.bounded((whole + up) * ...).float()
-# ```
+# Multiply by the spacing again. `fmt.bounded` handles what lies outside the range, and `.float()` goes back to
+# float32.
 # </details>
 
 
@@ -317,9 +315,10 @@ check("stochastic_rounding.stochastic_round")
 # In NaN all exponent bits are 1 and the mantissa is not 0. A carry may run through all of them into the sign. Or you
 # cut off the mantissa's last bits, and infinity is left. So at the end use `torch.where(x.isnan(), ..., ...)`.
 # </details>
-# <details><summary>Hint 3: nearly the answer</summary>
+# <details><summary>Hint 3: the way back</summary>
 #
-# `((x.view(torch.int32) + rand16) >> 16)`, then Hint 1 backwards, then `rounded.masked_fill(x.isnan(), torch.nan)`.
+# After the addition and the shift the bits are in the low half of an int32. The last two steps of hint 1 read them as
+# a bfloat16.
 # </details>
 
 
@@ -695,7 +694,8 @@ low_precision_training.explorable()
 # </details>
 # <details><summary>Hint 3: which half?</summary>
 #
-# `(word >> (16 * (i % 2))) & 0xFFFF`. Then add it to `bits` and shift by 16.
+# Even elements take the low 16 bits of their word, odd ones the high 16: shift by 0 or 16, and keep 16 bits with `&
+# 0xFFFF`. Then add them to `bits` and shift by 16.
 # </details>
 
 

@@ -110,7 +110,8 @@ ring_passing.explorable()
 # </details>
 # <details><summary>Hint 3: nearly equal parts without losing samples</summary>
 #
-# Use a slice with a step: `order[rank::size]` begins at `rank` and takes every `size`-th index.
+# Deal the permutation like cards: a slice `start::step` takes every `step`-th index. Which start and which step belong
+# to a rank?
 # </details>
 
 
@@ -273,11 +274,11 @@ except RuntimeError as error:
 # `comm.sendrecv(given, right, incoming, left)` sends and receives at once, so there is no deadlock. `incoming` needs
 # its own memory: `torch.empty_like(taken)`, of the size of the chunk that *arrives*.
 # </details>
-# <details><summary>Hint 3: both halves in one loop</summary>
+# <details><summary>Hint 3: which chunk in which step?</summary>
 #
-# Use `for step in range(2 * (p - 1))`. In every step `given` is chunk `(rank - step) % p` and `taken` is chunk `(rank -
-# step - 1) % p`. Add while `step
-# < p - 1`, copy from then on.
+# In step 0, rank r gives away chunk r and takes in chunk r − 1. In each later step it gives away what it has just
+# taken in, so both numbers fall by one, modulo p. The second half continues in the same way; it only copies instead of
+# adding.
 # </details>
 
 
@@ -348,8 +349,8 @@ with when_solved():
 # </details>
 # <details><summary>Hint 2: back again</summary>
 #
-# After the all-reduce, `flat[:-1] / flat[-1]` are the means. `.split([grad.numel() for grad in grads])` cuts them into the gradients' lengths;
-# `grad.copy_(part.view_as(grad))` writes one back.
+# After the all-reduce the last number is the number of all samples: divide by it. `.split(lengths)` cuts the rest into
+# pieces of the gradients' lengths, and `.view_as(grad)` gives a piece its shape. Write it back with `copy_`.
 # </details>
 # <details><summary>Hint 3: a rank without samples</summary>
 #

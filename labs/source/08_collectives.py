@@ -172,14 +172,11 @@ except RuntimeError as error:
 # Broadcast: `distance = 1`, then `while distance < p:` and `distance *= 2` at the end. Reduce: the same distances, the largest first;
 # the largest is half of `1 << (p - 1).bit_length()`, the first power of two that is at least p.
 # </details>
-# <details><summary>Hint 4: almost the answer</summary>
+# <details><summary>Hint 4: a round</summary>
 #
-#     if place < distance and place + distance < p:
-#         comm.send(x, (comm.rank + distance) % p)
-#     elif distance <= place < 2 * distance:
-#         comm.recv(x, (comm.rank - distance) % p)
-#
-# is a round of the broadcast. For the reduce, swap the two calls, receive into a second tensor, and add it to `x`.
+# In a round of the broadcast, places below `distance` send to the place `distance` further on, if it exists. Places
+# from `distance` to below `2 * distance` receive. For the reduce, swap the two, receive into a second tensor, and add
+# it to `x`. Ranks are places plus `root`, modulo p.
 # </details>
 
 
@@ -383,13 +380,9 @@ with when_solved():
 # </details>
 # <details><summary>Hint 4: the first half</summary>
 #
-#     requests = [comm.isend(shares[other], other) for other in others if other < servers]
-#     if comm.rank < servers:
-#         incoming = torch.empty_like(shares[comm.rank])
-#         for other in reversed(others):
-#             ...
-#     for request in requests:
-#         request.wait()
+# Begin the sends of all shares that have a server, and keep the requests. A server then receives its share from every
+# other rank, into a second tensor, and adds it to its own. Wait for the requests only after that. In the second half,
+# the servers send and everybody receives.
 # </details>
 
 

@@ -145,8 +145,9 @@ check("attention.attention")
 #
 # <details><summary>Hint 1: absorb</summary>
 #
-# `new_top = torch.maximum(top, scores.amax(1, keepdim=True))`, `weights = (scores - new_top).exp()`, `shrink = (top - new_top).exp()`. In the first
-# block `shrink` is $e^{-\infty} = 0$.
+# The new maximum is the larger of the old one and the block's: `.amax(1, keepdim=True)` keeps the column. The block's
+# weights are exponentials of scores minus the *new* maximum. Old sums must shrink by $e^{\text{old} - \text{new}}$,
+# which is $e^{-\infty} = 0$ in the first block.
 # </details>
 # <details><summary>Hint 2: flash</summary>
 #

@@ -148,12 +148,14 @@ cut_the_matrix.explorable()
 # </details>
 # <details><summary>Hint 2: the column layer</summary>
 #
-# Its weights and its bias are the shares along dimension 0. `forward` keeps `x` for later, and is an ordinary layer with these. So is `backward`:
-# `self.weight_grad = dy.T @ self.x`, `self.bias_grad = dy.sum(0)`, `dx = dy @ self.weight`; then sum `dx` over the ranks.
+# Its weights and its bias are the shares along dimension 0. `forward` keeps `x` for later, and is an ordinary layer
+# with these. `backward` is an ordinary layer's, too: two gradients for this rank's rows. But its `dx` is only this
+# rank's part of a sum over the ranks.
 # </details>
 # <details><summary>Hint 3: the row layer</summary>
 #
-# Its weights are the share along dimension 1; its bias is a copy of the whole bias. Sum `x @ self.weight.T` over the ranks *before* you add the bias.
+# Its weights are the share along dimension 1; its bias is a copy of the whole bias. The product with `x` is only a
+# part of a sum: sum over the ranks *before* you add the bias.
 # </details>
 
 
@@ -309,7 +311,8 @@ with when_solved():
 # </details>
 # <details><summary>Hint 2: a choice for each layer</summary>
 #
-# The layers' costs add up, so the cheapest plan takes the cheaper way for each layer: `min(("data", "model"), key=lambda how: volume(..., how))`.
+# The layers' costs add up, so the cheapest plan takes the cheaper way for each layer. `min` has an argument `key`, and
+# takes the first of two that are equal.
 # </details>
 
 
@@ -441,8 +444,8 @@ print(" ".join(f"{op}{k}" for op, k, chunk in in_turn(forwards, backwards, warmu
 # </details>
 # <details><summary>Hint 3: the order of the chunks</summary>
 #
-# Write three loops in one list: `for first in range(0, m, p) for chunk in range(v) for k in range(first, first + p)`. For the backward passes `chunk` becomes
-# `v - 1 - chunk`.
+# Write three loops in one list: over the groups of p microbatches, over the chunks, and over the microbatches of the
+# group. Backward, the last chunk comes first.
 # </details>
 
 

@@ -273,7 +273,8 @@ def adamw(w: Tensor, g: Tensor, m: Tensor, v: Tensor, t: int, lr: float) -> None
 # </details>
 # <details><summary>Hint 3: the second half</summary>
 #
-# `w = flat(self.params)`; `share(w, comm)` is a view of it, so `adamw(share(w, comm), ...)` changes `w`. Then `all_gather(w, comm)`, and `fill` the parameters.
+# Make one vector of the parameters. Its `share` is a view of it, so an update of the share, in place, changes the
+# vector. Gather the vector from all ranks, and `fill` the parameters with it.
 # </details>
 
 
@@ -540,8 +541,8 @@ with when_solved():
 #
 # <details><summary>Hint</summary>
 #
-# Send one number: add this rank's squares to `squares = torch.zeros(1, dtype=torch.float64)`, then call `comm.all_reduce(squares)`. Then every rank scales its
-# shares in place: `mine.mul_(...)`.
+# Each rank knows the sum of its own squares. Send this one number, in float64: `comm.all_reduce(squares)` adds it up,
+# in place. Then every rank compares the same norm, and scales its shares in place.
 # </details>
 
 
@@ -824,8 +825,9 @@ check("sharding.save_load")
 #
 # <details><summary>Hint</summary>
 #
-# Keep two lists, `there` and `done`, of the times when each layer is loaded and done. `there[i]` is `nbytes[i] / link` after the later of `there[i-1]` and
-# `done[i-room]`; `done[i]` is `compute[i]` after the later of `there[i]` and `done[i-1]`.
+# Keep two lists, `there` and `done`, of the times when each layer is loaded and done. A load begins after the later of
+# two events: the previous load, and the end of the layer that frees its place. A layer begins after the later of two
+# events, too: its own load, and the end of the previous layer.
 # </details>
 
 

@@ -67,11 +67,12 @@ style.use()
 #
 # <details><summary>Hint 1: a convolution</summary>
 #
-# `weights = filters * (channels // groups) * kernel**2`, and each is used `size**2` times.
+# With groups, each filter sees only its group's channels. Every weight is used once for each pixel of the output.
 # </details>
 # <details><summary>Hint 2: backward</summary>
 #
-# `forward * (2 if i else 1)`, and `+ again * forward`: True counts as 1.
+# `2 if i else 1` is 1 for the first layer of the list. If activations are recomputed, the forward pass runs once more,
+# in every layer.
 # </details>
 
 
@@ -193,7 +194,7 @@ with when_solved():
 # </details>
 # <details><summary>Hint 2: the rule</summary>
 #
-# Divide `(8 if again else 6) * parameters * tokens` by the operations that all GPUs really do in a second.
+# The GPUs really do `share` of their peak, all together. Divide the operations of the whole training by that.
 # </details>
 
 

@@ -233,7 +233,8 @@ with when_solved():
 #
 # <details><summary>Hint 1: one tensor of LARS</summary>
 #
-# `size = w.norm()`, `below = g.norm() + decay * size`; the ratio is `trust * size / below` if `w.dim() > 1 and size > 0 and below > 0`, else 1.
+# Compute both norms before the decay changes the gradient: the ratio's denominator is the norm of g plus `decay` times
+# the norm of w. Only tensors of more than one dimension get a ratio and a decay.
 # </details>
 # <details><summary>Hint 2: LAMB</summary>
 #
@@ -241,7 +242,8 @@ with when_solved():
 # </details>
 # <details><summary>Hint 3: the learning rate</summary>
 #
-# During the warm-up `lr * (1 + (k - 1) * step / warmup)`. Then count the drops so far: `sum(step >= drop for drop in drops)`.
+# The warm-up goes from `lr` to `k * lr` along a straight line. `step >= drop` is True or False; a sum of them counts
+# the drops so far, and each divides the rate by 10.
 # </details>
 
 
@@ -421,7 +423,8 @@ if len(reached) == 2:
 #
 # <details><summary>Hint 1: what to send</summary>
 #
-# One number: `bad = torch.tensor([float(not all(x.isfinite().all() for x in unscaled))])`, then `comm.all_reduce(bad)`, which adds it up over the ranks.
+# One number: 1.0 if one of this rank's gradients has a value that is not finite, else 0.0. `x.isfinite().all()` asks
+# one tensor. After `comm.all_reduce`, which adds up, every rank knows whether any rank must skip.
 # </details>
 # <details><summary>Hint 2: when does it grow?</summary>
 #
@@ -691,7 +694,9 @@ print(f"to standardize {len(table):,} rows of 8 numbers: row by row {by_rows:.2f
 # </details>
 # <details><summary>Hint 2: exposed</summary>
 #
-# With `ring = 2 * (p - 1) * alpha, 2 * (p - 1) / p * beta`, the last message of `wfbp(fuse(late_ones, *ring), *ring)` ends some time after the backward pass.
+# A ring of p ranks sends 2(p − 1) messages of a p-th each: so much for the latency and for the seconds per byte. With
+# these, fuse the late gradients and look when the last of their messages ends. What is left after the backward pass is
+# exposed.
 # </details>
 
 

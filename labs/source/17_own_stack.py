@@ -388,7 +388,8 @@ with when_solved():
 #
 # <details><summary>Hint 1: an operator in one line</summary>
 #
-# `Node(self.data @ other.data, (self, other), (lambda g: g @ other.data.T, lambda g: self.data.T @ g))`
+# An operator returns a `Node` of three things: the data of the result, a tuple of parents, and a tuple of pulls, one
+# for each parent. The table above has the formulas; `lambda g: ...` makes a function of a formula.
 # </details>
 # <details><summary>Hint 2: a softmax that does not overflow</summary>
 #
@@ -528,8 +529,8 @@ check("own_stack.tape")
 # </details>
 # <details><summary>Hint 3: the images' gradient</summary>
 #
-# The image is larger than y: `H = P + R - 1`. Begin with zeros. At each place (i, j), add to the part that the window saw there:
-# `dx[:, :, i : i + P, j : j + Q] += torch.einsum("kc,nkpq->ncpq", w[:, :, i, j], g)`.
+# The image is larger than y: `H = P + R - 1`. Begin with zeros. Each place (i, j) of the window has seen P × Q pixels:
+# add `g` times the filters' weights at this place to these pixels, summed over k.
 # </details>
 
 
@@ -602,13 +603,14 @@ check("own_stack.convolution")
 #
 # <details><summary>Hint 1: a convolution on the tape</summary>
 #
-# `Node(conv2d(x.data, w.data), (x, w), pulls)` with the pulls `lambda g: conv2d_input_grad(g, w.data)` and
-# `lambda g: conv2d_weight_grad(g, x.data)`.
+# A node needs data, two parents and two pulls. The pulls are your two gradients of `conv2d`: one from the images'
+# side, which needs the filters' data, and one from the filters' side, which needs the images' data.
 # </details>
 # <details><summary>Hint 2: the gradients of a bucket</summary>
 #
-# `make_buckets` takes any tensors: give it the gradients. `flat = torch.cat([g.flatten() for g in bucket] + [torch.ones(1)]) * len(y)`, the ring, and
-# `flat[:-1] / flat[-1]` are the means; `.split([g.numel() for g in bucket])` cuts them, `g.copy_(mean.view_as(g))` writes one back.
+# `make_buckets` takes any tensors: give it the gradients. Then do as `average_gradients` of lab 07: one flat tensor
+# with a 1 at the end, multiplied by the number of rows, through the ring, divided by its last number, and back in
+# pieces. `copy_` writes into a gradient.
 # </details>
 # <details><summary>Hint 3: in place, and the noise</summary>
 #
