@@ -59,10 +59,22 @@ def mark_what_does_not_matter(tree: ast.AST) -> None:
             call.value.only_guards = True  # type: ignore[attr-defined]
 
 
+def mark_what_others_hold(tree: ast.AST) -> None:
+    """Mark x += y where x is a parameter or runs over a list: others hold that x, too."""
+    for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
+        held = {arg.arg for arg in function.args.args}
+        loops = [node.target for node in ast.walk(function) if isinstance(node, ast.For)]
+        held |= {name.id for target in loops for name in ast.walk(target) if isinstance(name, ast.Name)}
+        for node in ast.walk(function):
+            if isinstance(node, ast.AugAssign) and getattr(node.target, "id", "") in held:
+                node.held = True  # type: ignore[attr-defined]
+
+
 def mutants_of(exercise: str, text: str) -> Iterator[Mutant]:
     """Return all mutants of one marked solution, one for each change."""
     tree, seen = ast.parse(text), set()
     mark_what_does_not_matter(tree)
+    mark_what_others_hold(tree)
     original = ast.unparse(tree)
     for parent, name, i, statement in places(tree, solution_lines(text), tree):
         node = getattr(parent, name) if i is None else getattr(parent, name)[i]

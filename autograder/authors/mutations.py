@@ -35,8 +35,12 @@ ARITHMETIC = {
 }
 OTHERS = {"min": "max", "any": "all", "zeros": "ones", "zeros_like": "ones_like", "argmin": "argmax", "floor": "ceil"}
 OTHERS |= {"maximum": "minimum", "amax": "amin", "sin": "cos", "exp": "expm1", "sqrt": "square"}
+OTHERS |= {"send": "recv", "isend": "irecv"}
 OTHERS |= {other: name for name, other in OTHERS.items()}
 ORDER_FREE = {"sum", "max", "min", "any", "all", "set", "frozenset", "sorted"}
+IN_PLACE_TOO = {"add", "sub", "mul", "div", "masked_fill", "clamp", "sqrt", "exp", "requires_grad"}
+FRESH = {"zeros", "ones", "empty", "full", "zeros_like", "ones_like", "empty_like", "full_like", "clone"}
+FRESH |= {"new_zeros", "new_empty", "dict", "list", "set", "deque"}
 SAME_TWICE = {"zero_", "copy_", "wait", "fill_", "clear", "set_rng_state"}
 
 
@@ -105,6 +109,47 @@ def in_place(node: Any):
         yield ast.AugAssign(target, value.op, value.right)
 
 
+@operator(ast.AugAssign)
+def new_value(node: Any):
+    """Replace x += y by x = x + y, where the caller or a list holds x (`mutants.mark_what_others_hold`)."""
+    if getattr(node, "held", False):
+        yield ast.Assign([node.target], ast.BinOp(node.target, node.op, node.value), lineno=node.lineno)
+
+
+@operator(ast.Call)
+def in_place_or_copy(node: Any):
+    """Replace x.add_(y) by x.add(y), or the other way round."""
+    name = name_of(node.func)
+    if isinstance(node.func, ast.Attribute) and name.rstrip("_") in IN_PLACE_TOO:
+        yield with_(node, func=with_(node.func, attr=name.rstrip("_") + "_" * (not name.endswith("_"))))
+
+
+@operator(ast.Call)
+def shared_memory(node: Any):
+    """Replace empty_like(x) by x."""
+    if name_of(node.func).endswith("_like"):
+        yield node.args[0]
+
+
+@operator(ast.Assign)
+def kept_between_calls(node: Any):
+    """Let a list or a tensor that each call begins anew last until the next call."""
+    parts = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+    for i, part in enumerate(parts):
+        if isinstance(part, (ast.List, ast.Dict)) or (isinstance(part, ast.Call) and name_of(part.func) in FRESH):
+            key = ast.Constant(f"{ast.unparse(node.targets[0])} {i}")
+            kept = ast.Call(ast.Attribute(ast.Call(ast.Name("globals"), [], []), "setdefault"), [key, part], [])
+            yield with_(node, value=ast.Tuple([*parts[:i], kept, *parts[i + 1 :]]) if len(parts) > 1 else kept)
+
+
+@operator(ast.Attribute)
+def ranks_reversed(node: Any):
+    """Replace comm.rank by comm.size - 1 - comm.rank."""
+    if node.attr == "rank" and isinstance(node.ctx, ast.Load):
+        last = ast.BinOp(with_(node, attr="size"), ast.Sub(), ast.Constant(1))
+        yield ast.BinOp(last, ast.Sub(), node)
+
+
 @operator(ast.UnaryOp)
 def sign_or_not(node: Any):
     yield node.operand
@@ -141,7 +186,9 @@ def bounds(node: Any):
 
 @operator(ast.Call)
 def arguments(node: Any):
-    """Swap two arguments, or drop a keyword argument."""
+    """Swap two arguments, or the two ranks of sendrecv, or drop a keyword argument."""
+    if name_of(node.func) == "sendrecv":
+        yield with_(node, args=[node.args[0], node.args[3], node.args[2], node.args[1]])
     for i in range(0 if name_of(node.func) in ORDER_FREE | {"maximum", "minimum"} else len(node.args) - 1):
         if not any(isinstance(arg, ast.Starred) for arg in node.args[i : i + 2]):
             yield with_(node, args=[*node.args[:i], node.args[i + 1], node.args[i], *node.args[i + 2 :]])
@@ -176,9 +223,11 @@ def another_function(node: Any):
         yield with_(node, func=with_(node.func, attr=OTHERS[node.func.attr]))
 
 
-@operator(ast.Expr, ast.AugAssign, ast.Continue, ast.Break, ast.Raise)
+@operator(ast.Expr, ast.AugAssign, ast.Assign, ast.Continue, ast.Break, ast.Raise)
 def statement_left_out(node: Any):
-    yield ast.Pass()
+    """Leave out a statement, but no assignment to a name: the next line would raise an error."""
+    if not (isinstance(node, ast.Assign) and isinstance(node.targets[0], (ast.Name, ast.Tuple))):
+        yield ast.Pass()
 
 
 @operator(ast.Expr, ast.AugAssign)

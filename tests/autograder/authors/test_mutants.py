@@ -16,11 +16,14 @@ def given(x):
 def solve(xs, comm):
     """The sum."""
     # BEGIN SOLUTION
-    total = 0.5
+    total, kept = 0.5, []
     for x in range(1, len(xs)):
         if x > 2 and xs:
             total += xs[x:][0]
     comm.barrier()
+    xs += torch.empty_like(xs).mul_(comm.rank)
+    xs.grad = None
+    comm.sendrecv(xs, 1, kept, 2)
     total = 2 * given(*xs).real
     return total, xs.clone()
     # END SOLUTION
@@ -47,8 +50,9 @@ def test_what_is_given_stays():
 @pytest.mark.parametrize(
     "change",
     [
-        "total = 0.5  ->  total = 1.5",
-        "total = 0.5  ->  total = -0.5",
+        "total, kept = (0.5, [])  ->  total, kept = (1.5, [])",
+        "total, kept = (0.5, [])  ->  total, kept = (-0.5, [])",
+        "total, kept = (0.5, [])  ->  total, kept = (0.5, globals().setdefault('(total, kept) 1', []))",
         "for x in range(1, len(xs)):  ->  for x in range(1, len(xs) + 1):",
         "for x in range(1, len(xs)):  ->  for x in reversed(list(range(1, len(xs)))):",
         "if x > 2 and xs:  ->  if x >= 2 and xs:",
@@ -59,6 +63,12 @@ def test_what_is_given_stays():
         "total += xs[x:][0]  ->  total += xs[:][0]",
         "comm.barrier()  ->  pass",
         "comm.barrier()  ->  comm.barrier(); comm.barrier()",
+        "xs += torch.empty_like(xs).mul_(comm.rank)  ->  xs = xs + torch.empty_like(xs).mul_(comm.rank)",
+        "xs += torch.empty_like(xs).mul_(comm.rank)  ->  xs += xs.mul_(comm.rank)",
+        "xs += torch.empty_like(xs).mul_(comm.rank)  ->  xs += torch.empty_like(xs).mul(comm.rank)",
+        "xs += torch.empty_like(xs).mul_(comm.rank)  ->  xs += torch.empty_like(xs).mul_(comm.size - 1 - comm.rank)",
+        "xs.grad = None  ->  pass",
+        "comm.sendrecv(xs, 1, kept, 2)  ->  comm.sendrecv(xs, 2, kept, 1)",
         "return (total, xs.clone())  ->  return (total, xs)",
         "return (total, xs.clone())  ->  return (xs.clone(), total)",
         "return (total, xs.clone())  ->  return",
