@@ -87,7 +87,7 @@ def train_step(model, batch, lr, comm, cap_bytes=CAP):
     return loss.item()
 
 
-@wrong(STEP, "leaves unused parameters out of the buckets", fails="unused", says="both sides need the same")
+@wrong(STEP, "leaves unused parameters out of the buckets", fails="unused", says="Do all ranks have the same buckets")
 def train_step(model, batch, lr, comm, cap_bytes=CAP):
     x, y = batch
     model.zero_grad()

@@ -95,7 +95,9 @@ def the_matrix(student, rng):
         wrong = {said: matrix(p, edges, kind) for kind, said in MISTAKES.items()}
         wrong = {said: w for said, w in wrong.items() if not torch.allclose(w, right)}
         got = student.weights(p, given)
-        checks.close(got, right, name=f"weights({p}, {show.show(given)})", mistakes=wrong, rtol=1e-12)
+        degrees = Counter(i for edge in edges for i in edge)
+        why = f"The degrees of ranks 0 to {p - 1}: {', '.join(str(degrees[i]) for i in range(p))}."
+        checks.close(got, right, name=f"weights({p}, {show.show(given)})", why=why, mistakes=wrong, rtol=1e-12)
 
 
 def norms(w: torch.Tensor, most: int) -> list[float]:

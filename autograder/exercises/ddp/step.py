@@ -88,7 +88,14 @@ def unused(student, rng):
     "A parameter without a gradient, on every rank or on some, does not stop the others."
     trains(student, "unused", (3, 3), rng, steps=2, cap=100)
     weights, batches = weights_of("routed", rng), routed_batches(rng)
-    run = student.ranks("train_step", 3, lambda rank: ("routed", weights, batches[rank], LR, 90), harness="steps")
+    try:
+        run = student.ranks("train_step", 3, lambda rank: ("routed", weights, batches[rank], LR, 90), harness="steps")
+    except checks.CheckFailure as failure:
+        failure.mistake = failure.mistake or (
+            "Do all ranks have the same buckets? Choose parameters by requires_grad, which is equal on all ranks, and "
+            "send zeros where a gradient is None."
+        )
+        raise
     agree(run, "routed", weights, batches, "3 ranks that use different layers")
 
 

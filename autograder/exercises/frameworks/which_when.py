@@ -119,7 +119,9 @@ def bytes_of_a_rank(student, rng):
             checks.that(type(got) in (int, float), f"{call} is {show.an(show.type_name(got))}, expected a number.")
             told = {said: wrong(way, case.model, case.ranks) for said, wrong in MISTAKES.items()}
             told = {said: value for said, value in told.items() if abs(value / right - 1) > 1e-9}
-            checks.close(got, right, name=call, mistakes=told, rtol=1e-13)
+            states = cost.zero(Transformer(*case.model).parameters, case.ranks, 0 if way == "DDP" else 3)
+            why = f"{states:.6g} bytes of weights, gradients and states, {right - states:.6g} of activations."
+            checks.close(got, right, name=call, why=why, mistakes=told, rtol=1e-13)
 
 
 def cases(rng, enough: int = 1) -> list[Case]:

@@ -71,8 +71,14 @@ def counts_are(student, rng, rule: str) -> None:
             why=f"The fewest I with {'c / sqrt(N I)' if rule == SYNCHRONOUS else 'c / sqrt(I)'} <= error.",
             mistakes={sentence: value for sentence, value in mistakes.items() if value != right[0]},
         )
-        whole = {"Each iteration has a gradient of every worker: N I of them.": right[0]}
-        checks.equal(got[1], right[1], name=f"the gradients, {rule}", mistakes=whole if right[0] != right[1] else {})
+        each = "Each iteration has a gradient of every worker: N I of them."
+        checks.equal(
+            got[1],
+            right[1],
+            name=f"the gradients of {right[0]} iterations, {workers} workers, {rule}",
+            why=each if rule == SYNCHRONOUS else "Each update has one gradient.",
+            mistakes={each: right[0]} if right[0] != right[1] else {},
+        )
 
 
 @exercise.check(points=2)

@@ -14,6 +14,13 @@ exercise = Exercise(
 KINDS = ("arithmetic", "roof", "measured")
 
 
+RULES = {
+    "activation": "An activation reads each number once and writes it once; it learns nothing.",
+    "batch_norm": "Each channel has a scale and a shift. The input is read twice, the output is written once.",
+    "pooling": "Every pixel is read, and one number is written for each window; nothing is learned.",
+}
+
+
 def row_is(student, name: str, sizes: tuple, right: tuple, told: dict[str, tuple]) -> None:
     got, call = getattr(student, name)(*sizes), f"{name}{sizes}"
     checks.that(
@@ -24,7 +31,7 @@ def row_is(student, name: str, sizes: tuple, right: tuple, told: dict[str, tuple
         mistake = next((said for said, value in told.items() if tuple(got) == value != right), "")
         raise checks.CheckFailure(
             f"{call} is {show.show(tuple(got))}, expected {right}.",
-            why="Weights, MACs, and how many numbers are read and written, for one image.",
+            why=f"Weights, MACs, and how many numbers are read and written, for one image. {RULES[name]}",
             mistake=mistake,
         )
 

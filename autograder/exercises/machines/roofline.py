@@ -39,7 +39,8 @@ def the_roof(student, rng):
         }
         right = max(arithmetic, memory)
         mistakes = {s: v for s, v in mistakes.items() if abs(v - right) > 1e-9 * right}
-        checks.close(got[0], right, name=f"{call}: the seconds", mistakes=mistakes, rtol=1e-9, atol=0.0)
+        why = f"The longer of {arithmetic:.6g} s of arithmetic and {memory:.6g} s of memory traffic."
+        checks.close(got[0], right, name=f"{call}: the seconds", why=why, mistakes=mistakes, rtol=1e-9, atol=0.0)
         bound = "compute" if arithmetic >= memory else "memory"
         checks.equal(
             got[1],
@@ -104,7 +105,10 @@ def each_layer(student, rng):
             told = {s: v for s, v in told.items() if abs(v / float(intensity) - 1) > 1e-9}
             name = f"{call}: layer {layer}"
             number(row[0], f"{name}: operations per byte")
-            checks.close(row[0], float(intensity), name=f"{name}: operations per byte", mistakes=told, rtol=1e-9)
+            why = f"{2 * batch * layer[1]:,} operations of the whole batch, {nbytes:,} bytes."
+            checks.close(
+                row[0], float(intensity), name=f"{name}: operations per byte", why=why, mistakes=told, rtol=1e-9
+            )
             told = {
                 "No layer is faster than the peak.": float(intensity) * bandwidth,
                 "Memory limits this one: operations per byte times bytes per second.": peak,
@@ -112,7 +116,8 @@ def each_layer(student, rng):
             }
             told = {s: v for s, v in told.items() if abs(v / float(rate) - 1) > 1e-9}
             number(row[1], f"{name}: operations per second")
-            checks.close(row[1], float(rate), name=f"{name}: operations per second", mistakes=told, rtol=1e-9)
+            why = "The peak, or what the bytes allow: operations per byte times bandwidth. The smaller one counts."
+            checks.close(row[1], float(rate), name=f"{name}: operations per second", why=why, mistakes=told, rtol=1e-9)
             checks.equal(row[2], limit, name=f"{name}: what limits it")
 
 
@@ -161,7 +166,9 @@ def the_batch_that_fills_it(student, rng):
                 (layer[0], layer[1], 0), peak, bandwidth, itemsize
             ),
         }
-        checks.equal(got, right, name=call, mistakes={s: v for s, v in told.items() if v != right})
+        arithmetic, memory = 2 * right * layer[1] / peak, bytes_of(layer, right, itemsize) / bandwidth
+        why = f"With {right:,} samples arithmetic takes {arithmetic:.6g} s, memory traffic {memory:.6g} s."
+        checks.equal(got, right, name=call, why=why, mistakes={s: v for s, v in told.items() if v != right})
 
 
 @exercise.check(points=4, needs="each_layer")

@@ -94,13 +94,18 @@ def printed_utilization(student, rng):
         }
         others = (
             {"The model needs no operation twice: count what is recomputed only for the hardware.": hardware},
-            {"The hardware's operations include what is recomputed.": model},
+            {
+                "The hardware's operations include what is recomputed.": model,
+                "The hardware does both: what the model needs and what is recomputed.": again / available,
+            },
         )
         whats = ("the model's share", "the hardware's share")
         for value, right, what, other in zip(got, (model, hardware), whats, others, strict=True):
             number(value, f"{call}: {what}")
             mistakes = {sentence: factor * right for sentence, factor in shared.items()} | other
-            checks.close(value, right, name=f"{call}: {what}", mistakes=mistakes, why=f"{name}.", rtol=1e-9, atol=0.0)
+            checks.close(
+                value, right, name=f"{call}: {what}", mistakes=mistakes, why=f"{name} parameters.", rtol=1e-9, atol=0.0
+            )
         rounded = round(100 * got[0], 1)
         checks.that(rounded == printed, f"{name}: the model's share is {rounded} %, printed is {printed} %.")
 

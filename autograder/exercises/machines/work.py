@@ -65,21 +65,41 @@ def in_training(sizes: list[int], batch: int) -> list[tuple[int, int]]:
     return counts
 
 
+RULES = {
+    "conv": (
+        "Each filter has kernel x kernel weights for each channel of its group.",
+        "Each weight is used once at every place of the image.",
+        "Every channel of the image is read, and every filter's output is written.",
+    ),
+    "linear": (
+        "Each output has a weight for each input.",
+        "Each token is multiplied by every weight once.",
+        "Every token's inputs are read, and its outputs are written.",
+    ),
+    "attention": (
+        "Softmax(q kᵀ) v has nothing to learn.",
+        "Each of two products has a MAC for each pair of tokens and each of the hidden numbers.",
+        "q, k and v are read, and one output is written.",
+    ),
+}
+
+
 def counts_are(got, expected: tuple[int, int, int], call: str, mistakes: list[dict[str, int]]) -> None:
-    """The three numbers, each with the mistakes that give another one."""
+    """The three numbers, each with its rule and the mistakes that give another one."""
+    rules = RULES[call.partition("(")[0]]
     checks.that(
         type(got) in (tuple, list) and len(got) == 3,
         f"{call} is {show.show(got, 80)}, expected a tuple of three numbers: weights, MACs, numbers in and out.",
     )
-    for value, right, what, known in zip(
-        got, expected, ("weights", "MACs", "numbers in and out"), mistakes, strict=True
+    for value, right, what, known, why in zip(
+        got, expected, ("weights", "MACs", "numbers in and out"), mistakes, rules, strict=True
     ):
         checks.that(
             type(value) in (int, float),
             f"{call}: {what} are {show.an(show.type_name(value))}, expected a number.",
         )
         wrong = {sentence: other for sentence, other in known.items() if other != right}
-        checks.close(value, right, name=f"{call}: {what}", mistakes=wrong, rtol=1e-12, atol=0.0)
+        checks.close(value, right, name=f"{call}: {what}", why=why, mistakes=wrong, rtol=1e-12, atol=0.0)
 
 
 def size(rng, low: int, high: int) -> int:
@@ -173,6 +193,13 @@ def products(student, rng):
         )
 
 
+IN_TRAINING = {
+    "operations forward": "Two for each MAC, and all samples of the batch.",
+    "operations backward": "Twice the forward pass, once for the first layer; recomputation is one more forward pass.",
+    "bytes of the forward pass": "4 for each number: in and out for each sample, the weights once.",
+}
+
+
 def work_is(student, layers: list[tuple[int, int, int]], batch: int, again: bool, counted=None) -> None:
     """`counted`: operations forward and backward of each layer, where torch has counted them."""
     call = f"work(layers, {batch}{', again=True' if again else ''})"
@@ -209,12 +236,11 @@ def work_is(student, layers: list[tuple[int, int, int]], batch: int, again: bool
                 "Numbers in float32 have 4 bytes.": 2 * (batch * moved + weights),
             },
         ]
-        whats = ("operations forward", "operations backward", "bytes of the forward pass")
-        for value, expected, what, mistakes in zip(row, right, whats, known, strict=True):
+        for value, expected, what, mistakes in zip(row, right, IN_TRAINING, known, strict=True):
             name = f"{call}: {what} of layer {i}, (weights, MACs, in and out) = ({weights}, {macs}, {moved})"
             checks.that(type(value) in (int, float), f"{name}: {show.an(show.type_name(value))}, expected a number.")
             wrong = {sentence: other for sentence, other in mistakes.items() if other != expected}
-            checks.close(value, expected, name=name, mistakes=wrong, rtol=1e-12, atol=0.0)
+            checks.close(value, expected, name=name, why=IN_TRAINING[what], mistakes=wrong, rtol=1e-12, atol=0.0)
 
 
 @exercise.check(points=5)
