@@ -243,3 +243,11 @@ slip(
     fails="the_learning_rate",
     says="A drop begins with its step",
 )
+slip(
+    "scaling.large_batch",
+    "an update of zero",
+    "size > 0 and length > 0",
+    "size > 0",
+    fails=LAMB,
+    says="the update is 0 everywhere",
+)

@@ -87,3 +87,11 @@ slip(
     fails="parts_of_an_iteration one_rank_and_many published",
     says="It cannot be negative",
 )
+slip(
+    HERE,
+    "messages of a rank in time",
+    "(late * when, nbytes)",
+    "(when, nbytes)",
+    fails="parts_of_an_iteration one_rank_and_many published",
+    says="The slowest rank sends last",
+)

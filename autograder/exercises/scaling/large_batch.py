@@ -224,16 +224,24 @@ def lamb_by_layers(student, rng):
         call = f"lamb_step(w, g, m, v, {t}, {lr}{', decay=0.3' if options else ''})"
         names = ("weights", "momenta", "variances")
         same_lists(got, lamb(w, g, m, v, t, lr, **options), variants, names, call)
-    w = [torch.zeros(shape, dtype=torch.float64) for shape in SHAPES]
-    g = tensors(rng)
-    got = student.lamb_step(w, g, w, w, 1, 0.1)
-    lists_of(got, ("weights", "momenta", "variances"), "lamb_step(w, g, m, v, 1, 0.1)")
-    for i, x in enumerate(got[0]):
-        checks.that(
-            type(x) is torch.Tensor and bool(x.isfinite().all()) and bool(x.any()),
-            f"weights[{i}] are {show.show(x, 60)} after a step from 0: if a norm is 0, the ratio is 1; otherwise "
-            "such weights never move.",
-        )
+    zeros_in_lamb(student, rng)
+
+
+def zeros_in_lamb(student, rng) -> None:
+    """If the norm of the weights or of the update is 0, the ratio is 1."""
+    nothing = [torch.zeros(shape, dtype=torch.float64) for shape in SHAPES]
+    names = ("weights", "momenta", "variances")
+    for w, g, decay, what in ((nothing, tensors(rng), 0.01, "w"), (tensors(rng), nothing, 0.0, "the update")):
+        call = f"lamb_step(w, g, m, v, 1, 0.1, decay={decay:g})"
+        got = student.lamb_step(w, g, nothing, nothing, 1, 0.1, decay=decay)
+        lists_of(got, names, call)
+        for i, x in enumerate(got[0]):
+            checks.that(
+                type(x) is torch.Tensor and bool(x.isfinite().all()) and bool(x.any()),
+                f"weights[{i}] are {show.show(x, 60)} after a step in which {what} is 0 everywhere: if a norm is 0, "
+                "the ratio is 1; otherwise such weights never move.",
+            )
+        same_lists(got, lamb(w, g, nothing, nothing, 1, 0.1, decay), {}, names, call)
 
 
 def rate(step: int, lr: float, k: float, warmup: int, drops: Sequence[int] = ()) -> float:

@@ -71,6 +71,9 @@ def predict_is(student, forward, ready, p, alpha, beta, late=1.0, loading=0.0) -
             )
             - late * backward,
             "A late rank's gradients are late as well: late * ready.": soonest(ready, *ringed) - late * backward,
+            "The slowest rank sends last: `late` multiplies its gradients and the end of its backward pass.": (
+                soonest(ready, *ringed) - backward
+            ),
             "That is the whole time of the messages: count only the time after the backward pass.": soonest(
                 stretched, *ringed
             ),
@@ -83,9 +86,18 @@ def predict_is(student, forward, ready, p, alpha, beta, late=1.0, loading=0.0) -
             "It cannot be negative.": loading - used,
         },
     }
+    last = late * backward
+    rules = {
+        "compute": f"Forward takes {forward:g} s, backward {backward:g} s.",
+        "stragglers": f"The slowest rank computes for {late:g} times as long.",
+        "exposed": f"On the slowest rank the backward pass is over at {last:g} s, the last message at "
+        f"{soonest(stretched, *ringed):g} s.",
+        "input": f"The other parts take {used:g} s, loading takes {loading:g} s.",
+    }
     for part in PARTS:
         mistakes = {s: v for s, v in known[part].items() if abs(v - right[part]) > 1e-9}
-        checks.close(got[part], right[part], name=f"{call}: {part}", mistakes=mistakes, rtol=1e-9, atol=1e-9)
+        name = f"{call}: {part}"
+        checks.close(got[part], right[part], name=name, why=rules[part], mistakes=mistakes, rtol=1e-9, atol=1e-9)
     return got
 
 
