@@ -133,7 +133,7 @@ def shared_memory(node: Any):
 
 @operator(ast.Assign)
 def kept_between_calls(node: Any):
-    """Let a list or a tensor that each call begins anew last until the next call."""
+    """Keep a list or a tensor, which each call would make for itself, until the next call."""
     parts = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
     for i, part in enumerate(parts):
         if isinstance(part, (ast.List, ast.Dict)) or (isinstance(part, ast.Call) and name_of(part.func) in FRESH):

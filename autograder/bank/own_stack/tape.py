@@ -234,6 +234,16 @@ slip(
 )
 slip(
     TAPE,
+    "a default set that remembers earlier sweeps",
+    "def backward(self)",
+    "def backward(self, seen=set())",
+    "order, seen = [], set()",
+    "order = []",
+    fails="a_second_sweep",
+    says="The second sweep added to the first",
+)
+slip(
+    TAPE,
     "pulls that take the node, too",
     "lambda g:",
     "lambda g, node:",

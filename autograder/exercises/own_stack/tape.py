@@ -273,6 +273,8 @@ def a_second_sweep(student, rng):
     )
     checks.close(b.grad, one, name="b.grad after two sweeps of y = a + b + a", mistakes={again: 2 * one, SHARED: two})
     checks.close(y.grad, one, name="y.grad", mistakes={again: 2 * one, SHARED: two})
+    (b + b).backward()
+    checks.close(b.grad, two, name="b.grad after a sweep from another node, b + b", mistakes={again: 3 * one})
     x, w, b = (student.Node(normal(rng, *shape)) for shape in ((4, 2, 3), (6, 3), (3,)))
     loss = ((x.flat() @ w).relu() + b).cross_entropy(torch.tensor([0, 2, 1, 2]))
     grads = []
