@@ -18,7 +18,7 @@ _library: Any = torch._C._dispatch_library
 
 Watch = Callable[[str], object]  # receives an operator's name before each call
 
-# Operators of a student's own cells: what networks call, and what is called while nobody listens.
+# Operators of a student's own cells: what networks call, and what is called while no guard listens.
 USED = {
     f"aten::{name}{end}"
     for name in ("convolution", "native_layer_norm", "native_batch_norm", "max_pool2d_with_indices", "avg_pool2d",
@@ -62,7 +62,7 @@ class Watcher:
     """Lets `listeners` know of calls of an operator.
 
     Registering a kernel takes microseconds, and an exercise watches hundreds of operators. So a watcher stays in the
-    dispatcher when nobody listens, unless the operator is called then: a student's own training loses no time.
+    dispatcher when it has no listener, unless the operator is called then: a student's own training loses no time.
     """
 
     def __init__(self, name: str):
