@@ -16,12 +16,13 @@ REFERENCE = "reference"  # the label of code that is not the student's; its line
 OF_REFERENCE = f"<{REFERENCE}>"
 ROOTS = sorted({os.path.dirname(OURS[0].rstrip(os.sep)), sys.prefix, sys.base_prefix, os.path.realpath(sys.prefix)})
 OF_MACHINE = re.compile(f"(?:{'|'.join(map(re.escape, ROOTS))})(?:/[^\\s'\":,;)]+)*")
+OF_FRAMES = re.compile(f'^ *File "(?:{"|".join(map(re.escape, OURS))})[^"]*".*\n?', re.MULTILINE)
 OF_OURS = re.compile(r"\b(?:hpcdl|autograder)/[\w/]+\.py\b|site-packages/|\b(?:desk|watcher|peer|worker)\.py\b")
 
 
 def without_paths(text: str) -> str:
-    """Return `text` with file and folder names instead of paths on this machine."""
-    return OF_MACHINE.sub(lambda match: os.path.basename(match[0].rstrip("/")), text)
+    """Return `text` with names instead of paths on this machine, without lines of a traceback that are ours."""
+    return OF_MACHINE.sub(lambda match: os.path.basename(match[0].rstrip("/")), OF_FRAMES.sub("", text))
 
 
 def places_of_ours(text: str) -> list[str]:

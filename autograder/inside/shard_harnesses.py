@@ -10,6 +10,7 @@ from hpcdl.comm.base import Communicator
 from hpcdl.memory import Bytes, meter
 
 from .doors import opaque
+from .held import Held, watching
 
 
 def of_its_own(nbytes: Bytes) -> int:
@@ -26,13 +27,15 @@ def optimizing(make: Callable, weights: list, gradients: list, lr: float, comm: 
     """
     params = [nn.Parameter(weight.clone()) for weight in weights]
     with meter(*params) as memory:
+        beside = Held(memory, (weights, gradients, params, *params), make)
         optimizer = make(params, comm, lr)
+        beside.roots.append(optimizer)
         for step in gradients:
             for param, gradient in zip(params, step, strict=True):
                 param.grad = gradient.clone()
             optimizer.step()
         left = sum(param.grad is not None for param in params)
-        kept = of_its_own(memory.live) - sum(param.nbytes for param in params)
+        kept = of_its_own(memory.live) - sum(param.nbytes for param in params) + beside.look()
     states = [getattr(optimizer, name, None) for name in "mvt"]
     return [param.detach() for param in params], kept, left, states
 
@@ -65,19 +68,24 @@ def gathered(
     With `measured`, also the bytes that it keeps after creation, between the passes and after them, and the peaks and
     virtual seconds of both passes.
     """
-    layers = [DenseLayer(a, b, lambda: comm.compute(seconds)) for a, b in widths]
     whole = [weight.clone() for weight in weights]
     with meter() as memory:
         memory.mark("parameters", *whole)
+        beside = Held(memory, (weights, whole, x, dy, order), make)
+        layers = [DenseLayer(a, b, watching(beside, lambda: comm.compute(seconds))) for a, b in widths]
+        beside.known |= {id(layer) for layer in layers}
         model = make(layers, whole, comm)
         whole.clear()
-        kept, begin = of_its_own(memory.live), comm.clock()
+        beside.roots.append(model)
+        kept, begin = of_its_own(memory.live) + beside.look(), comm.clock()
         memory.reset_peak()
         y = model.forward(x, list(order))
-        forward, middle, between = of_its_own(memory.highest), comm.clock(), of_its_own(memory.live)
+        forward, middle = of_its_own(memory.highest) + beside.take_most(), comm.clock()
+        between = of_its_own(memory.live) + beside.look()
         memory.reset_peak()
         dx = model.backward(dy, list(order))
-        backward, end, after = of_its_own(memory.highest), comm.clock(), of_its_own(memory.live)
+        backward, end = of_its_own(memory.highest) + beside.take_most(), comm.clock()
+        after = of_its_own(memory.live) + beside.look()
     if again:
         model.forward(x, list(order))
         model.backward(dy, list(order))

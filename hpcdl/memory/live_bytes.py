@@ -60,6 +60,10 @@ class MemoryMeter(TorchDispatchMode):
         """Bytes by kind when the total was highest."""
         return Bytes(self._peak)
 
+    def is_own(self, storage: torch.UntypedStorage) -> bool:
+        """Whether it counts this memory, and not among what was only read."""
+        return self._sizes.get(storage._cdata, ("others",))[0] != "others"
+
     def reset_peak(self) -> None:
         """Forget earlier peaks: count them from what is live now."""
         self._recognize()

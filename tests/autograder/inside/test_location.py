@@ -6,7 +6,8 @@ import types
 import pytest
 
 from autograder.boundary.limits import TimeUp, time_limit
-from autograder.inside.location import raised_at
+from autograder.inside import worker
+from autograder.inside.location import places_of_ours, raised_at, without_paths
 from hpcdl.comm.location import line_at, lines_of_traceback
 
 ANSWER = """
@@ -46,3 +47,9 @@ def test_a_limit_that_ends_a_loop_anywhere_names_a_line_of_it():
             namespace["waits"]([[1], [2]], {})
         assert raised_at(caught.value, namespace)["line"] in range(3, 7)
         assert lines_of_traceback(caught.value.__traceback__)[-1].line >= 3
+
+
+def test_a_text_names_no_line_of_ours():
+    text = f'Current thread:\n  File "<cell 3>", line 8 in f\n  File "{worker.__file__}", line 170 in run'
+    assert without_paths(text) == 'Current thread:\n  File "<cell 3>", line 8 in f\n'
+    assert not places_of_ours(without_paths(f"{text}\nNo such file: {worker.__file__[:-9]}data.csv"))

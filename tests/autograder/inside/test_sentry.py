@@ -33,6 +33,8 @@ WAYS = {
     "def f(x): return gc.collect() and x",
     "a file's name that is a class": "class Name(str): startswith = endswith = lambda *_: True\n"
     "def f(x): return compile('y = 1', Name('mine'), 'exec') and x",
+    "another interpreter": "import _xxsubinterpreters as other\ndef f(x): return other.create() and x",
+    "CPython's tests, by name": "def f(x): return importlib.import_module('_testcapi') and x",
     "all objects": "def f(x): return len(gc.get_objects()) and x",
     "all objects, elsewhere": "def f(x):\n    with concurrent.futures.ThreadPoolExecutor() as pool:\n"
     "        return pool.submit(gc.get_objects).result() and x",
@@ -110,6 +112,10 @@ HONEST = {
     "a package that copies functions": "def f(x):\n    import ipyparallel.serialize\n    return x",
     "torch's compiler imported": "def f(x):\n    import torch._dynamo\n    return torch.compile(torch.relu)(x)",
     "builtins that the worker sets": "def f(x): return x if input is builtins.input and get_ipython() else None",
+    "a signal handler, without a frame": "import signal\ndef f(x):\n    seen = []\n"
+    "    before = signal.signal(signal.SIGUSR1, lambda number, frame: seen.append(frame))\n"
+    "    signal.raise_signal(signal.SIGUSR1)\n    signal.signal(signal.SIGUSR1, before)\n"
+    "    return x if seen == [None] else None",
     "compiled text": "def f(x): return eval(compile('x', '<mine>', 'eval'), {'x': x})",
     "a wrapped function": "@functools.wraps(torch.relu)\ndef g(x): return x\ndef f(x): return g(x)",
     "a collection of garbage": "def f(x):\n    gc.collect()\n    return x",
