@@ -63,12 +63,13 @@ def resume(trainer: "Trainer", folder: str | Path) -> bool:
         return ""
 
     together(read, comm)
-    _give(trainer, state.step, found)
+    give(trainer, state.step, found)
     return True
 
 
 @torch.no_grad()
-def _give(trainer: "Trainer", step: int, found: dict[str, list[torch.Tensor]]) -> None:
+def give(trainer: "Trainer", step: int, found: dict[str, list[torch.Tensor]]) -> None:
+    """Replace this rank's shards and states by those `found` after `step` steps, by kind."""
     weights = found.pop(WEIGHTS)
     for i, shard in enumerate(trainer.whole.shards):
         shard.piece.copy_(weights[i])

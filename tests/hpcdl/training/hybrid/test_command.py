@@ -54,7 +54,10 @@ def test_the_log_has_a_line_per_step_of_each_rank(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--mesh", "data=3", "--simulate", "2"), "has 3 ranks, and there are 2: start 3, by mpiexec"),
+        (
+            ("--mesh", "data=3", "--simulate", "2"),
+            "has 3 ranks, and there are 2: start 3, by mpiexec -n 3, torchrun or --simulate 3; the nearest",
+        ),
         (("--model", "mlp", "--epochs", "3"), "--epochs is for the training of lab 07; with a mesh take --steps"),
         (("--model", "lenet", "--no-overlap"), "--overlap is for the training of lab 07"),
         (("--model", "mlp", "--simulate", "1", "--every", "0"), "every is 0; it is a number of steps, 1 or more"),
