@@ -17,6 +17,7 @@ import torch
 
 from hpcdl.cluster import ClusterError, publish
 from hpcdl.cluster.watcher import Interrupted
+from hpcdl.collectives import recursive_doubling_all_reduce
 from hpcdl.comm import Communicator, Group, RankError, simulate
 from hpcdl.training.hybrid import checkpoints, neighbours, records
 from hpcdl.training.hybrid.configuration import Configuration, ConfigurationError, from_options
@@ -55,8 +56,8 @@ def train_elastic(
     mesh that fits the ranks that are left. After `rejoin_after` steps a new rank comes in, and the run continues on its
     whole mesh. The state is saved in `checkpoint`, a folder, after `every` steps, and whenever the mesh is whole again;
     if `every` is above 1, each step is also copied to the next rank's memory, and the run continues from there, without
-    the folder. `kills` ends ranks on purpose, with their memory: {3: 1} kills rank 1 at the start of step 3, if the
-    mesh then has it. Returns rank 0's record of each step, with its `mesh`. Raises ConfigurationError if fewer than
+    the folder. `kills` ends ranks on purpose, with their memory: {3: 1} kills rank 1 when all have reached step 3, if
+    the mesh then has it. Returns rank 0's record of each step, with its `mesh`. Raises ConfigurationError if fewer than
     `quorum` ranks are left; the folder then has the last saved step. An error of a living rank is raised.
     """
     configuration = from_options(options)
@@ -126,7 +127,7 @@ class _Training:
             done, source, _ = self._find()
             if done < self.configuration.steps:
                 said = "" if self.every == 1 else ", from the ranks' memory" if source else ", from the checkpoint"
-                self.say(f"on from step {done} with {self.now.ranks} ranks: {self.now.mesh_text}{said}")
+                self.say(f"on from step {done} with {_counted(self.now.ranks)}: {self.now.mesh_text}{said}")
         return [self.records[step] for step in sorted(self.records)]
 
     def _find(self) -> tuple[int, neighbours.Source | None, list[neighbours.Memory]]:
@@ -144,7 +145,7 @@ class _Training:
             if mesh := nearest(self.configuration, model, n):
                 return self.configuration.changed(mesh=mesh)
         raise ConfigurationError(
-            f"{ranks} rank{' is' if ranks == 1 else 's are'} left after step {done}, and quorum is {quorum}; the "
+            f"{_counted(ranks)} {'is' if ranks == 1 else 'are'} left after step {done}, and quorum is {quorum}; the "
             f"checkpoint has step {checkpoints.steps_done(self.checkpoint)}: start again with a mesh that fits"
         )
 
@@ -185,6 +186,11 @@ class _Training:
             self.memories = [left[rank] for rank in sorted(left)]
 
 
+def _counted(n: int) -> str:
+    """Return "1 rank" or "3 ranks"."""
+    return f"{n} rank{'s' * (n != 1)}"
+
+
 def _died(error: ClusterError | RankError) -> bool:
     if isinstance(error, RankError):
         return isinstance(error.__cause__, RankLostError)
@@ -199,8 +205,8 @@ def _train(
     if comm.rank >= plan.configuration.ranks:
         return
     memory = plan.memories[comm.rank]
-    trainer = Trainer(Group(comm, range(plan.configuration.ranks)), plan.configuration)
     try:
+        trainer = Trainer(Group(comm, range(plan.configuration.ranks)), plan.configuration)
         if plan.source:
             neighbours.resume(trainer, memory, plan.source)
         else:
@@ -208,6 +214,10 @@ def _train(
         copies = neighbours.Copies(trainer, memory, plan.number) if plan.every > 1 else None
 
         def before_step(step: int) -> None:
+            if step + 1 in plan.kills:
+                recursive_doubling_all_reduce(
+                    torch.zeros(1), trainer.comm
+                )  # a barrier: all have copied the step before
             if plan.kills.get(step + 1) == comm.rank:
                 die()
 
