@@ -117,9 +117,10 @@ class Trainer:
 
         With a `checkpoint`, a folder, the state is written every `every` steps and at the end; `resume` continues from
         it. With `measure` records have `peak_bytes`, the most that this rank held in the step, by `hpcdl.memory`.
+        Raises OSError, before the first step, if another run saves in the folder or it cannot be written.
         """
         losses: list[float] = []
-        with self._measured() if measure else nullcontext() as memory:
+        with checkpoints.alone(checkpoint, self.comm), self._measured() if measure else nullcontext() as memory:
             for step, mine in self._sampler.shares(self.done, self.configuration.steps):
                 before_step(step)
                 if memory:

@@ -64,6 +64,7 @@ def test_the_log_has_a_line_per_step_of_each_rank(tmp_path):
         (("--model", "mlp", "--simulate", "1", "--steps", "9", "--lr", "1e30"), "the weights are still those of"),
         (("--model", "mlp", "--export", "no-folder/x.pt"), "there is no folder no-folder for --export; make it"),
         (("--model", "mlp", "--export", "."), "--export . is a folder; give a file"),
+        (("--model", "mlp", "--export", "/proc/x.pt"), "--export /proc/x.pt cannot be written (No such file"),
         (
             ("--model", "gpt", "--tokens-per-step", "100"),
             "16 tokens of a text; the nearest is 96",
