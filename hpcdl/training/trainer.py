@@ -80,8 +80,14 @@ class Trainer:
             once=not self._several,
         )
         self._between = self._shapes()
+        repeated = isinstance(self.replicas, Repeated)
         self.whole = Whole(
-            dense, lambda net: _parameters(self._chunks(net)), self.replicas.shards(), self.comm, self._owns
+            dense,
+            lambda net: _parameters(self._chunks(net)),
+            self.replicas.shards(),
+            self.comm,
+            lambda whole: not whole or mesh.part == 0,
+            (mesh.replicas.rank, mesh.replicas.size) if repeated else (0, 1),
         )
         samples = len(self.model.data[1])
         self._sampler = ShardedSampler(samples, configuration.batch, mesh.replica, mesh.data.size, configuration.seed)
@@ -111,9 +117,10 @@ class Trainer:
 
         With a `checkpoint`, a folder, the state is written every `every` steps and at the end; `resume` continues from
         it. With `measure` records have `peak_bytes`, the most that this rank held in the step, by `hpcdl.memory`.
+        Raises OSError, before the first step, if another run saves in the folder or it cannot be written.
         """
         losses: list[float] = []
-        with self._measured() if measure else nullcontext() as memory:
+        with checkpoints.alone(checkpoint, self.comm), self._measured() if measure else nullcontext() as memory:
             for step, mine in self._sampler.shares(self.done, self.configuration.steps):
                 before_step(step)
                 if memory:
@@ -247,11 +254,6 @@ class Trainer:
         """Return the shape of one sample between two parts of the pipeline."""
         boundaries, sizes = self.model.boundaries(self.mesh), shares(self.model.layers, len(self.parts))
         return [boundaries[sum(sizes[: part + 1]) - 1] for part in range(len(self.parts) - 1)]
-
-    def _owns(self, whole: bool) -> bool:
-        """Whether this rank contributes a shard: it is the first of the ranks that have it."""
-        repeated = isinstance(self.replicas, Repeated) and self.mesh.replicas.rank > 0
-        return not repeated and not (whole and self.mesh.part > 0)
 
     def _measured(self) -> MemoryMeter:
         return meter(*self.replicas.modules, *(shard.piece for shard in self.whole.shards), self.replicas.optimizer)

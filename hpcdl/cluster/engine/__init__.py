@@ -131,5 +131,6 @@ def publish(value: Any) -> None:
     import cloudpickle
     from ipyparallel.engine.datapub import publish_data
 
-    _published += 1
-    publish_data({_published: cloudpickle.dumps((time.perf_counter() - _started, value))})
+    number, data = _published + 1, cloudpickle.dumps((time.perf_counter() - _started, value))
+    publish_data({number: data})
+    _published = number  # not before: an interrupt would leave a gap, at which the notebook waits

@@ -18,6 +18,7 @@
 | `timeline`, `tracing` | each rank's activity over time, and one timeline of all ranks |
 | `on_engines` | the trainer on engines, from a notebook |
 | `elastic` | continue with fewer ranks after one dies, until a new one comes in |
+| `neighbours` | copies of each rank's part of the state in the next rank's memory |
 | `comparing` | the first step and tensor in which two meshes differ |
 | `command` | `hpcdl train` |
 """

@@ -4,14 +4,16 @@ A checkpoint is a folder of `hpcdl.sharding.save`: the new state replaces the ol
 at any time. It holds the whole model's elements, by their names in the model on one rank, and the configuration.
 """
 
+import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
+from hpcdl.comm import Communicator
 from hpcdl.files import written_whole
 from hpcdl.sharding import Checkpoint, load
 from hpcdl.sharding.saving import MANIFEST
@@ -24,6 +26,47 @@ if TYPE_CHECKING:
 
 # A run must share these options with the run that wrote its checkpoint; otherwise its samples or weights differ.
 COMMON = ("model", "size", "precision", "optimizer", "batch", "seed")
+
+
+@contextlib.contextmanager
+def alone(folder: str | Path | None, comm: Communicator) -> Iterator[None]:
+    """Let no other run save in the folder inside the block; every rank enters it, and None is no folder.
+
+    Two runs would remove each other's states. If another run is in such a block, or the folder cannot be written, every
+    rank raises OSError.
+    """
+    with contextlib.ExitStack() as stack:
+
+        def take() -> str:
+            if comm.rank == 0 and folder is not None:
+                stack.enter_context(_locked(Path(folder)))
+            return ""
+
+        if folder is not None:
+            together(take, comm)
+        yield
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold a lock that ends with this process at the latest."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / f".{MANIFEST}.lock").open("w")
+    except OSError as error:
+        raise OSError(f"no checkpoint can be written to {folder} ({error.strerror}); give another folder") from None
+    with file:
+        try:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise OSError(
+                f"another run saves its checkpoints in {folder}; wait for its end or give another folder"
+            ) from None
+        except (ImportError, OSError):  # Windows, and file systems without locks
+            pass
+        yield
 
 
 def save(trainer: "Trainer", folder: str | Path) -> None:
@@ -63,12 +106,13 @@ def resume(trainer: "Trainer", folder: str | Path) -> bool:
         return ""
 
     together(read, comm)
-    _give(trainer, state.step, found)
+    give(trainer, state.step, found)
     return True
 
 
 @torch.no_grad()
-def _give(trainer: "Trainer", step: int, found: dict[str, list[torch.Tensor]]) -> None:
+def give(trainer: "Trainer", step: int, found: dict[str, list[torch.Tensor]]) -> None:
+    """Replace this rank's shards and states by those `found` after `step` steps, by kind."""
     weights = found.pop(WEIGHTS)
     for i, shard in enumerate(trainer.whole.shards):
         shard.piece.copy_(weights[i])

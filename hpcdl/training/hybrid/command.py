@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -157,6 +158,11 @@ def _require_place(export: str | None) -> None:
         raise ConfigurationError(f"--export {export} is a folder; give a file")
     if not Path(export).parent.is_dir():
         raise ConfigurationError(f"there is no folder {Path(export).parent} for --export; make it, or give another")
+    try:
+        with TemporaryFile(dir=Path(export).parent):
+            pass
+    except OSError as error:
+        raise ConfigurationError(f"--export {export} cannot be written ({error.strerror}); give another file") from None
 
 
 class Chosen:

@@ -1,31 +1,38 @@
-"""Elastic training: a rank dies, the others continue from the checkpoint on a smaller mesh, later a new rank comes in.
+"""Elastic training: a rank dies, the others continue on a smaller mesh, later a new rank comes in.
 
     train_elastic(cluster, model="gpt", mesh="data=4", sharding=1, steps=9, checkpoint="live", kills={3: 1})
 
-Every step is saved, so the others read a dead rank's shards from the checkpoint. They also compute its samples: a
-step's batch does not depend on the ranks, so losses are those of a run in which no rank dies.
+A dead rank's shards come from the checkpoint of the last step, or from the next rank's memory: see `neighbours`. The
+others also compute its samples: a step's batch does not depend on the ranks, so losses are those of a run in which no
+rank dies.
 """
 
+import contextlib
 import os
 import signal
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from hpcdl.cluster import ClusterError, publish
+from hpcdl.cluster.watcher import Interrupted
+from hpcdl.collectives import recursive_doubling_all_reduce
 from hpcdl.comm import Communicator, Group, RankError, simulate
-from hpcdl.training.hybrid import checkpoints, records
+from hpcdl.training.hybrid import checkpoints, neighbours, records
 from hpcdl.training.hybrid.configuration import Configuration, ConfigurationError, from_options
 from hpcdl.training.hybrid.fitting import nearest, require_fit
 from hpcdl.training.hybrid.models import build
 from hpcdl.training.hybrid.on_engines import PATIENCE, require_engines
+from hpcdl.training.hybrid.predictions import as_bytes
 from hpcdl.training.trainer import Trainer
 
 if TYPE_CHECKING:
     from hpcdl.cluster import Cluster
 
 Take = Callable[[dict[str, Any]], None]
+Die = Callable[[], None]
+TRIES = 5  # a rank that is told to stop is told again four times a second
 
 
 class RankLostError(RuntimeError):
@@ -36,6 +43,7 @@ def train_elastic(
     cluster: "Cluster | None",
     *,
     checkpoint: str,
+    every: int = 1,
     quorum: int = 1,
     rejoin_after: int = 2,
     kills: Mapping[int, int] | None = None,
@@ -44,52 +52,143 @@ def train_elastic(
 ) -> list[dict[str, Any]]:
     """Train on the first engines of `cluster`, or on simulated ranks (None), through deaths of ranks.
 
-    Options are those of `Configuration`, with the mesh as a text. When a rank dies, the run continues from
-    `checkpoint`, a folder, on the nearest mesh that fits the ranks that are left. After `rejoin_after` steps a new rank
-    comes in, and the run continues on its whole mesh. `kills` ends ranks on purpose: {3: 1} kills rank 1 at the start
-    of step 3, if the mesh then has it. Returns rank 0's record of each step, with its `mesh`. Raises ConfigurationError
-    if fewer than `quorum` ranks are left; the folder then has the last step. An error of a living rank is raised.
+    Options are those of `Configuration`, with the mesh as a text. When a rank dies, the run continues on the nearest
+    mesh that fits the ranks that are left. After `rejoin_after` steps a new rank comes in, and the run continues on its
+    whole mesh. The state is saved in `checkpoint`, a folder, after `every` steps, and whenever the mesh is whole again;
+    if `every` is above 1, each step is also copied to the next rank's memory, and the run continues from there, without
+    the folder. `kills` ends ranks on purpose, with their memory: {3: 1} kills rank 1 when all have reached step 3, if
+    the mesh then has it. Returns rank 0's record of each step, with its `mesh`. Raises ConfigurationError if fewer than
+    `quorum` ranks are left; the folder then has the last saved step. An error of a living rank is raised.
     """
     configuration = from_options(options)
     require_fit(configuration, build(configuration.model, configuration.size), configuration.ranks)
     require_engines(configuration, cluster)
     if not 1 <= quorum <= configuration.ranks:
         raise ConfigurationError(f"quorum is {quorum}; it is a number of ranks, 1 to {configuration.ranks}")
-    if rejoin_after < 1:
-        raise ConfigurationError(f"rejoin_after is {rejoin_after}; it is a number of steps, 1 or more")
-    pending, now, found = dict(kills or {}), configuration, {}
+    for name, steps in (("rejoin_after", rejoin_after), ("every", every)):
+        if steps < 1:
+            raise ConfigurationError(f"{name} is {steps}; it is a number of steps, 1 or more")
+    if every > 1:
+        sent, held = neighbours.needs(configuration)
+        say(f"copies     all ranks send {as_bytes(sent)} a step to their neighbours, and hold {as_bytes(held)}")
+    return _Training(cluster, configuration, checkpoint, every, say, dict(kills or {})).run(quorum, rejoin_after)
 
-    def take(record: dict[str, Any]) -> None:
-        found[record["step"]] = {**record, "mesh": now.mesh_text}
-        say(records.sentence(record))
 
-    while (done := checkpoints.steps_done(checkpoint)) < configuration.steps:
-        whole = now.ranks == configuration.ranks
-        steps = configuration.steps if whole else min(done + rejoin_after, configuration.steps)
+class Plan(NamedTuple):
+    """What the ranks of one run are told; `source` is None to continue from the checkpoint."""
+
+    configuration: Configuration
+    checkpoint: str
+    every: int
+    kills: Mapping[int, int]
+    number: int
+    source: neighbours.Source | None
+    memories: list[neighbours.Memory]
+
+
+class Left(NamedTuple):
+    """What an engine publishes when its run ends."""
+
+    memory: neighbours.Memory
+
+
+class _Training:
+    """A training of several runs, between which the mesh changes."""
+
+    def __init__(
+        self,
+        cluster: "Cluster | None",
+        configuration: Configuration,
+        checkpoint: str,
+        every: int,
+        say: Callable[[str], None],
+        kills: dict[int, int],
+    ):
+        self.cluster, self.configuration, self.checkpoint, self.every = cluster, configuration, checkpoint, every
+        self.say, self.kills, self.now = say, kills, configuration
+        self.records: dict[int, dict[str, Any]] = {}
+        self.memories: list[neighbours.Memory] = []  # of the last run's living ranks
+        self.number = 0
+
+    def run(self, quorum: int, rejoin_after: int) -> list[dict[str, Any]]:
+        """Train to the end, and return rank 0's record of each step."""
+        while (done := self._find()[0]) < self.configuration.steps:
+            whole = self.now.ranks == self.configuration.ranks
+            steps = self.configuration.steps if whole else min(done + rejoin_after, self.configuration.steps)
+            try:
+                self._run_once(self.now.changed(steps=steps))
+                self.now = self.configuration
+            except (ClusterError, RankError) as error:
+                if not _died(error):
+                    raise
+                done = self._find()[0]
+                self.kills = {step: rank for step, rank in self.kills.items() if step > done + 1}
+                self.now = self._smaller(self.now.ranks - 1, quorum, done)
+            done, source, _ = self._find()
+            if done < self.configuration.steps:
+                said = "" if self.every == 1 else ", from the ranks' memory" if source else ", from the checkpoint"
+                self.say(f"on from step {done} with {_counted(self.now.ranks)}: {self.now.mesh_text}{said}")
+        return [self.records[step] for step in sorted(self.records)]
+
+    def _find(self) -> tuple[int, neighbours.Source | None, list[neighbours.Memory]]:
+        """Return the last step that is kept, its source if that is the ranks' memory, and the next run's memories."""
+        saved = checkpoints.steps_done(self.checkpoint)
+        source, memories = neighbours.find(self.memories, self.now.ranks)
+        if source and source.moment.step >= saved:
+            return source.moment.step, source, memories
+        return saved, None, [{} for _ in range(self.now.ranks)]
+
+    def _smaller(self, ranks: int, quorum: int, done: int) -> Configuration:
+        """Return the configuration on the nearest mesh of at most `ranks` ranks."""
+        model = build(self.configuration.model, self.configuration.size)
+        for n in range(ranks, quorum - 1, -1):
+            if mesh := nearest(self.configuration, model, n):
+                return self.configuration.changed(mesh=mesh)
+        raise ConfigurationError(
+            f"{_counted(ranks)} {'is' if ranks == 1 else 'are'} left after step {done}, and quorum is {quorum}; the "
+            f"checkpoint has step {checkpoints.steps_done(self.checkpoint)}: start again with a mesh that fits"
+        )
+
+    def _take(self, record: dict[str, Any]) -> None:
+        self.records[record["step"]] = {**record, "mesh": self.now.mesh_text}
+        self.say(records.sentence(record))
+
+    def _run_once(self, configuration: Configuration) -> None:
+        """Train until the configuration's steps are done or a rank fails."""
+        _, source, memories = self._find()
+        self.number += 1
+        plan = Plan(configuration, self.checkpoint, self.every, self.kills, self.number, source, memories)
+        if self.cluster is None:
+            self._simulate(plan)
+        else:
+            self._on_engines(plan, self.cluster)
+
+    def _simulate(self, plan: Plan) -> None:
+        self.memories = plan.memories
         try:
-            _run(cluster, now.changed(steps=steps), checkpoint, pending, take)
-            now = configuration
-        except (ClusterError, RankError) as error:
-            if not _died(error):
-                raise
-            done = checkpoints.steps_done(checkpoint)
-            pending = {step: rank for step, rank in pending.items() if step > done + 1}
-            now = _smaller(configuration, now.ranks - 1, quorum, done)
-        if (done := checkpoints.steps_done(checkpoint)) < configuration.steps:
-            say(f"on from step {done} with {now.ranks} ranks: {now.mesh_text}")
-    return [found[step] for step in sorted(found)]
+            simulate(
+                lambda comm: _train(comm, plan, _raise, self._take if comm.rank == 0 else _ignore, _ignore),
+                plan.configuration.ranks,
+            )
+        except RankError as error:
+            del self.memories[error.rank]
+            raise
+
+    def _on_engines(self, plan: Plan, cluster: "Cluster") -> None:
+        left: dict[int, neighbours.Memory] = {}
+        try:
+            for record in cluster.stream(_train, plan, _kill, publish, _hand_over, timeout=PATIENCE):
+                if isinstance(record.value, Left):
+                    left[record.rank] = record.value.memory
+                elif record.rank == 0:
+                    self._take(record.value)
+        finally:
+            self.memories = [left[rank] for rank in sorted(left)]
 
 
-def _smaller(configuration: Configuration, ranks: int, quorum: int, done: int) -> Configuration:
-    """Return the configuration on the nearest mesh of at most `ranks` ranks."""
-    model = build(configuration.model, configuration.size)
-    for n in range(ranks, quorum - 1, -1):
-        if mesh := nearest(configuration, model, n):
-            return configuration.changed(mesh=mesh)
-    raise ConfigurationError(
-        f"{ranks} ranks are left after step {done}, and quorum is {quorum}; the checkpoint has that step: start again "
-        "with a mesh that fits"
-    )
+def _counted(n: int) -> str:
+    """Return "1 rank" or "3 ranks"."""
+    return f"{n} rank{'s' * (n != 1)}"
 
 
 def _died(error: ClusterError | RankError) -> bool:
@@ -98,41 +197,46 @@ def _died(error: ClusterError | RankError) -> bool:
     return any(report.end == "died" for report in error.reports)
 
 
-def _run(
-    cluster: "Cluster | None", configuration: Configuration, checkpoint: str, kills: Mapping[int, int], take: Take
-) -> None:
-    """Train once, until the configuration's steps are done or a rank fails; `take` gets rank 0's records."""
-    if cluster is None:
-        simulate(
-            lambda comm: _train(comm, configuration, checkpoint, kills, _raise, take if comm.rank == 0 else _ignore),
-            configuration.ranks,
-        )
-        return
-    for record in cluster.stream(_train, configuration, checkpoint, kills, _kill, publish, timeout=PATIENCE):
-        if record.rank == 0:
-            take(record.value)
-
-
 def _train(
-    comm: Communicator,
-    configuration: Configuration,
-    checkpoint: str,
-    kills: Mapping[int, int],
-    die: Callable[[], None],
-    report: Take,
+    comm: Communicator, plan: Plan, die: Callable[[], None], report: Take, leave: Callable[[Left], None]
 ) -> None:
-    """Run this rank's part of a training, and save each step; engines beyond the mesh stay idle."""
+    """Run this rank's part of a training; engines beyond the mesh stay idle."""
     torch.set_num_threads(1)
-    if comm.rank >= configuration.ranks:
+    if comm.rank >= plan.configuration.ranks:
         return
-    trainer = Trainer(Group(comm, range(configuration.ranks)), configuration)
-    trainer.resume(checkpoint)
+    memory = plan.memories[comm.rank]
+    try:
+        trainer = Trainer(Group(comm, range(plan.configuration.ranks)), plan.configuration)
+        if plan.source:
+            neighbours.resume(trainer, memory, plan.source)
+        else:
+            trainer.resume(plan.checkpoint)
+        copies = neighbours.Copies(trainer, memory, plan.number) if plan.every > 1 else None
 
-    def before_step(step: int) -> None:
-        if kills.get(step + 1) == comm.rank:
-            die()
+        def before_step(step: int) -> None:
+            if step + 1 in plan.kills:
+                recursive_doubling_all_reduce(
+                    torch.zeros(1), trainer.comm
+                )  # a barrier: all have copied the step before
+            if plan.kills.get(step + 1) == comm.rank:
+                die()
 
-    trainer.train(report, before_step, checkpoint=checkpoint, every=1)
+        def after_step(record: dict[str, Any]) -> None:
+            if copies:
+                copies.keep()
+            report(record)
+
+        trainer.train(after_step, before_step, checkpoint=plan.checkpoint, every=plan.every)
+    finally:
+        leave(Left(memory))
+
+
+def _hand_over(left: Left) -> None:
+    """Publish what this engine has, also while it is told to stop."""
+    for _ in range(TRIES):
+        with contextlib.suppress(Interrupted):
+            publish(left)
+            return
 
 
 def _kill() -> None:
@@ -143,5 +247,5 @@ def _raise() -> None:
     raise RankLostError("this rank was killed")
 
 
-def _ignore(record: dict[str, Any]) -> None:
-    """Leave the record of a rank other than 0."""
+def _ignore(value: Any) -> None:
+    """Drop the record of a rank other than 0; a simulated rank's memory is here already."""

@@ -27,7 +27,8 @@ def misfit(configuration: Configuration, model: Model, ranks: int) -> str:
     if configuration.ranks != ranks:
         wanted, here = configuration.ranks, f"there {'is' if ranks == 1 else 'are'} {ranks}"
         return (
-            f"the mesh {configuration.mesh_text} has {wanted} ranks, and {here}: start {wanted}, by mpiexec -n {wanted}"
+            f"the mesh {configuration.mesh_text} has {wanted} rank{'s' * (wanted > 1)}, and {here}: start {wanted}, by "
+            f"mpiexec -n {wanted}, torchrun or --simulate {wanted}"
         )
     parts = pipeline * SCHEDULES[configuration.schedule].chunks if pipeline > 1 else 1
     if parts > model.layers:

@@ -57,8 +57,9 @@ def run_on(
 def require_engines(configuration: Configuration, cluster: "Cluster | None") -> None:
     """Raise ConfigurationError for a mesh of more ranks than there are engines."""
     if cluster is not None and configuration.ranks > cluster.n:
+        engines = "is 1 engine" if cluster.n == 1 else f"are {cluster.n} engines"
         raise ConfigurationError(
-            f"the mesh {configuration.mesh_text} has {configuration.ranks} ranks, and there are {cluster.n} engines; "
+            f"the mesh {configuration.mesh_text} has {configuration.ranks} ranks, and there {engines}; "
             f"start Cluster(n={configuration.ranks}), or take a smaller mesh"
         )
 

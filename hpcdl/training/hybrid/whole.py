@@ -25,9 +25,9 @@ Values = Callable[[int, str], torch.Tensor | None]  # parameter and kind -> valu
 class Whole:
     """The parameters of `dense` as one vector, and the positions in it of this rank's `shards`.
 
-    `local` is this rank's parameters after `split`, in the order of `shards`. `owner(i, whole)` tells whether this rank
-    contributes all elements of shard i (`whole`) or some of them: exactly one rank contributes each element.
-    Vectors are whole on every rank, one kind at a time.
+    `local` is this rank's parameters after `split`, in the order of `shards`. `owner(whole)` tells whether this replica
+    contributes a shard that has the whole parameter, or some of its elements. `replica` is this rank's number among the
+    replicas that repeat its shards, and how many they are. Vectors are whole on every rank, one kind at a time.
     """
 
     def __init__(
@@ -37,6 +37,7 @@ class Whole:
         shards: Sequence[Shard],
         comm: Communicator,
         owner: Callable[[bool], bool],
+        replica: tuple[int, int] = (0, 1),
     ):
         named = dict(dense.named_parameters())
         self.names, self.shapes = list(named), [tuple(param.shape) for param in named.values()]
@@ -48,9 +49,11 @@ class Whole:
             numbers.detach().as_subclass(torch.Tensor).flatten()[shard.start : shard.start + shard.piece.numel()].long()
             for numbers, shard in zip(local(_numbered(dense)), shards, strict=True)
         ]
-        self.owned = [
+        self._contributed = [
             owner(prod(shard.shape) == self._size(places)) for shard, places in zip(shards, self._places, strict=True)
         ]
+        self._replica = replica
+        self.owned = [contributed and replica[0] == 0 for contributed in self._contributed]
         self.dtype = next(iter(named.values())).dtype
 
     @property
@@ -66,6 +69,34 @@ class Whole:
             if value is not None:
                 found[places.to(found.device)] = value.detach().as_subclass(torch.Tensor).to(found.device).flatten()
         return found
+
+    def places(self) -> torch.Tensor:
+        """Return where the elements of `part` are in the whole vector."""
+        return self._part(self._places)
+
+    def part(self, values: Values, kind: str) -> torch.Tensor:
+        """Return a copy of this rank's equal part of the elements that its replicas contribute, flat; each element is
+        in one rank's part."""
+        found = (values(i, kind) for i in range(len(self.shards)))
+        return self._part(
+            [
+                shard.piece.new_zeros(shard.piece.shape) if value is None else value
+                for shard, value in zip(self.shards, found, strict=True)
+            ]
+        ).clone()
+
+    def _part(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+        n, of = self._replica
+        flat = [
+            tensor.detach().as_subclass(torch.Tensor).flatten()
+            for tensor, contributed in zip(tensors, self._contributed, strict=True)
+            if contributed
+        ]
+        return torch.cat([x[len(x) * n // of : len(x) * (n + 1) // of] for x in flat])
+
+    def pick(self, vector: torch.Tensor) -> Iterator[torch.Tensor]:
+        """Return each of this rank's shards from a whole vector."""
+        return (vector[places].view(shard.piece.shape) for shard, places in zip(self.shards, self._places, strict=True))
 
     def gather(self, values: Values, kind: str) -> list[torch.Tensor]:
         """Return every parameter's whole values of a kind, on every rank."""

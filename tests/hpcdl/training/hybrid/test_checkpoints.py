@@ -193,6 +193,20 @@ def test_a_full_disk_is_a_sentence_and_the_state_stays(undisturbed, tmp_path, mo
     assert run(BASE, tmp_path / "state") == pytest.approx(undisturbed[2:], rel=CLOSE, abs=CLOSE)
 
 
+def test_a_second_run_in_a_folder_is_a_sentence(undisturbed, tmp_path):
+    """It would remove the first one's states."""
+
+    def first(comm):
+        def second(step):
+            said = "another run saves its checkpoints in"
+            assert said in refusal(BASE.changed(mesh=(2, 1, 1, 1)), tmp_path / "state")
+
+        return Trainer(comm, BASE).train(before_step=second, checkpoint=str(tmp_path / "state"), every=1)
+
+    assert simulate(first, 1).results[0] == pytest.approx(undisturbed, rel=CLOSE, abs=CLOSE)
+    assert run(BASE.changed(steps=BASE.steps), tmp_path / "state") == []
+
+
 def break_manifest(folder):
     (folder / "manifest.json").write_text("{}")
 

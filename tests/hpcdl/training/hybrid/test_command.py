@@ -54,13 +54,17 @@ def test_the_log_has_a_line_per_step_of_each_rank(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--mesh", "data=3", "--simulate", "2"), "has 3 ranks, and there are 2: start 3, by mpiexec"),
+        (
+            ("--mesh", "data=3", "--simulate", "2"),
+            "has 3 ranks, and there are 2: start 3, by mpiexec -n 3, torchrun or --simulate 3; the nearest",
+        ),
         (("--model", "mlp", "--epochs", "3"), "--epochs is for the training of lab 07; with a mesh take --steps"),
         (("--model", "lenet", "--no-overlap"), "--overlap is for the training of lab 07"),
         (("--model", "mlp", "--simulate", "1", "--every", "0"), "every is 0; it is a number of steps, 1 or more"),
         (("--model", "mlp", "--simulate", "1", "--steps", "9", "--lr", "1e30"), "the weights are still those of"),
         (("--model", "mlp", "--export", "no-folder/x.pt"), "there is no folder no-folder for --export; make it"),
         (("--model", "mlp", "--export", "."), "--export . is a folder; give a file"),
+        (("--model", "mlp", "--export", "/proc/x.pt"), "--export /proc/x.pt cannot be written (No such file"),
         (
             ("--model", "gpt", "--tokens-per-step", "100"),
             "16 tokens of a text; the nearest is 96",

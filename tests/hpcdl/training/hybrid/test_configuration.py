@@ -123,7 +123,8 @@ def test_the_sizes_are_those_of_the_models():
         (
             {"mesh": (3, 1, 1, 1)},
             4,
-            "has 3 ranks, and there are 4: start 3, by mpiexec -n 3; the nearest mesh that fits is data=4,pipeline=1",
+            "has 3 ranks, and there are 4: start 3, by mpiexec -n 3, torchrun or --simulate 3; the nearest mesh "
+            "that fits is data=4,pipeline=1",
         ),
         ({"model": "lenet", "mesh": (1, 8, 1, 1)}, 8, "cuts 8 parts out of 5 layers; the nearest mesh that fits is"),
         ({"model": "lenet", "mesh": (1, 1, 1, 2)}, 2, "which has no sequence of tokens; the nearest"),

@@ -47,16 +47,18 @@ def check(records: list[dict], steps: int) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("mesh", "sharding"),
+    ("mesh", "sharding", "every"),
     [
-        ("data=4", 1),
-        pytest.param("data=2,pipeline=2", 0, marks=pytest.mark.long),
-        pytest.param("data=2,tensor=2", 3, marks=pytest.mark.long),
+        ("data=4", 1, 1),
+        ("data=4", 0, 5),
+        pytest.param("data=4", 1, 5, marks=pytest.mark.long),
+        pytest.param("data=2,pipeline=2", 0, 5, marks=pytest.mark.long),
+        pytest.param("data=2,tensor=2", 3, 5, marks=pytest.mark.long),
     ],
 )
-def test_others_continue_and_a_new_rank_comes_in(mesh, sharding, tmp_path):
+def test_others_continue_and_a_new_rank_comes_in(mesh, sharding, every, tmp_path):
     """Rank 1 dies in step 3, and its replacement comes in for step 5; in step 6 two die, one after the other."""
-    options, said = {**OPTIONS, "mesh": mesh, "sharding": sharding, "steps": 9}, []
+    options, said = {**OPTIONS, "mesh": mesh, "sharding": sharding, "steps": 9, "every": every}, []
     folder, kills = str(tmp_path / "state"), {3: 1, 6: 3, 7: 0}
     records = train_elastic(None, checkpoint=folder, kills=kills, say=said.append, **options)
     assert check(records, 9) == [4, 4, 3, 3, 4, 3, 2, 2, 4]
@@ -64,6 +66,7 @@ def test_others_continue_and_a_new_rank_comes_in(mesh, sharding, tmp_path):
     assert [line.split(":")[0] for line in lines] == [
         f"on from step {step} with {ranks} ranks" for step, ranks in [(2, 3), (4, 4), (5, 3), (6, 2), (8, 4)]
     ]
+    assert all(line.endswith(", from the ranks' memory") == (every > 1) for line in lines)
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.long) for n in range(1, 20))])
@@ -72,6 +75,7 @@ def test_a_kill_at_any_moment(seed, tmp_path, monkeypatch):
     rng = random.Random(seed)
     mesh, sharding = rng.choice(["data=4", "data=2,pipeline=2", "data=2,tensor=2", "tensor=4"]), rng.randrange(4)
     moments = [rng.randint(1, 300), rng.randint(301, 500)]
+    every, steps = rng.choice([(1, 5), (5, 9)])
     isend, fsync, now = SimulatedComm._isend, os.fsync, [0]
 
     def tick(work, *arguments):
@@ -82,16 +86,16 @@ def test_a_kill_at_any_moment(seed, tmp_path, monkeypatch):
 
     monkeypatch.setattr(SimulatedComm, "_isend", lambda *message: tick(isend, *message))
     monkeypatch.setattr(os, "fsync", lambda file: tick(fsync, file))
-    options = {**OPTIONS, "mesh": mesh, "sharding": sharding, "steps": 5, "say": quiet}
-    check(train_elastic(None, checkpoint=str(tmp_path / "state"), **options), 5)
-    assert now[0] > moments[1], "both kills happened"
+    options = {**OPTIONS, "mesh": mesh, "sharding": sharding, "steps": steps, "say": quiet, "every": every}
+    check(train_elastic(None, checkpoint=str(tmp_path / "state"), **options), steps)
+    assert now[0] >= moments[1], "both kills happened"
 
 
 def test_fewer_than_a_quorum_stop_and_can_start_again(tmp_path):
     options = {**OPTIONS, "steps": 4, "checkpoint": str(tmp_path / "state"), "say": quiet}
     with pytest.raises(ConfigurationError) as raised:
         train_elastic(None, mesh="data=3", kills={2: 2, 3: 0}, quorum=2, **options)
-    said = "1 ranks are left after step 2, and quorum is 2; the checkpoint has that step: start again with a mesh that"
+    said = "1 rank is left after step 2, and quorum is 2; the checkpoint has step 2: start again with a mesh that"
     assert said in str(raised.value)
     records = train_elastic(None, mesh="pipeline=2", **options)
     assert [record["step"] for record in records] == [3, 4]
@@ -111,6 +115,7 @@ def test_an_error_is_no_death(tmp_path):
         ({"quorum": 0}, "quorum is 0; it is a number of ranks, 1 to 2"),
         ({"quorum": 3}, "quorum is 3; it is a number of ranks, 1 to 2"),
         ({"rejoin_after": 0}, "rejoin_after is 0; it is a number of steps, 1 or more"),
+        ({"every": 0}, "every is 0; it is a number of steps, 1 or more"),
     ],
 )
 def test_options_out_of_range_are_a_sentence(options, said, tmp_path):
@@ -127,7 +132,10 @@ def test_kills_on_four_engines(seed, tmp_path):
     rng = random.Random(seed)
     kills = {step: rng.randrange(4) for step in (2, 4)}
     options = {**OPTIONS, "mesh": rng.choice(["data=4", "data=2,pipeline=2"]), "sharding": rng.randrange(4)}
+    options |= {"every": 1 if seed % 3 else 5, "rejoin_after": 1, "steps": 5}
+    said: list[str] = []
     with Cluster(n=4) as cluster:
         folder = str(tmp_path / "state")
-        records = train_elastic(cluster, checkpoint=folder, kills=kills, rejoin_after=1, steps=5, say=quiet, **options)
+        records = train_elastic(cluster, checkpoint=folder, kills=kills, say=said.append, **options)
     assert check(records, 5) == [4, 3, 4, 3, 4]
+    assert len([line for line in said if line.endswith(", from the ranks' memory")]) == (0 if seed % 3 else 4)

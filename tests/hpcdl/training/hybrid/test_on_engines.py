@@ -25,7 +25,7 @@ def test_none_simulates_and_says_what_engines_would():
 
 
 def test_a_mesh_of_more_ranks_than_engines_is_a_sentence():
-    said = r"has 2 ranks, and there are 1 engines; start Cluster\(n=2\), or take a smaller mesh"
+    said = r"has 2 ranks, and there is 1 engine; start Cluster\(n=2\), or take a smaller mesh"
     with pytest.raises(ConfigurationError, match=said):
         run_on(Cluster(n=1), **OPTIONS)
 
