@@ -268,7 +268,7 @@ def test_a_search_times_each_product_once():
 
 @pytest.mark.labs  # ten thousand predictions take seconds
 def test_ten_thousand_layouts_are_searched():
-    """The processor's own seconds, of which this takes about two."""
+    """The processor's own seconds: about two are needed."""
     begin = time.process_time()
     tried = random.Random(0).sample(LAYOUTS, 10_000)
     best = min(tried, key=lambda layout: predict(LARGE, A100_SUPERPOD, layout, 4096).seconds)
