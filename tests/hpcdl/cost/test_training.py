@@ -266,11 +266,11 @@ def test_a_search_times_each_product_once():
     assert product_seconds.cache_info().misses < 1000
 
 
-@pytest.mark.labs  # ten thousand predictions take some seven seconds
+@pytest.mark.labs  # ten thousand predictions take seconds
 def test_ten_thousand_layouts_are_searched():
-    """The processor's own seconds; the bound allows for a busy machine."""
+    """The processor's own seconds: about two are needed."""
     begin = time.process_time()
     tried = random.Random(0).sample(LAYOUTS, 10_000)
     best = min(tried, key=lambda layout: predict(LARGE, A100_SUPERPOD, layout, 4096).seconds)
-    assert time.process_time() - begin < 20
+    assert time.process_time() - begin < 10
     assert best.ranks == 1024
