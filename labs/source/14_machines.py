@@ -161,7 +161,7 @@ with when_solved():
         print(f"{name:20}{one[0]:10.1e}{one[1]:8.1f}   {many[0]:10.1e}{many[1]:8.1f}")
 
 # %% [markdown]
-# Where are the weights and the work of the classic networks? Your `conv` counted all layers of a size; here are the published networks, for one image.
+# You counted layers of one size. Where are the weights and the work of whole networks? Here are the published ones, for one image.
 
 # %%
 print(f"{'':14}{'weights':>10}{'in linear layers':>18}{'MACs':>12}{'in convolutions':>17}")
@@ -179,9 +179,9 @@ for name, layers in NETWORKS.items():
 # The work is in the convolutions. Up to VGG-16 most weights are in the linear layers; the later networks average each map to one number first, so their only
 # linear layer is small. Lab {{number model_parallel}} uses this difference.
 #
-# The linear layer of your table does two operations for each weight that it reads, so for a single sample it does half an operation per byte. A batch shares the reading, and
-# only then is the layer worth a GPU. A depthwise convolution also does little for each number, but no batch helps it, because its weights were never the
-# problem.
+# The linear layer of your table does two operations for each weight that it reads, so for a single sample it does half an operation per byte. A batch shares
+# the reading, and only then is the layer worth a GPU. A depthwise convolution also does little for each number, but no batch helps it, because its weights were
+# never the problem.
 # </details>
 
 # %% [markdown]
