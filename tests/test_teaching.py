@@ -158,7 +158,7 @@ def test_numbers_of_labs_lead_to_their_pages():
         "[02](gradient_descent.md) ([07](ddp.md) and [08](collectives.md) help)"
     )
     page = teaching_pages.linked_lectures((course.ROOT / "docs" / "teaching" / "index.md").read_text(encoding="utf-8"))
-    assert '| C | HOGWILD! | [10](../labs/hogwild.md), "Without locks"' in page
+    assert '| C | HOGWILD!, hypergraph, sparse problems | [10](../labs/hogwild.md), "Without locks"' in page
     assert "E-317/517, 2024" in page
 
 

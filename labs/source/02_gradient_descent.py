@@ -501,7 +501,7 @@ if len(rows) > 1:
 # ## Steps with a memory
 #
 # **Momentum** (Polyak 1964) keeps a velocity: $v \leftarrow \beta v + g$, then $w \leftarrow w - r\,v$. If the
-# gradients agree, the steps grow up to $1/(1-\beta)$ times as long. If they alternate, they cancel.
+# gradients agree, the steps grow, up to $1/(1-\beta)$ times as long. If the gradients alternate, they cancel.
 #
 # **Adam** (Kingma and Ba 2015) keeps running means of the gradient and of its square. It divides by the root of the
 # mean square, so that every weight moves at its own scale:

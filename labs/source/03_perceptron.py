@@ -120,6 +120,9 @@ check("perceptron.predict")
 # After a mistake $y - \hat y$ is $+2$ or $-2$. So $w$ moves towards a sample with the label $+1$, and away from one
 # with the label $-1$. For this sample, $z$ moves in the right direction by $2 r\,|x|^2$.
 #
+# This is *supervised* learning: every sample has a label. *Unsupervised* learning has samples without labels, and
+# *reinforcement* learning has rewards for what the program did. This course trains with labels.
+#
 # {{exercise update}}
 #
 # Write this rule for one sample.

@@ -141,7 +141,8 @@ check("backprop.feedforward")
 # $$\delta^l_j = \frac{\partial C}{\partial z^l_j}.$$
 #
 # In the last layer the chain rule gives two factors. The cost changes with $a$ at the rate $\nabla_a C = a^L - y$, and
-# $a$ changes with $z$ at the rate $\sigma'(z)$. We write $\odot$ for the elementwise product:
+# $a$ changes with $z$ at the rate $\sigma'(z)$. We write $\odot$ for the elementwise
+# (Hadamard) product, $(1, 2) \odot (3, 4) = (3, 8)$:
 #
 # $$\delta^L = \nabla_a C \odot \sigma'(z^L). \tag{1}$$
 #
@@ -785,8 +786,8 @@ with when_solved():
 #
 # The held-out digits have just told you which widths are better. If you use a set to choose, you have learned from it.
 # So you need three sets. The network learns its weights from the **training set**. With the **validation set** you
-# choose what it does not learn: the widths, the learning rate, the epoch to stop at. You use the **test set** only
-# once, when there is nothing left to choose.
+# choose the *hyperparameters*, which it does not learn: the widths, the learning rate, the epoch to stop at. You use
+# the **test set** only once, when there is nothing left to choose.
 #
 # Below, a network with one hidden layer learns from 150 digits, but a fifth of them have the label of another digit. An
 # epoch is one step on all of them, with momentum. Guess first: which loss rises in the end, the training loss or the

@@ -290,7 +290,7 @@ check("stochastic_rounding.stochastic_round")
 #
 # For bfloat16 there is a shortcut, which hardware and fast kernels use. A bfloat16 is the *upper half* of a float32:
 # the same sign and exponent, but only 7 of the 23 mantissa bits. If you read the bits of float32 numbers of one sign as
-# integers (their *codes*), these are in the same order as the numbers. So
+# integers (their *codes*), the codes are in the same order as the numbers. So you can round by adding integers:
 #
 #     x = 1.00390625    0 01111111 0000000 1000000000000000      sign, exponent, 7 bits | 16 bits to be lost
 #     + rand16                             0110011101001101      uniform in 0 ... 65535
@@ -312,8 +312,9 @@ check("stochastic_rounding.stochastic_round")
 # </details>
 # <details><summary>Hint 2: NaN</summary>
 #
-# In NaN all exponent bits are 1 and the mantissa is not 0. A carry may run through all of them into the sign. Or you
-# cut off the mantissa's last bits, and infinity is left. So at the end use `torch.where(x.isnan(), ..., ...)`.
+# In NaN all exponent bits are 1 and the mantissa is not 0. A carry may run through all of them into the sign. And if
+# only low bits of the mantissa are 1, cutting them off leaves infinity. So at the end use
+# `torch.where(x.isnan(), ..., ...)`.
 # </details>
 # <details><summary>Hint 3: the way back</summary>
 #

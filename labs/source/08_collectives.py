@@ -83,7 +83,7 @@ topology.explorable()
 # |---|---|
 # | `comm.rank`, `comm.size` | this rank's number, 0 to p-1, and p |
 # | `comm.send(x, dest)` | send the tensor `x`; returns when it has been received |
-# | `comm.recv(out, source)` | wait for a message and put it into `out`, a tensor of the right size |
+# | `comm.recv(out, source)` | wait for a message and put it into `out`, a tensor with the sender's dtype and number of elements |
 # | `comm.sendrecv(x, dest, out, source)` | both at the same time |
 # | `comm.isend(x, dest)`, `comm.irecv(out, source)` | begin and return at once; call `.wait()` on the result before you use the tensor |
 #

@@ -347,7 +347,7 @@ how_late.explorable(delayed_sgd)
 # %% [markdown]
 # ## Without a server: gossip
 #
-# Do you need a server at all? In lab 08 an all-reduce gave every rank the mean. **Gossip** does not even compute the mean: in each round a rank averages with
+# Do you need a server at all, or can ranks work *peer to peer*? In lab 08 an all-reduce gave every rank the mean. **Gossip** does not even compute the mean: in each round a rank averages with
 # its neighbours only, and then continues training (Lian et al. 2017). All ranks come closer to the mean, and the mean itself does not change. How fast they
 # agree depends on the topology, that is, which ranks are neighbours. The lecture has three topologies: a *ring*, a *wheel* (a ring with a hub in the middle),
 # and *random* peers, which form new pairs in each round.

@@ -137,6 +137,13 @@ check("hogwild.hogwild")
 # is part of every sample (Δ = 1). Can you see it in its times? Then look at the second table, which counts lost updates: Δ and ρ measure how likely they are.
 
 # %%
+guess(
+    "hogwild.lost",
+    "Eight threads make updates of 3 components out of 10: what share of the updates gets lost?",
+    unit="%",
+)
+
+# %%
 print("                 rho   Delta     HOGWILD!, s   with locks, s")
 for name, rho, delta, free, locked in (
     ("RCV1", 0.44, 1.0, 9.5, 61.8),
@@ -146,7 +153,7 @@ for name, rho, delta, free, locked in (
     print(f"{name:12}{rho:8.4f}{delta:8.4f}{free:16.1f}{locked:16.1f}")
 
 
-def share_lost(n: int, at_once: int, samples: int = 400) -> float:
+def share_lost(n: int, at_once: int, samples: int = 1000) -> float:
     """Return the share of stores that overwrite another's, with `at_once` updates of 3 of n components at a time."""
     chance = torch.Generator().manual_seed(0)
     edges = [tuple(torch.randperm(n, generator=chance)[:3].tolist()) for _ in range(samples)]
@@ -166,10 +173,12 @@ def share_lost(n: int, at_once: int, samples: int = 400) -> float:
     return lost / (3 * samples)
 
 
+guessed("hogwild.lost")
 print("\nshare of updates that get lost, by number of threads and components")
 print("components" + "".join(f"{p:4} threads" for p in (1, 2, 4, 8)))
 for n in (10, 100, 1000):
     print(f"{n:10}" + "".join(f"{100 * share_lost(n, p):10.2f} %" for p in (1, 2, 4, 8)))
+reveal("hogwild.lost", 100 * share_lost(10, 8))
 
 # %% [markdown]
 # ## Downpour: several servers
@@ -557,7 +566,7 @@ with when_solved():
 # %% [markdown]
 # {{exercise adam}}
 #
-# Write the product, count the bytes of both kinds of messages, and choose. Then write a step with a server: each worker sends its layer's gradient the cheaper
+# Write the product, count the bytes of the gradient and of the factors (without the control message), and choose. Then write a step with a server: each worker sends its layer's gradient the cheaper
 # way, and rank 0 adds the gradients.
 #
 # <details><summary>Hint 1: the crossover</summary>
@@ -603,9 +612,9 @@ def cheaper(batch: int, m: int, n: int) -> str:
 def sum_on_server(x: Tensor, delta: Tensor, comm) -> Tensor | None:
     """Return the sum of the workers' gradients (m, n) on rank 0 (server); None on workers.
 
-    x (B, m) and delta (B, n): each worker's own, B may differ between workers, and may be
-    0; the server's have no rows. Each worker sends one control message (tag 1), then data
-    (tag 2): x and delta, or the gradient, as `cheaper` says.
+    x (B, m) and delta (B, n), of one dtype: each worker's own, B may differ between
+    workers, and may be 0; the server's have no rows. Each worker sends one control message
+    (tag 1), then data (tag 2): x and delta, or the gradient, as `cheaper` says.
     """
     # BEGIN SOLUTION
     m, n = x.shape[1], delta.shape[1]

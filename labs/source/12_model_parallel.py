@@ -279,7 +279,8 @@ with when_solved():
 #
 # Data or model parallelism? The lectures' answer is from 2014. Most of a convolutional network's *work* is in its convolutions, but most of its *weights* are
 # in its linear layers. Data parallelism sends the gradients of the weights, model parallelism the activations. So cut the batch for the convolutions, and the
-# network for the linear layers: "one weird trick" (Krizhevsky 2014). With this trick he trained AlexNet on ImageNet:
+# network for the linear layers: "one weird trick" (Krizhevsky 2014). (In 2012 he had cut all of AlexNet in two, because it did not fit into the 3 GB of one
+# GTX 580.) With this trick he trained AlexNet on ImageNet:
 #
 # | GPUs | batch (convolutions, linear layers) | top-1 error | time | speed-up |
 # |---|---|---|---|---|
@@ -506,7 +507,7 @@ fill_the_bubble.explorable({"gpipe": gpipe, "one_f_one_b": one_f_one_b, "interle
 # stage's *weights*, and no stage waits for it. So you can postpone W, to fill time in which the stage would have nothing to do (Qi et al. 2024).
 #
 # Their schedule **ZB-H1** is 1F1B with postponed W: on stage $i$, after each B, do the oldest waiting W if more than $i$ are waiting; do the rest at the end.
-# Then B runs back through the stages without waiting for any W, the last stages have some W left for the end, and the bubble shrinks from $(p-1)(F+B+W)$ to
+# Then B runs back through the stages without waiting for any W. The last stages have some W left for the end, and the bubble shrinks from $(p-1)(F+B+W)$ to
 # $(p-1)(F+B-W)$. Until then, the data that W needs stay in memory: at most $p$ microbatches on each stage, as many as on stage 0 of 1F1B.
 #
 #     stage 0   F0 F1 F2 .  .  B0 W0 F3 B1 W1 B2 W2 B3 W3           no W waits

@@ -43,7 +43,7 @@ from torch.nn.functional import mse_loss
 from autograder import check
 from hpcdl.collectives import all_gather, reduce_scatter
 from hpcdl.comm import simulate
-from hpcdl.memory import saved
+from hpcdl.memory import meter, saved
 from hpcdl.widgets import guess, guessed, reveal, style, when_solved, your_program
 from hpcdl.widgets.pictures import does_it_fit
 
@@ -493,6 +493,17 @@ with when_solved():
     )
 
 
+# %% [markdown]
+# Next, eight layers on a machine where a gather takes 1 s. From which batch on do the gathers hide behind the work?
+
+# %%
+guess(
+    "sharding.hides",
+    "A gather takes 1 s, and a layer's forward pass 0.5 s: how long is the forward pass of 8 layers?",
+    unit="s",
+)
+
+
 # %%
 def a_step(comm, seconds: float):
     """Do a step of eight layers on a machine with slow messages; return the seconds of forward and of backward."""
@@ -515,10 +526,12 @@ def a_step(comm, seconds: float):
 
 
 with when_solved():
+    guessed("sharding.hides")
     print("A gather takes 1 s. Seconds of the two passes of 8 layers (and without messages):")
-    for seconds in (0.5, 1.0, 2.0, 4.0):
+    for seconds in (4.0, 2.0, 1.0, 0.5):
         forward, backward = simulate(a_step, 4, seconds, alpha=1 / 3).results[0]
         print(f"F takes {seconds:3} s:  {forward:5.1f} ({8 * seconds:4.1f})   {backward:5.1f} ({16 * seconds:4.1f})")
+    reveal("sharding.hides", forward)
 
 # %% [markdown]
 # <details><summary>What did you see?</summary>
@@ -662,8 +675,17 @@ check("sharding.checkpointed")
 
 
 # %%
+guess(
+    "sharding.segments",
+    "16 equal layers: with segments of how many layers is the memory of the worst moment smallest?",
+    unit="layers",
+)
+
+
+# %%
 def kept_and_calls(segment: int, length: int = 16):
-    """Run `length` layers, checkpointed by segments (0: none); return bytes kept for backward, and layers run."""
+    """Run `length` layers, checkpointed by segments (0: none); return bytes kept for backward, bytes at the worst
+    moment, and layers run."""
     weights = [nn.Parameter(torch.randn(64, 64) / 8) for _ in range(length)]
     runs = [0]
 
@@ -674,28 +696,35 @@ def kept_and_calls(segment: int, length: int = 16):
         return x
 
     x = torch.randn(256, 64, requires_grad=True)
-    with saved(x, *weights) as kept:
-        if not segment:
-            y = layers(x, weights)
-        else:
-            y = x
-            for first in range(0, length, segment):
-                y = Checkpointed.apply(lambda x, some=weights[first : first + segment]: layers(x, some), y)
-    y.sum().backward()
-    return kept.bytes, runs[0]
+    with meter(x, *weights) as memory:
+        before = memory.live.total
+        with saved(x, *weights) as kept:
+            if not segment:
+                y = layers(x, weights)
+            else:
+                y = x
+                for first in range(0, length, segment):
+                    y = Checkpointed.apply(lambda x, some=weights[first : first + segment]: layers(x, some), y)
+        y.sum().backward()
+    return kept.bytes, memory.peak.total - before, runs[0]
 
 
 with when_solved():
-    print("16 layers    KB kept between the passes   layers run")
+    guessed("sharding.segments")
+    print("16 layers    KB kept between the passes   KB at the worst moment   layers run")
+    worst = {}
     for segment in (0, 1, 2, 4, 8, 16):
-        kept, runs = kept_and_calls(segment)
-        print(f"{f'segments of {segment}' if segment else 'all kept':14}{kept / 1024:14.0f}{runs:25}")
+        kept, worst[segment], runs = kept_and_calls(segment)
+        row = f"{kept / 1024:14.0f}{worst[segment] / 1024:27.0f}{runs:18}"
+        print(f"{f'segments of {segment}' if segment else 'all kept':14}{row}")
+    reveal("sharding.segments", min(worst, key=worst.get))
 
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
 # Each segment keeps only its input, and each layer runs twice. Long segments keep less, but during a segment's backward pass all activations inside it are in
-# memory again. Segments of $\sqrt L$ layers keep about $2\sqrt L$ layers' bytes at the worst moment, which is the minimum (Chen et al. 2016).
+# memory again. Segments of $\sqrt L$ layers keep about $2\sqrt L$ layers' bytes at the worst moment, which is the minimum (Chen et al. 2016). The table also
+# counts the gradients that are there at that moment.
 # </details>
 
 # %% [markdown]
@@ -891,7 +920,6 @@ from hpcdl.cluster import Cluster, ClusterError
 from hpcdl.comm import TracingComm
 from hpcdl.cost.memory import zero
 from hpcdl.ddp import DistributedDataParallel
-from hpcdl.memory import meter
 from hpcdl.sharding import FullyShardedDataParallel, ShardedOptimizer
 from hpcdl.training import run_on
 
@@ -974,6 +1002,13 @@ with when_solved():
 # written, rank 2's process is killed. Three engines continue. Every step has the same 12 samples in total, four ranks with 3 each or three with 4, so the
 # losses must equal those of an undisturbed training.
 
+# %%
+guess(
+    "sharding.again",
+    "The rank is killed while it saves the state after step 10: how many steps does the training do again?",
+    unit="steps",
+)
+
 
 # %%
 class DeadlyDisk(Disk):
@@ -1020,8 +1055,9 @@ def train_with_checkpoints(comm, folder: str, steps: int, killed: int = -1) -> d
 
 
 # %%
-undisturbed, before, resumed = {}, {}, {}
+undisturbed, resumed = {}, {}
 with when_solved():
+    guessed("sharding.again")
     with tempfile.TemporaryDirectory() as folder:
         undisturbed = simulate(train_with_checkpoints, 4, folder, 20).results[0]
     with tempfile.TemporaryDirectory() as folder:
@@ -1037,6 +1073,7 @@ with when_solved():
         f"continues at step {min(resumed)} on three engines; the largest difference of a loss from the undisturbed run is"
     )
     print(f"{max(abs(resumed[step] - undisturbed[step]) for step in resumed):.1e}")
+    reveal("sharding.again", 10 - min(resumed))
 
 # %%
 if resumed:

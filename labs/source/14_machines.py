@@ -34,7 +34,7 @@ from torch.utils.data import DataLoader, Dataset
 from autograder import check
 from hpcdl.cost.machines import MACHINES
 from hpcdl.nn.lenet import lenet5
-from hpcdl.nn.networks import resnet50
+from hpcdl.nn.networks import NETWORKS, resnet50, total
 from hpcdl.training.traced import device_trace, horovod_timeline, profiled, random_ready
 from hpcdl.widgets import guess, guessed, reveal, style, when_solved
 from hpcdl.widgets.pictures import under_the_roof
@@ -162,11 +162,27 @@ with when_solved():
         print(f"{name:20}{one[0]:10.1e}{one[1]:8.1f}   {many[0]:10.1e}{many[1]:8.1f}")
 
 # %% [markdown]
+# You counted layers of one size. Where are the weights and the work of whole networks? Here are the published ones, for one image.
+
+# %%
+print(f"{'':14}{'weights':>10}{'in linear layers':>18}{'MACs':>12}{'in convolutions':>17}")
+for name, layers in NETWORKS.items():
+    kinds = [[layer for layer in layers() if layer.name.startswith(kind)] for kind in ("conv", "linear")]
+    weights, macs = ([total(layers, field) for layers in kinds] for field in ("weights", "macs"))
+    print(
+        f"{name:14}{sum(weights) / 1e6:8.2f} M{100 * weights[1] / sum(weights):16.0f} %"
+        f"{sum(macs) / 1e6:10,.1f} M{100 * macs[0] / sum(macs):15.0f} %"
+    )
+
+# %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# The linear layer does two operations for each weight that it reads, so for a single sample it does half an operation per byte. A batch shares the reading, and
-# only then is the layer worth a GPU. A depthwise convolution also does little for each number, but no batch helps it, because its weights were never the
-# problem.
+# The work is in the convolutions. Up to VGG-16 most weights are in the linear layers; the later networks average each map to one number first, so their only
+# linear layer is small. Lab {{number model_parallel}} uses this difference.
+#
+# The linear layer of your table does two operations for each weight that it reads, so for a single sample it does half an operation per byte. A batch shares
+# the reading, and only then is the layer worth a GPU. A depthwise convolution also does little for each number, but no batch helps it, because its weights were
+# never the problem.
 # </details>
 
 # %% [markdown]
@@ -411,21 +427,17 @@ with when_solved():
 
 # %%
 with when_solved():
-    print("ResNet-50 forward, batch 32, each layer at its roof: ms, and the share of layers that memory limits")
+    print("ResNet-50 forward, batch 32, each layer at its roof")
+    print(f"{'':21}{'TFLOP/s':>8}{'GB/s':>7}{'ridge':>7}{'ms':>8}   of this, layers that memory limits")
     layers = resnet50()
     rows = work([(layer.weights, layer.macs, layer.inputs + layer.outputs) for layer in layers], 32)
-    for name, precision in (
-        ("P100", "fp32"),
-        ("V100 (DGX-1)", "fp32"),
-        *((name, "fp16") for name in ("V100 (DGX-1)", "A100 (DGX)", "H100 (DGX)")),
-    ):
+    for name, precision in DEVICES:
         device = MACHINES[name].device(precision)
         roofs = [roof(forward, nbytes / (2 if precision == "fp16" else 1), *device) for forward, _, nbytes in rows]
-        total = sum(seconds for seconds, _ in roofs)
-        held = sum(seconds for seconds, limit in roofs if limit == "memory") / total
-        print(
-            f"   {name:14}{precision}{1e3 * total:7.1f}{100 * held:5.0f} %     ridge at {device.ridge:4.0f} operations per byte"
-        )
+        seconds = sum(least for least, _ in roofs)
+        held = sum(least for least, limit in roofs if limit == "memory") / seconds
+        chip = f"{device.peak / 1e12:8.1f}{device.bandwidth / 1e9:7.0f}{device.ridge:7.0f}"
+        print(f"   {name:14}{precision}{chip}{1e3 * seconds:8.1f}{100 * held:5.0f} %")
     print(
         f"ANNA (1991): 1,000 characters/s of 130,000 connections each: {100 * 1000 * 2 * 130_000 / 4e9:.1f} % of its 4 GOP/s"
     )
@@ -816,7 +828,7 @@ with when_solved():
 # ## Growth, and zeros that do not help
 #
 # The lecture on distributed deep learning quotes OpenAI (Amodei and Hernandez 2018): from 2012 to 2018 the operations of the largest trainings doubled every
-# 3.4 months; Sevilla et al. 2022 count 6 months for 2010 to 2022. How much of this growth comes from the chips? NVIDIA showed the P100 in April 2016 and the
+# 3.4 months; Sevilla et al. 2022 count 6 months for 2010 to 2022. GPT-1 had 0.117 billion parameters in 2018, GPT-3 175 in 2020, PaLM 540 in 2022. How much of this growth comes from the chips? NVIDIA showed the P100 in April 2016 and the
 # H100 in March 2022. Take 32 bits on the P100, which has no tensor cores, and 16 bits on the H100.
 
 # %%
@@ -829,11 +841,18 @@ for doubling in (6, 3.4):
     print(
         f"doubled every {doubling} months: {wanted:,.0f} times, so {wanted / gain:,.0f} times as many chips, or as long"
     )
+gpt3, fugaku = 6 * 175e9 * 300e9, 158_976 * 13.5e12  # your rule for 300 billion tokens; a node's peak in 16 bits
+print(
+    f"GPT-3: {gpt3 / (86400 * 1e15):,.0f} petaflop/s-days: {gpt3 / (86400 * 112e12 * 365):,.0f} years of a V100's peak, "
+    f"{gpt3 / (86400 * fugaku):.1f} days of Fugaku's ({fugaku:.2e} FLOP/s; number 1 in 2020 and 2021)"
+)
 
 # %% [markdown]
 # The rest comes from more chips at once, which is the topic of this course. Better chips matter, too. Le et al. 2012 ran a network of $10^9$ weights on 1,000
 # machines, with DistBelief. Coates et al. 2013 trained it on three machines with four GPUs each: parallel inside a GPU, between the GPUs of a machine, and
-# between machines. And chips can be made for one purpose, such as TPUs and DianNao. An FPGA, whose gates are rewired for each network, is fast at its
+# between machines. And chips can be made for one purpose. The first TPU was 15 to 30 times as fast as the GPU (a K80) and the processor of its time, with 30 to
+# 80 times the operations for each watt (Jouppi et al. 2017). In DianNao, numbers pass through at most three stages: multiply, add up, apply the activation;
+# pooling does not need the first. An FPGA, whose gates are rewired for each network, is fast at its
 # convolutions, but even harder to program than a GPU.
 #
 # Can we do *fewer* operations instead of using more chips? You can set most weights of a trained network to zero, and it still works nearly as well. Here is a
@@ -902,4 +921,6 @@ reveal("machines.zeros", race((50, 60, 70, 75, 80, 85, 90, 95, 98, 99)) or 100)
 # - A. Chowdhery et al. 2022, "PaLM": model and hardware utilization; V. Korthikanti et al. 2022.
 # - D. Amodei, D. Hernandez 2018, "AI and compute"; J. Sevilla et al. 2022, "Compute trends across three eras of machine learning".
 # - A. Coates et al. 2013, "Deep learning with COTS HPC systems"; Q. Le et al. 2012, "Building high-level features using large scale unsupervised learning".
+# - T. Brown et al. 2020, "Language models are few-shot learners" (GPT-3: 3,640 petaflop/s-days); N. Jouppi et al. 2017, "In-datacenter performance analysis of a
+#   tensor processing unit".
 # - B. Boser et al. 1991, "An analog neural network processor with programmable topology" (ANNA); T. Chen et al. 2014, "DianNao".

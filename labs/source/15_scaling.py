@@ -321,6 +321,14 @@ check("scaling.large_batch")
 
 
 # %%
+guess(
+    "scaling.lars",
+    "With a batch of 16, SGD needs some 150 steps until 95 % of the digits are right. How many does LARS need with 512?",
+    unit="steps",
+)
+
+
+# %%
 def steps_to(
     target: float,
     batch: int,
@@ -362,6 +370,7 @@ def steps_to(
 data = digits()
 batches, reached, SEEDS = [16 * 2**i for i in range(7)], {}, 3
 with when_solved():
+    guessed("scaling.lars")
     print("batch   " + "".join(f"{batch:8,}" for batch in batches))
     for rule, lr in (("SGD", 0.02), ("LARS", 0.04)):
         runs = []
@@ -370,6 +379,7 @@ with when_solved():
             print(f"{rule:6}{seed:2}" + "".join(f"{count or 'never':>8}" for count in runs[-1]))
         ordered = [sorted(steps, key=lambda count: count or math.inf) for steps in zip(*runs)]
         reached[rule] = [steps[SEEDS // 2] for steps in ordered]  # the median
+    reveal("scaling.lars", reached["LARS"][batches.index(512)] or 400)
 
 # %%
 if len(reached) == 2:
@@ -399,8 +409,8 @@ if len(reached) == 2:
 #
 # While the batch is small, twice the batch needs about half the steps, so twice the machines need half the time. Then the curve becomes flat: beyond the
 # **critical batch** (McCandlish et al. 2018) the gradient is accurate enough, and further samples add little. Linear scaling alone fails even earlier: with the
-# largest batches the rate is so high that training fails with most seeds. LARS nearly always succeeds, because it limits each layer's step in proportion to its
-# weights. (These are three seeds and one small network.)
+# largest batches the rate is so high that training fails with most seeds. With 512 LARS still succeeds, because it limits each layer's step in proportion to
+# its weights; with 1,024, half of all digits, it fails, too. (These are three seeds and one small network.)
 # </details>
 
 # %% [markdown]

@@ -132,10 +132,10 @@ with when_solved():
 # | reduce-scatter | CPU, GPU | no | GPU |
 # | comes with torch | yes | no: you must build torch with it | yes, for CUDA |
 #
-# Before it there was `DataParallel`: one process with a thread for each GPU, which copies the model in every step, all in one Python interpreter.
-# `DistributedDataParallel` has a process for each GPU, and lab 07's hooks and buckets. `torch.distributed.rpc` calls functions in other processes, for
-# communication that is not collective, such as lab
-# {{number consistency}}'s server; it is no longer developed (pytorch #149393).
+# On one machine, `torch.multiprocessing.spawn` can start the processes, too. Before DDP there was `DataParallel`: one process with a thread for each GPU, which
+# copies the model in every step, all in one Python interpreter. `DistributedDataParallel` has a process for each GPU, and lab 07's hooks and buckets.
+# `torch.distributed.rpc` calls functions in other processes, for communication that is not collective, such as lab {{number consistency}}'s server; it is no
+# longer developed (pytorch #149393).
 #
 # The whole file, except the part that you write:
 #
@@ -357,7 +357,7 @@ check("frameworks.plan")
 #     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
 #     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
 #
-# Scripts for TensorFlow use the same ideas under other names:
+# Horovod does this for PyTorch, TensorFlow, Keras and MXNet, over MPI, NCCL or gloo. Scripts for TensorFlow use the same ideas under other names:
 #
 # | here, with torch | Horovod | TensorFlow (`tf.distribute`) |
 # |---|---|---|

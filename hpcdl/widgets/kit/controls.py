@@ -8,6 +8,8 @@ import numpy as np
 import traitlets
 
 MICRO, NANO = 1e-6, 1e-9
+TRACK, FRAME = 200, 36  # pixels of a slider's track and number; around the words of a list, box or button
+BOTH, MODEL, MEASURED = "both", "model", "measured"
 SLIDERS = (widgets.IntSlider, widgets.FloatSlider, widgets.FloatLogSlider, widgets.SelectionSlider)
 
 
@@ -67,10 +69,18 @@ def machine_sliders(alpha: float, beta: float) -> dict:
 
 
 def choice(label: str, options: Any, value: Any):
-    """A drop-down list, with room before the control after it."""
-    labelled = _labelled(label, width="max-content")
-    labelled["layout"]["margin"] = "2px 16px 2px 2px"
-    return widgets.Dropdown(options=options, value=value, **labelled)
+    """A drop-down list."""
+    return widgets.Dropdown(options=options, value=value, **_labelled(label, width="max-content"))
+
+
+def model_or_measured():
+    """Return the switch, named "kind", of a picture with a model and measurements: both, or one on the same axes."""
+    return choice("show", [BOTH, MODEL, MEASURED], BOTH)
+
+
+def shows(state: dict, kind: str) -> bool:
+    """Return whether that switch lets the picture show `kind`, MODEL or MEASURED."""
+    return state.get("kind", BOTH) in (BOTH, kind)
 
 
 def stops(label: str, options: Any, value: Any):
@@ -88,13 +98,45 @@ def player(label: str, value: int, low: int, high: int, milliseconds: int = 100)
     return Player(label, value, low, high, milliseconds)
 
 
-def align(controls: Iterable) -> None:
-    """Give controls that are all sliders the same widths, so that they form columns."""
+def columns(controls: Iterable, max_width: str) -> widgets.Layout:
+    """Give controls equal columns, and return the layout of their box: as many columns as the page has room for.
+
+    All labels are as wide as the longest, so tracks and lists begin at one place in a column. A `Composite` has a row
+    of its own.
+    """
     controls = list(controls)
-    if all(isinstance(control, SLIDERS) for control in controls):
-        longest = max((control.description for control in controls), key=len, default="")
-        for control in controls:
-            control.style.description_width, control.layout.width = f"{8 * len(longest)}px", _width(longest)
+    placed = [control for control in controls if not isinstance(control, Composite)]
+    labelled = [control for control in placed if isinstance(control, (*SLIDERS, widgets.Dropdown))]
+    label = max((_text(control.description) for control in labelled), default=0)
+    for control in labelled:
+        control.style.description_width = f"{label}px"
+        if isinstance(control, SLIDERS):
+            control.layout.width = "auto"
+    for control in controls:
+        if control not in placed:
+            control.layout.grid_area = "auto / 1 / auto / -1"  # `grid_column` alone is reset by an empty `grid_area`
+    width = max((_room(control, label) for control in placed), default=TRACK)
+    return widgets.Layout(
+        display="grid",
+        grid_template_columns=f"repeat(auto-fill, minmax(min(100%, {width}px), 1fr))",
+        grid_gap="0 8px",
+        align_items="center",
+        max_width=max_width,
+    )
+
+
+def _room(control: Any, label: int) -> int:
+    """Return the pixels that a control needs, with a label of `label` pixels if it has one in front."""
+    if isinstance(control, SLIDERS):
+        return label + TRACK
+    if isinstance(control, widgets.Dropdown):
+        return label + FRAME + max((round(6.5 * len(option)) for option in control._options_labels), default=0)
+    return FRAME + _text(control.description)
+
+
+def _text(words: str) -> int:
+    """Return at least the pixels of these words on the page."""
+    return 6 + 8 * len(words)
 
 
 def _width(label: str) -> str:

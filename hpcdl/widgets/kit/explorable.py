@@ -17,7 +17,7 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from hpcdl.widgets.kit.controls import align
+from hpcdl.widgets.kit.controls import columns
 from hpcdl.widgets.kit.names import Names
 from hpcdl.widgets.kit.picture import Picture
 
@@ -38,11 +38,9 @@ class Explorable:
         **mosaic: Any,
     ):
         self.picture, self.controls = Picture(draw, figsize, layout, **mosaic), dict(controls)
-        align(self.controls.values())
-        row = widgets.Layout(
-            flex_flow="row wrap", align_items="center", max_width=self.picture.image.width + "px", margin="4px 0 12px 0"
-        )
-        below = widgets.Box([*self.controls.values(), Names(), self.picture.theme], layout=row)
+        grid = columns(self.controls.values(), self.picture.image.width + "px")
+        grid.margin = "4px 0 12px 0"
+        below = widgets.Box([*self.controls.values(), Names(), self.picture.theme], layout=grid)
         self.view = widgets.VBox([self.picture.image, below])
         for control in self.controls.values():
             control.observe(self._redraw, "value")

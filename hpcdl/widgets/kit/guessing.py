@@ -161,7 +161,9 @@ def _with_unit(answer: Answer, unit: str) -> str:
 
 
 def _rounded(value: float) -> str:
-    """Three digits; powers of ten where written out it would be long."""
+    """Three digits, a whole number in full; powers of ten where written out it would be long."""
+    if abs(value) < 1e7 and value == round(value):
+        return f"{value:,.0f}"
     return number(value) if 1e-4 <= abs(value) < 1e7 or value == 0 else f"{value:.2g}"
 
 

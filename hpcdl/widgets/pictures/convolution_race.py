@@ -13,7 +13,7 @@ from torch.nn.functional import conv2d
 from hpcdl.conv import ALGORITHMS, Problem
 from hpcdl.cost import convolution as counts
 from hpcdl.widgets.kit import style
-from hpcdl.widgets.kit.controls import stops
+from hpcdl.widgets.kit.controls import MEASURED, MODEL, model_or_measured, shows, stops
 from hpcdl.widgets.kit.explorable import Explorable
 
 SIZE = 32  # pixels of the images, each way
@@ -61,6 +61,7 @@ class Race(Explorable):
         controls = {
             "channels": stops("channels C = K", [1, 4, 8, 16, 32], 8),
             "batch": stops("batch N", [1, 2, 4, 8], 1),
+            "kind": model_or_measured(),
         }
         super().__init__(self._draw, controls, (9.6, 4.8), layout=[["times", "best"]], width_ratios=[2.1, 1])
 
@@ -171,8 +172,11 @@ def draw(state: dict, axes: dict[str, Axes]) -> str:
         name for name in LOOKS if any(name in times for times in (*predicted.values(), *state["measured"].values()))
     ]
     for name in names:
-        _series(axes["times"], name, predicted, "-", label=None)
-        _series(axes["times"], name, state["measured"], "", label=name.replace("_", " "))
+        label = name.replace("_", " ")
+        if shows(state, MODEL):
+            _series(axes["times"], name, predicted, "-", label=None if shows(state, MEASURED) else label)
+        if shows(state, MEASURED):
+            _series(axes["times"], name, state["measured"], "", label=label)
     crossings = crossover(state["measured"]), crossover(predicted)
     _crossovers(axes["times"], *crossings)
     _frame(axes["times"])

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from hpcdl.widgets.kit import style, units
-from hpcdl.widgets.kit.controls import MICRO, NANO, choice, machine_sliders
+from hpcdl.widgets.kit.controls import MEASURED, MICRO, MODEL, NANO, choice, machine_sliders, model_or_measured, shows
 from hpcdl.widgets.kit.explorable import Explorable
 from hpcdl.widgets.kit.style import Alarm
 from hpcdl.widgets.kit.units import number
@@ -31,7 +31,8 @@ def explorable(measured: dict, predict: Callable = message, alpha: float = 1e-4,
     """
     controls = machine_sliders(alpha, beta)
     if len(measured) > 1:
-        controls["shown"] = choice("show", [ALL, *measured], ALL)
+        controls["shown"] = choice("series", [ALL, *measured], ALL)
+    controls["kind"] = model_or_measured()
     draw_here = partial(_draw_these, measured=measured, predict=predict)
     return Explorable(draw_here, controls, (9.6, 4.4), layout=[["times", "ratio"]], width_ratios=[1.35, 1])
 
@@ -53,11 +54,15 @@ def draw(state: dict, axes: dict[str, Axes]) -> str:
     for name, (nbytes, seconds) in shown.items():
         color, marker = looks[name]
         sizes, least = fastest(nbytes, seconds)
-        axes["times"].plot(nbytes, seconds, ".", color=color, markersize=4, alpha=0.3)
-        axes["times"].plot(sizes, least, marker, color=color, markersize=6, alpha=0.8, label=name.replace("_", " "))
+        label = {"label": name.replace("_", " ")}
+        if shows(state, MEASURED):
+            axes["times"].plot(nbytes, seconds, ".", color=color, markersize=4, alpha=0.3)
+            axes["times"].plot(sizes, least, marker, color=color, markersize=6, alpha=0.8, **label)
+            label = {}
         if state["alpha"] is not None:
             model = [state["predict"](name, float(size), state["alpha"], state["beta"]) for size in sizes]
-            axes["times"].plot(sizes, model, "-", color=color, linewidth=1.8)
+            if shows(state, MODEL):
+                axes["times"].plot(sizes, model, "-", color=color, linewidth=1.8, **label)
             axes["ratio"].plot(sizes, least / model, marker, color=color, markersize=6, alpha=0.8)
             ratios.append(least / model)
     axes["times"].legend(loc="upper left", labelspacing=0.25, handletextpad=0.2, columnspacing=1, ncols=2)

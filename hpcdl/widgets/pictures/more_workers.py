@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from hpcdl.widgets.kit import style
-from hpcdl.widgets.kit.controls import slider
+from hpcdl.widgets.kit.controls import MEASURED, MODEL, model_or_measured, shows, slider
 from hpcdl.widgets.kit.explorable import Explorable
 
 RUNS, GRADIENTS = 150, 1024
@@ -25,6 +25,7 @@ def explorable() -> Explorable:
         "workers": slider("workers N", 8, 1, 32),
         "slow": slider("slowest worker, s", 1.0, 1.0, 8.0, 0.5),
         "error": slider("error wanted", 0.1, 0.05, 0.5, 0.01),
+        "kind": model_or_measured(),
     }
     return Explorable(draw, controls, (9.6, 4.2), layout=[["iterations", "seconds"]])
 
@@ -84,8 +85,10 @@ def draw(state: dict, axes: Mapping[str, Axes]) -> str:
         counts = np.arange(1, len(errors) + 1)
         rate = 1 / np.sqrt(counts * (workers if name == "synchronous" else 1))
         for where, x in (("iterations", counts), ("seconds", times)):
-            axes[where].loglog(x, errors, color=color, label=f"{name}, measured")
-            axes[where].loglog(x, rate, "--", color=color, linewidth=1.4, label=f"{name}, rate")
+            if shows(state, MEASURED):
+                axes[where].loglog(x, errors, color=color, label=f"{name}, measured")
+            if shows(state, MODEL):
+                axes[where].loglog(x, rate, "--", color=color, linewidth=1.4, label=f"{name}, rate")
     for name, shown in axes.items():
         shown.axhline(error, color=style.GREY, linewidth=1, linestyle=":")
         shown.set(ylim=(0.02, 8), ylabel="error (root mean square)")

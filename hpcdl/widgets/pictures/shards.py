@@ -88,7 +88,7 @@ def _data(axes, sizes) -> None:
         rows = slice(end - size, end)
         axes.plot(X[rows, 1], y[rows], "os^DvX"[rank % 6], color=color, markersize=6)
     axes.plot(X[:, 1], X @ w, color=style.INK, linewidth=1.5)
-    axes.annotate("the model so far: $w_0 + w_1 x$", (2.1, -0.7), ha="right")
+    axes.annotate("the model so far: $w_0 + w_1 x$", (2.1, -1.0), ha="right")
     axes.set(xlim=(-1.15, 2.15), ylim=(-1.9, 3.2), xlabel="input $x$", ylabel="target $y$")
     axes.set_title("The data, one colour per processor")
 

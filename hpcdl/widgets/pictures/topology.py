@@ -44,7 +44,7 @@ def explorable(mine: Callable | None = None) -> Explorable:
     }
     if mine is None:
         controls["algorithm"] = choice("algorithm", [(label, name) for name, label in NAMES.items()], "ring")
-        controls["k"] = slider("k: servers, or ranks per node", 4, 1, 8)
+        controls["k"] = slider("k: servers, ranks per node", 4, 1, 8)
     draw_here = partial(draw, mine=mine)
     return Explorable(draw_here, controls, (9.6, 4.6), layout=[["network", "time"]], width_ratios=[1, 1.15])
 

@@ -10,7 +10,7 @@ from hpcdl.cluster import ClusterError, current
 from hpcdl.cluster.cluster import Cluster
 from hpcdl.training import scaling
 from hpcdl.training.live import Hand
-from hpcdl.widgets.kit.controls import slider
+from hpcdl.widgets.kit.controls import columns, slider
 from hpcdl.widgets.kit.live import LiveFigure
 from hpcdl.widgets.kit.names import Names
 from hpcdl.widgets.kit.picture import Picture
@@ -49,8 +49,8 @@ class Dashboard:
         hand = {name: self.controls[name] for name in HAND} | {"kill": self.buttons["kill"]}
         rows = [
             self._row({name: button for name, button in self.buttons.items() if name not in hand}),
-            self._row({name: control for name, control in self.controls.items() if name not in hand}),
-            self._row(hand),
+            self._columns({name: control for name, control in self.controls.items() if name not in hand}),
+            self._columns(hand),
         ]
         self.view = widgets.VBox([image, *rows, Names(), self.picture.theme])
         self.picture.wait(self.program.ready)
@@ -86,6 +86,9 @@ class Dashboard:
     def _row(self, parts: dict):
         layout = widgets.Layout(flex_flow="row wrap", align_items="center", max_width=self.picture.image.width + "px")
         return widgets.Box(list(parts.values()), layout=layout)
+
+    def _columns(self, parts: dict):
+        return widgets.Box(list(parts.values()), layout=columns(parts.values(), self.picture.image.width + "px"))
 
     # -- the buttons ------------------------------------------------------------------------------------------------
 

@@ -73,7 +73,10 @@ def _draw_roof(axes: Axes, chip: str, across: dict[str, float], limits: dict[str
         xs = [LEFT, roof.ridge, RIGHT]
         ys = [attainable(x, roof) / 1e12 for x in xs]
         axes.loglog(xs, ys, color=style.INK if here else style.CONTOUR, linewidth=2.6 if here else 1.2)
-        axes.text(RIGHT * 0.9, ys[-1] * 1.12, name, ha="right", fontsize=10, color=style.INK if here else style.GREY)
+        place = axes.get_yaxis_transform()  # beside the axes, where no mark comes
+        axes.text(
+            1.02, ys[-1], name, transform=place, va="center", fontsize=10, color=style.INK if here else style.GREY
+        )
     roof, _ = device(chip)
     for layer, x in across.items():
         axes.loglog(x, attainable(x, roof) / 1e12, MARKS[layer], color=COLOURS[limits[layer]], markersize=9)

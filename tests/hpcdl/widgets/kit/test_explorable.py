@@ -9,7 +9,7 @@ from PIL import Image
 
 from hpcdl.widgets import Explorable, LiveFigure, style
 from hpcdl.widgets.kit import palette
-from hpcdl.widgets.kit.controls import align, checkbox, choice, log_slider, player, slider, stops
+from hpcdl.widgets.kit.controls import checkbox, choice, columns, log_slider, player, slider, stops
 from hpcdl.widgets.kit.picture import Picture
 
 
@@ -266,12 +266,13 @@ def test_lines_and_marks_stand_out_from_the_card(colour, dark):
     assert max(line, card) + 0.05 >= 2.0 * (min(line, card) + 0.05)
 
 
-def test_sliders_form_columns_unless_they_share_the_row():
-    def layouts(*controls):
-        align(controls)
-        return [(control.style.description_width, control.layout.width) for control in controls]
-
-    columns = layouts(slider("x", 1, 0, 2), log_slider("much longer", 1, 0.1, 10), stops("batch", (1, 2), 1))
-    assert columns == [("88px", "358px")] * 3
-    assert [width for width, _ in layouts(slider("x", 1, 0, 2), choice("long one", ["a"], "a"))] == ["initial"] * 2
-    assert layouts() == []
+def test_controls_form_columns_of_one_width():
+    """Lists and ticks stand in the sliders' columns; what has buttons beside it has a row of its own."""
+    shown = [slider("x", 1, 0, 2), choice("much longer", ["a"], "a"), checkbox("forget", False), player("t", 0, 0, 9)]
+    layout = columns(shown, "960px")
+    assert [control.style.description_width for control in shown[:2]] == ["94px"] * 2
+    assert [control.layout.width for control in shown[:2]] == ["auto", "max-content"]
+    assert [control.layout.grid_area for control in shown] == [None, None, None, "auto / 1 / auto / -1"]
+    assert layout.grid_template_columns == "repeat(auto-fill, minmax(min(100%, 294px), 1fr))"
+    assert "310px" in columns([choice("a", ["b" * 40], "b" * 40)], "").grid_template_columns
+    assert "200px" in columns([], "").grid_template_columns

@@ -126,6 +126,7 @@ def test_other_texts_are_none(text):
     [
         (100, 101, "You guessed 100, it was 101: that close."),
         (130, 100, "You guessed 130, it was 100: 30 % too high."),
+        (100, 6672, "You guessed 100, it was 6,672: 66.7 times too low."),
         (1e9, 1, "You guessed 1e+09, it was 1: 1e+09 times too high."),
         (1, 0, "You guessed 1, it was 0."),
         (1, math.inf, "You guessed 1, it was inf."),

@@ -41,7 +41,12 @@ PICTURES = {
     ),
     "message_cost": (
         measured,
-        {"alpha": (0.1, 10.0, 1e4), "beta": (1e-3, 100.0), "shown": (message_cost.ALL, "ring")},
+        {
+            "alpha": (0.1, 10.0, 1e4),
+            "beta": (1e-3, 100.0),
+            "shown": (message_cost.ALL, "ring"),
+            "kind": ("both", "model", "measured"),
+        },
     ),
     "best_algorithm": (
         best_algorithm.explorable,

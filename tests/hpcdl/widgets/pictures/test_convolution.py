@@ -33,7 +33,7 @@ PICTURES = {
         {"step": (0, 1, 4), "size": (3, 4, 5), "window": (1, 2, 3), "stride": (1, 2)},
     ),
     "winograd_products": (winograd_products.explorable, {"step": (0, 13, 36), "m": (2, 4), "output": (1, 2, 4)}),
-    "convolution_race": (raced, {"channels": (1, 8, 32), "batch": (1, 8)}),
+    "convolution_race": (raced, {"channels": (1, 8, 32), "batch": (1, 8), "kind": ("both", "model", "measured")}),
     "conv_gradient": (conv_gradient.explorable, {"pixel": tuple(range(1, 10)), "weight": (1, 2, 3, 4)}),
 }
 pictures = pytest.mark.parametrize("name", PICTURES)

@@ -42,6 +42,18 @@ def test_a_picture_says_what_it_shows_and_each_control_has_a_label_of_its_own(na
     assert len(set(labels)) == len(labels), labels
 
 
+@pytest.mark.parametrize("name", ["message_cost", "more_workers"])
+def test_model_and_measured_share_axes(name):
+    """One switch shows either, and nothing but the curves changes."""
+    shown, seen = made(name), {}
+    for kind in ("both", "model", "measured"):
+        shown.controls["kind"].value = kind
+        axes = shown.picture.figure.axes[0]
+        seen[kind] = len(axes.lines), (axes.get_xlim(), axes.get_ylim())
+    assert seen["model"][0] < seen["both"][0] > seen["measured"][0]
+    assert len({limits for _, limits in seen.values()}) == 1
+
+
 @pytest.mark.thinned(1, 3)
 @every_picture
 def test_after_moves_it_is_to_the_pixel_what_is_drawn_from_nothing(name):

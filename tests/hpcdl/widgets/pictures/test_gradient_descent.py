@@ -12,7 +12,7 @@ from hpcdl.widgets.pictures import descent_path, learning_rates, more_workers, s
 PICTURES = {
     descent_path: {"lr": (0.0, 0.1, 1.0), "beta": (0.0, 0.99), "batch_size": (1, 32), "steps": (0, 60)},
     learning_rates: {"steps": (1, 100), "condition": (1, 30), "beta": (0.0, 0.95)},
-    more_workers: {"workers": (1, 32), "slow": (1.0, 8.0), "error": (0.05, 0.5)},
+    more_workers: {"workers": (1, 32), "slow": (1.0, 8.0), "error": (0.05, 0.5), "kind": ("both", "model", "measured")},
     shards: {"p": (1, 2, 6), "skew": (0.0, 1.0), "rule": (shards.WEIGHTED, shards.PLAIN)},
 }
 modules = pytest.mark.parametrize("module", PICTURES, ids=lambda module: module.__name__.rpartition(".")[2])
