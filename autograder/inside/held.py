@@ -53,7 +53,8 @@ class Held:
         return most
 
     def _nbytes(self) -> int:
-        seen, storages, total = set(self.known), set(), 0
+        seen, total = set(self.known), 0
+        storages: set[int] = set()
         waiting = [*self.roots, *_variables(sys._getframe(1))]
         while waiting:
             item = waiting.pop()

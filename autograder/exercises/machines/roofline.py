@@ -166,7 +166,7 @@ def the_batch_that_fills_it(student, rng):
                 (layer[0], layer[1], 0), peak, bandwidth, itemsize
             ),
         }
-        arithmetic, memory = 2 * right * layer[1] / peak, bytes_of(layer, right, itemsize) / bandwidth
+        arithmetic, memory = 2 * right * layer[1] / peak, bytes_of(layer, int(right), itemsize) / bandwidth
         why = f"With {right:,} samples arithmetic takes {arithmetic:.6g} s, memory traffic {memory:.6g} s."
         checks.equal(got, right, name=call, why=why, mistakes={s: v for s, v in told.items() if v != right})
 
