@@ -35,8 +35,7 @@ sum over the ranks. In tensor parallelism all ranks have the whole batch and mus
 
 If ranks or microbatches take different ways by their whole batches, that is refused: by DDP and pipelines at once, by
 ZeRO-1 and ZeRO-2 when it happens again, by ZeRO-3 if ranks call other layers. Nothing notices that all ranks take one
-way where one process would take another. Over gloo ZeRO-3 cannot refuse that ranks call other layers: gloo itself ends
-the process, or waits until its timeout.
+way where one process would take another.
 
 A layer that computes with several samples computes with those of its rank, in a pipeline with those of a microbatch:
 batch norm, a softmax or mean over samples, attention between samples, a queue of negatives, the means of a codebook. Of
