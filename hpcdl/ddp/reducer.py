@@ -19,7 +19,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from hpcdl.collectives import recursive_doubling_all_reduce
 from hpcdl.comm import Background, Communicator, Foreground
 from hpcdl.ddp.alike import Replicas
-from hpcdl.ddp.backward_passes import NOT_SYNCHRONIZED, Losses, watch
+from hpcdl.ddp.backward_passes import NOT_SYNCHRONIZED, Losses, look_for_batch_norm, watch
 from hpcdl.ddp.bucketed import Bucket, make_buckets
 from hpcdl.ddp.buffers import BufferBroadcast
 from hpcdl.ddp.counting import COUNTS, count_votes, require_one_mean
@@ -80,6 +80,7 @@ class Reducer:
         self.decisions = Decisions()
         self._handles: list[RemovableHandle] = []
         self._listen()
+        look_for_batch_norm(comm.size)
         weakref.finalize(self, _end, self._handles, self.background)
 
     def count(self, samples: int, lengths: list[int]) -> tuple[int | None, list[int]]:

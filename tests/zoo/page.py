@@ -40,10 +40,11 @@ way where one process would take another.
 A layer that computes with several samples computes with those of its rank, in a pipeline with those of a microbatch:
 batch norm, a softmax or mean over samples, attention between samples, a queue of negatives, the means of a codebook. Of
 such buffers all ranks then have rank 0's. A loop does the same if it mixes or weighs samples by their batch before the
-loss: mixup, normalized advantages. Pipelines refuse batch norm, and losses that compare samples are refused; nothing
-notices the rest, since batch norm is trained this way everywhere. In rows with **same batch** every rank has the same
-samples. For the result of one process compute with all ranks' samples: gather them, or split the network by tensor
-parallelism.
+loss: mixup, normalized advantages, samples below the median loss. Pipelines refuse batch norm, DDP and ZeRO warn of it,
+and losses that compare samples are refused. Nothing notices the rest while you train:
+`hpcdl.ddp.decisions.mixes(model, (x,), {})` says beforehand whether outputs depend on other samples, in eval mode. In
+rows with **same batch** every rank has the same samples. For the result of one process compute with all ranks' samples:
+gather them, or split the network by tensor parallelism.
 
 The tests in `tests/zoo` run every cell and compare it with this page; `python tests/zoo/page.py` writes it.
 
