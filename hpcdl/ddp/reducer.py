@@ -224,7 +224,9 @@ class Reducer:
     def _weight(self) -> float:
         """Return n_r / N with the last step's N; if this step's N differs, `release` corrects the sums."""
         if self.step.samples is None and any(any(bucket.present) for bucket in self.buckets):
-            raise RuntimeError("there are gradients, but ddp(x) was not called: call the wrapper, not its module")
+            raise RuntimeError(
+                "there are gradients, but ddp(x) was not called: call the wrapper, not its module, and not in no_grad()"
+            )
         return (self.step.samples or 0) / self.total
 
     def _ballot(self, loss: float | None) -> torch.Tensor:

@@ -46,6 +46,9 @@ and losses that compare samples are refused. Nothing notices the rest while you 
 rows with **same batch** every rank has the same samples. For the result of one process compute with all ranks' samples:
 gather them, or split the network by tensor parallelism.
 
+Under ZeRO-3 a parameter between passes is a piece with one axis: a loop that asks for `p.dim() == 2` finds none, and
+nothing notices. Change gradients by their shapes in hooks that you register before wrapping.
+
 The tests in `tests/zoo` run every cell and compare it with this page; `python tests/zoo/page.py` writes it.
 
 """
