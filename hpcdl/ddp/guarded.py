@@ -30,7 +30,7 @@ RESHAPES = (  # names of functions with the same elements, or some of them
     r"^(cat|concat|stack|[vhd]stack|view|view_as|reshape|flatten|ravel|(un)?squeeze|expand|repeat|float|double|half|bfloat16"
     r"|to|cpu|cuda|type|_?values|coalesce|to_dense|contiguous|t|transpose|permute|select|narrow|__getitem__|__get__)$"
 )
-LINEAR = (  # names of functions of which the mean over ranks is that of the mean; they may change or replace elements
+LINEAR = (  # names of functions that commute with the mean over ranks; they may change or replace elements
     r"^_*(foreach_)?[ir]?(add|sub|mul|div|truediv|neg|lerp|addcmul|addcdiv|zero|copy|fill|where|masked_fill)_*$|^(clone"
     r"|detach_?|positive|negative|subtract|multiply|divide|requires_grad_|register_hook|retain_grad|__[gs]etitem__|__set__"
     r"|unbind|split|chunk|index_select)$|.*_like$|^new_"

@@ -130,7 +130,7 @@ add(
 )
 add("convolution on edges of point clouds", lambda: Model(_edges, mlp=nn.Sequential(L(12, 6), nn.ReLU())), sequences())
 add("graph attention", lambda: Model(_graph_attention, w=L(6, 6), a=P(12)), sequences())
-add("masked convolution", lambda: Model(lambda m, x: _masked(m.c, x), c=nn.Conv2d(2, 2, 3)), images())
+add("masked convolution", lambda: Model(lambda m, x: _masked(m.c, x), c=nn.Conv2d(3, 3, 3)), images(3))
 add(
     "adjoint of an ordinary differential equation",
     lambda: Model(lambda m, x: Adjoint.apply(x, m.f, *m.f.parameters()), f=mlp()),
