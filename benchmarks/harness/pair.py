@@ -17,11 +17,13 @@ import torch
 from benchmarks.harness.results import ROOT
 from hpcdl.cluster import find_launcher
 
+LAST = 8000  # letters of what ranks printed
+
 
 def run(module: str, *order: Any, env: Mapping[str, str] = os.environ, seconds: float = 1800, ranks: int = 2):
     """What `work(*order)` of a module returns on rank 0 of two `ranks`, one thread each, as JSON has it.
 
-    Raises RuntimeError with what they printed when they fail, TimeoutExpired after `seconds`.
+    Raises RuntimeError when they fail, and prints what they printed last; TimeoutExpired after `seconds`.
     """
     with tempfile.TemporaryDirectory() as folder:
         rank = [sys.executable, "-m", "benchmarks.harness.pair", module, json.dumps([folder, ranks, *order])]
@@ -40,7 +42,10 @@ def run(module: str, *order: Any, env: Mapping[str, str] = os.environ, seconds: 
             os.killpg(process.pid, signal.SIGKILL)
             raise
         if process.returncode:
-            raise RuntimeError(f"the measurement failed:\n{printed}")
+            print(printed[-LAST:], file=sys.stderr)
+            raise RuntimeError(
+                f"the ranks of {module} ended with exit code {process.returncode}; what they printed last is above"
+            )
         return json.loads(Path(folder, "found.json").read_text())
 
 

@@ -62,6 +62,7 @@ class Communicator(ABC):
     devices: tuple[str, ...] = ("cpu",)  # where a tensor may live
     segment: int | None = None  # bytes: a fast ring splits longer messages, which would not fit into the cache
     patient, cancelled = True, False  # in the background: yield the core while waiting; stop waiting
+    misfits_abort = False  # a longer message than its receiver expects ends the process, and raises no MisfitError
     silent = False  # no peer answers and received data are meaningless: do not compare ranks
 
     # -- point to point ---------------------------------------------------------------------------------------------

@@ -72,6 +72,7 @@ class TorchComm(Communicator):
         self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
         self._nccl = dist.get_backend(group) == "nccl"
         self.devices = ("cuda",) if self._nccl else ("cpu",)
+        self.misfits_abort = not self._nccl
 
     def clock(self) -> float:
         if self._nccl:

@@ -15,7 +15,7 @@ class Wrapper(Communicator):
 
     def __init__(self, comm: Communicator):
         self.comm, self.rank, self.size, self.devices = comm, comm.rank, comm.size, comm.devices
-        self.segment, self.silent = comm.segment, comm.silent
+        self.segment, self.silent, self.misfits_abort = comm.segment, comm.silent, comm.misfits_abort
 
     @abstractmethod
     def wrap(self, comm: Communicator) -> Communicator:

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import math
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 from torch import nn
 
 from hpcdl.ddp.losses import Terms
+from hpcdl.ddp.mixing import has_batch_norm
 
 OF_INPUTS = "for the gradients of inputs call torch.autograd.grad(loss, x) instead of backward()"
 NOT_SYNCHRONIZED = (
@@ -20,6 +22,12 @@ NOT_SYNCHRONIZED = (
     f"`with model.no_sync():`; {OF_INPUTS}"
 )
 
+BATCH_NORM = (
+    "batch norm takes means over the samples of each rank, as in torch's DistributedDataParallel, so the weights will "
+    "not be those of one process with the whole batch; take GroupNorm or LayerNorm, or call eval() on the layer, for "
+    "equal ones"
+)
+LOOKS = 4  # backward passes after wrapping in which batch norm is looked for: a loop may begin with another model's
 GOLDEN = 0.6180339887498949
 
 _local = threading.local()  # of the thread that calls backward: `terms`, `inside`, `of_inputs`
@@ -76,6 +84,12 @@ def watch() -> None:
         _notice_nested()
 
 
+def look_for_batch_norm(ranks: int) -> None:
+    """Warn in this thread's next backward passes if a model on several ranks has batch norm."""
+    if ranks > 1:
+        _local.looks = LOOKS
+
+
 def _notice_nested() -> None:
     """Note gradients of parameters that become part of a loss: a rank's are of its own samples."""
     original = torch.autograd.grad
@@ -101,6 +115,10 @@ def _read(tensors: Any, gradients: Any) -> Terms:
     roots = (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
     given = (gradients,) if gradients is None or isinstance(gradients, torch.Tensor) else tuple(gradients)
     nested, _local.nested = getattr(_local, "nested", False), False
+    _local.looks = looks = getattr(_local, "looks", 0) - 1
+    if looks >= 0 and any(has_batch_norm(root.grad_fn) for root in roots if root.grad_fn):
+        _local.looks = 0
+        warnings.warn(BATCH_NORM, stacklevel=4)
     return Terms(roots, given if len(given) == len(roots) else (None,) * len(roots), nested)
 
 

@@ -26,14 +26,16 @@ REDUCES = (  # names of functions whose result depends on several elements
     r"|^cov$|^corrcoef$|dist$|^cosine|_loss$|einsum|^numpy$|^tolist$|^__array__$"
 )
 PLACES = r"^__[gs]etitem__$|^(select|narrow|index_|take|gather|scatter|unbind|flip|roll)"  # by other elements in a part
-RESHAPES = (  # names of functions with the same elements
+RESHAPES = (  # names of functions with the same elements, or some of them
     r"^(cat|concat|stack|[vhd]stack|view|view_as|reshape|flatten|ravel|(un)?squeeze|expand|repeat|float|double|half|bfloat16"
-    r"|to|cpu|cuda|type|_?values|coalesce|to_dense)$"
+    r"|to|cpu|cuda|type|_?values|coalesce|to_dense|contiguous|t|transpose|permute|select|narrow|__getitem__|__get__)$"
 )
-BENDS = (  # names of elementwise functions that are not linear
-    r"clamp|clip|sign|^_?_?r?pow|square|sqrt|exp|log|tanh|sigmoid|relu|abs|round|floor|ceil|trunc|reciprocal|nan_to_num"
-    r"|maximum|minimum|fmod|remainder|erf|threshold|shrink"
+LINEAR = (  # names of functions that commute with the mean over ranks; they may change or replace elements
+    r"^_*(foreach_)?[ir]?(add|sub|mul|div|truediv|neg|lerp|addcmul|addcdiv|zero|copy|fill|where|masked_fill)_*$|^(clone"
+    r"|detach_?|positive|negative|subtract|multiply|divide|requires_grad_|register_hook|retain_grad|__[gs]etitem__|__set__"
+    r"|unbind|split|chunk|index_select)$|.*_like$|^new_"
 )
+DECOMPOSES = r"^linalg_|svd|^qr$|eig|fft|cholesky|inverse|^trace$|^tri[ul]$|^diag|^outer$|^kron$|^diff$"
 
 
 _local = threading.local()  # of the thread that steps an optimizer: `steps`
@@ -87,11 +89,24 @@ class Guarded(torch.Tensor):
         """Return the sentence that refuses function `name`."""
         return cls.sentence
 
+    def __format__(self, spec: str) -> str:
+        if spec:  # of a number
+            raise RuntimeError(self.why("item"))
+        return repr(self)
 
-class UnderWay(Guarded):
-    """A gradient of data parallelism before `synchronize()`, which may be on its way to other ranks."""
+
+class Absent(Guarded):
+    """A gradient whose numbers are not there, or not yet: printed it is a sentence."""
 
     refuses = rf"^(?!{ABOUT})"
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
+        return f"<{self.why('item')}>"
+
+
+class UnderWay(Absent):
+    """A gradient of data parallelism before `synchronize()`, which may be on its way to other ranks."""
+
     sentence = (
         "a gradient was changed between backward and synchronize(), on its way to the other ranks; call "
         "synchronize() first, then clip or scale"
@@ -110,11 +125,12 @@ class UnderWay(Guarded):
 class OfThisRank(Guarded):
     """A gradient of ZeRO-1 before the step: from this rank's samples only. Linear changes are right."""
 
-    refuses = rf"{REDUCES}|{BENDS}"
+    refuses = rf"^(?!{ABOUT}|{RESHAPES}|{LINEAR})"
     pairs = r"mul|div"
     sentence = (
-        "this gradient comes from this rank's samples only: its norm is not the mean gradient's, and clipping it does "
-        "not clip the mean; call optimizer.clip(max_norm) of the ShardedOptimizer"
+        "this gradient comes from this rank's samples only: its norm, its signs and the like are not the mean "
+        "gradient's; call optimizer.clip(max_norm) of the ShardedOptimizer, which returns the norm, too, and read or "
+        "change the mean gradient in a hook: param.register_hook(torch.sign)"
     )
 
     @classmethod
@@ -140,11 +156,12 @@ class OfThisRanksPass(OfThisRank):
 class Part(Guarded):
     """A gradient of ZeRO-3 after `synchronize()`: this rank's part of it."""
 
-    refuses = rf"{REDUCES}|{PLACES}"
+    refuses = rf"{REDUCES}|{PLACES}|{DECOMPOSES}"
     forgets = rf"{CHANGES}|_like$|^new_|^isclose$"
     sentence = (
-        "this is only the part of the gradient that this rank keeps, so its norm is not the gradient's; call "
-        "model.clip(max_norm) of the FullyShardedDataParallel, which returns the norm over all ranks"
+        "this is only the part of the gradient that this rank keeps, so its norm is not the gradient's, nor its "
+        "maximum or histogram; call model.clip(max_norm) of the FullyShardedDataParallel, which returns the norm over "
+        "all ranks, or read whole gradients in hooks that you register on parameters before wrapping"
     )
 
     @classmethod
@@ -166,35 +183,35 @@ class Share(Part):
     """A gradient of ZeRO-1 or -2 after `reduce()`: this rank's part of it."""
 
     sentence = (
-        "this is only the part of the gradient that this rank keeps, so its norm is not the gradient's; call "
-        "optimizer.clip(max_norm) of the ShardedOptimizer, which returns the norm over all ranks"
+        "this is only the part of the gradient that this rank keeps, so its norm is not the gradient's, nor its "
+        "maximum or histogram; call optimizer.clip(max_norm) of the ShardedOptimizer, which returns the norm over all "
+        "ranks, or read whole gradients in hooks of the parameters"
     )
 
 
-class InStep(Guarded):
+class InStep(Absent):
     """The gradient of a part of a parameter in ZeRO-1 or -2 between backward and `reduce()`: only its shape."""
 
-    refuses = rf"^(?!{ABOUT})"
     sentence = (
         "the gradient of this part of a parameter is there only inside step(), and could not be read or changed; call "
-        "optimizer.clip(max_norm) of the ShardedOptimizer, and scale losses with hpcdl.training's LossScaler"
+        "optimizer.clip(max_norm) of the ShardedOptimizer, scale losses with hpcdl.training's LossScaler, and read or "
+        "change whole gradients in hooks of the model's parameters"
     )
 
 
-class Gone(Guarded):
+class Gone(Absent):
     """What ZeRO-2 leaves instead of a gradient that it has sent in backward: only its shape."""
 
-    refuses = rf"^(?!{ABOUT})"
     sentence = (
         "this gradient was sent to the other ranks during backward, and can no longer be read or changed; call "
-        "optimizer.clip(max_norm) of the ShardedOptimizer, divide the loss instead of gradients, or use stage=1"
+        "optimizer.clip(max_norm) of the ShardedOptimizer, divide the loss instead of gradients, or read and change "
+        "the mean gradient in a hook: param.register_hook(torch.sign)"
     )
 
 
-class NotYet(Guarded):
+class NotYet(Absent):
     """The gradient of a piece of ZeRO-3 between backward and `synchronize()`: only its shape."""
 
-    refuses = rf"^(?!{ABOUT})"
     sentence = (
         "the gradient of this piece is not there before synchronize(), and could not be read or changed; call "
         "model.synchronize() after backward, then model.clip(max_norm) or optimizer.step()"

@@ -30,13 +30,14 @@ BELOW = ELEMENTWISE | SHAPES | LOSSES | LINEAR | AXES | PLACES | {
     "LogSoftmax", "Softmax", "Maximum", "Minimum", "Reciprocal", "Rsqrt", "Sin", "Cos", "Silu", "Gelu", "Gather",
     "Erf", "Expm1", "LogSigmoid", "Elu", "LeakyRelu",
 }  # fmt: skip
+STATISTICS = {"NativeBatchNorm", "CudnnBatchNorm", "MiopenBatchNorm"}
 NEAR = 32  # nodes below a mean in which samples are looked for that are mixed
 
 
 def mixed_numbers(node: Any) -> float | None:
     """Return a number that differs between ranks if the samples of a batch are mixed near `node`; else None."""
     todo, name = [node], name_of(node)
-    if name in OF_ALL:
+    if name in OF_ALL and 0 in axes_of(node):
         saved = node._saved_result if hasattr(node, "_saved_result") else node._saved_self
         return float(saved.detach().sum())
     for _ in range(NEAR):
@@ -88,6 +89,19 @@ def meeting(node: Any) -> set[tuple[int, int]]:
         bends = bends or (name not in LINEAR and not (name in ("Mul", "Div") and len(data) < 2))
         todo += [(child, bends, pairs) for child in data]
     return found
+
+
+def has_batch_norm(node: Any) -> bool:
+    """Return whether the graph of `node` has batch norm that takes means over a batch; instance norm has one row."""
+    todo, seen = [node], {node}
+    while todo:
+        each = todo.pop()
+        if name_of(each) in STATISTICS and getattr(each, "_saved_training", True) and shape_of(each)[0] > 1:
+            return True
+        new = {child for child, _ in each.next_functions if child is not None} - seen
+        seen |= new
+        todo += new
+    return False
 
 
 def axes_of(node: Any) -> set[int]:

@@ -19,7 +19,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from hpcdl.collectives import recursive_doubling_all_reduce
 from hpcdl.comm import Background, Communicator, Foreground
 from hpcdl.ddp.alike import Replicas
-from hpcdl.ddp.backward_passes import NOT_SYNCHRONIZED, Losses, watch
+from hpcdl.ddp.backward_passes import NOT_SYNCHRONIZED, Losses, look_for_batch_norm, watch
 from hpcdl.ddp.bucketed import Bucket, make_buckets
 from hpcdl.ddp.buffers import BufferBroadcast
 from hpcdl.ddp.counting import COUNTS, count_votes, require_one_mean
@@ -80,6 +80,7 @@ class Reducer:
         self.decisions = Decisions()
         self._handles: list[RemovableHandle] = []
         self._listen()
+        look_for_batch_norm(comm.size)
         weakref.finalize(self, _end, self._handles, self.background)
 
     def count(self, samples: int, lengths: list[int]) -> tuple[int | None, list[int]]:
@@ -223,7 +224,9 @@ class Reducer:
     def _weight(self) -> float:
         """Return n_r / N with the last step's N; if this step's N differs, `release` corrects the sums."""
         if self.step.samples is None and any(any(bucket.present) for bucket in self.buckets):
-            raise RuntimeError("there are gradients, but ddp(x) was not called: call the wrapper, not its module")
+            raise RuntimeError(
+                "there are gradients, but ddp(x) was not called: call the wrapper, not its module, and not in no_grad()"
+            )
         return (self.step.samples or 0) / self.total
 
     def _ballot(self, loss: float | None) -> torch.Tensor:

@@ -12,6 +12,7 @@ from torch.autograd import forward_ad
 
 from hpcdl.comm import Communicator, Foreground
 from hpcdl.ddp.agreement import earlier_wrappers, outline, require_same
+from hpcdl.ddp.backward_passes import look_for_batch_norm
 from hpcdl.ddp.buffers import BufferBroadcast, broadcast_state
 from hpcdl.ddp.counting import COUNTS, count_samples, count_votes, guessed_lengths, require_countable, require_one_mean
 from hpcdl.ddp.refusals import require_supported
@@ -103,6 +104,7 @@ class FullyShardedDataParallel(nn.Module):
         self._buffers_of_rank_0 = BufferBroadcast(module)
         self._passes = Passes(self.units, self._gathering, dtype, float(comm.size))
         self._passes.listen(needs)
+        look_for_batch_norm(comm.size)
         self._intact = Intact(module, self.units)
         weakref.finalize(self, self._gathering.background.close)
 

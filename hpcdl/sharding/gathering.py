@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from hpcdl.collectives import naive_all_reduce
+from hpcdl.collectives import naive_all_reduce, recursive_doubling_all_reduce
 from hpcdl.comm import Background, Communicator
 from hpcdl.comm.errors import MisfitError
 from hpcdl.ddp.alike import agree, digest, votes
@@ -24,13 +24,16 @@ OTHER_ORDERS = (
 
 
 class InOrder(Background):
-    """A background in which a message that does not fit means that ranks called other layers."""
+    """A background in which a message that does not fit means that ranks called other layers.
+
+    Where such a message ends the process, ranks compare the `paths` of each call's parameters before it.
+    """
 
     def __init__(self, background: Background):
         self._inner = background
 
-    def start(self, f: Callable[[Communicator], None]) -> None:
-        self._inner.start(partial(_in_order, f))
+    def start(self, f: Callable[[Communicator], None], paths: Sequence[str] = ()) -> None:
+        self._inner.start(partial(_in_order, f, paths))
 
     def wait(self) -> None:
         self._inner.wait()
@@ -39,7 +42,12 @@ class InOrder(Background):
         self._inner.close()
 
 
-def _in_order(f: Callable[[Communicator], None], comm: Communicator) -> None:
+def _in_order(f: Callable[[Communicator], None], paths: Sequence[str], comm: Communicator) -> None:
+    if comm.misfits_abort:
+        sums = torch.tensor(votes(digest(paths)), dtype=torch.float64)
+        recursive_doubling_all_reduce(sums, comm)
+        if not agree(sums.tolist()):
+            raise RuntimeError(OTHER_ORDERS)
     try:
         f(comm)
     except MisfitError as error:
@@ -59,7 +67,7 @@ class Gathering:
         self._training, self._seen, self._expected = False, list[Layer](), list[Layer]()
         self._order: list[int] = []  # of the layers since `order_votes`, by their first units' numbers
         self._number = {id(unit): i for i, unit in enumerate(units)}
-        self._ready: list[Callable[[Communicator], None]] = []  # reductions to be started
+        self._ready: list[tuple[Callable[[Communicator], None], Sequence[str]]] = []  # reductions to be started
         self._ahead: list[Unit] = []  # gathered for the next layer
 
     def begin(self, training: bool) -> None:
@@ -102,20 +110,20 @@ class Gathering:
         order, self._order = self._order, []
         return votes(digest([order, options]))
 
-    def later(self, reduction: Callable[[Communicator], None]) -> None:
+    def later(self, reduction: Callable[[Communicator], None], paths: Sequence[str] = ()) -> None:
         """Start `reduction` while the next layer runs, so that it does not delay that layer's weights."""
-        self._ready.append(reduction)
+        self._ready.append((reduction, paths))
 
     def _start(self, layer: Layer) -> list[Unit]:
         missing = [unit for unit in layer if not unit.whole]
         for unit in missing:
             unit.allocate()
-            self.background.start(unit.gather)
+            self.background.start(unit.gather, ["gather", *unit.paths])
         return missing
 
     def _start_ready(self) -> None:
-        for reduction in self._ready:
-            self.background.start(reduction)
+        for reduction, paths in self._ready:
+            self.background.start(reduction, paths)
         self._ready = []
 
     def _next(self) -> Layer:

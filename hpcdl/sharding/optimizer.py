@@ -11,7 +11,7 @@ from torch.utils.hooks import RemovableHandle
 
 from hpcdl.comm import Background, Communicator, Foreground
 from hpcdl.ddp.alike import Replicas
-from hpcdl.ddp.backward_passes import OF_INPUTS, Losses, watch
+from hpcdl.ddp.backward_passes import OF_INPUTS, Losses, look_for_batch_norm, watch
 from hpcdl.ddp.bucketed import make_buckets
 from hpcdl.ddp.buffers import broadcast_state
 from hpcdl.ddp.counting import COUNTS, count_votes, require_one_mean
@@ -90,6 +90,7 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
         self._versions: dict[torch.Tensor, int] = {}  # of the weights when the samples were counted
         self._launched, self._reduced, self._losses, self._decisions = 0, False, Losses(), Decisions()
         watch()
+        look_for_batch_norm(comm.size)
         self.__setstate__({"defaults": dict(getattr(self._inner, "defaults", {}))})  # torch's: a step's hooks
         weakref.finalize(self, _end, self._handles, self.background)
 

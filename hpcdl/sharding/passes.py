@@ -132,7 +132,7 @@ class Passes:
 
     def reduce(self, unit: Unit) -> None:
         """Send a unit's gradients; the weight uses the last step's N, which `release` corrects."""
-        self.gathering.later(partial(unit.reduce, unit.seal(), self.samples / self.total))
+        self.gathering.later(partial(unit.reduce, unit.seal(), self.samples / self.total), unit.paths)
         self._reduced.append(unit)
 
     def reduce_rest(self) -> list[Unit]:

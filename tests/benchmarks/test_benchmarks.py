@@ -7,13 +7,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 import hpcdl
 from benchmarks import BENCHMARKS, __main__, load
-from benchmarks.harness import report, results, turns
+from benchmarks.harness import pair, report, results, turns
 from hpcdl.collectives import ALL_REDUCE
 
 ROOT = Path(__file__).parents[2]
@@ -100,6 +101,14 @@ def test_quick_figures_do_not_overwrite_those_that_are_quoted(tmp_path):
     assert results.file("ddp", quick=False, out=None) == ROOT / "benchmarks" / "results" / "ddp.json"
     assert results.RESULTS not in results.file("ddp", quick=True, out=None).parents
     assert results.file("ddp", quick=True, out=tmp_path / "x.json") == tmp_path / "x.json"
+
+
+def test_ranks_that_fail_are_heard(monkeypatch, capfd):
+    """Python does not know mpiexec's option, and says so."""
+    monkeypatch.setattr(pair, "find_launcher", lambda: SimpleNamespace(path=sys.executable))
+    with pytest.raises(RuntimeError, match="ended with exit code 2; what they printed last is above"):
+        pair.run("benchmarks.ddp")
+    assert "nknown option" in capfd.readouterr().err
 
 
 def test_turns_rotate():

@@ -13,6 +13,7 @@ from zoo import (  # noqa: F401 - they register
     entries_collected_functions,
     entries_collected_loops,
     entries_collected_models,
+    entries_guests,
     entries_hooks,
     entries_layers,
     entries_loops,

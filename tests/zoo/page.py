@@ -35,16 +35,19 @@ sum over the ranks. In tensor parallelism all ranks have the whole batch and mus
 
 If ranks or microbatches take different ways by their whole batches, that is refused: by DDP and pipelines at once, by
 ZeRO-1 and ZeRO-2 when it happens again, by ZeRO-3 if ranks call other layers. Nothing notices that all ranks take one
-way where one process would take another. Over gloo ZeRO-3 cannot refuse that ranks call other layers: gloo itself ends
-the process, or waits until its timeout.
+way where one process would take another.
 
 A layer that computes with several samples computes with those of its rank, in a pipeline with those of a microbatch:
 batch norm, a softmax or mean over samples, attention between samples, a queue of negatives, the means of a codebook. Of
 such buffers all ranks then have rank 0's. A loop does the same if it mixes or weighs samples by their batch before the
-loss: mixup, normalized advantages. Pipelines refuse batch norm, and losses that compare samples are refused; nothing
-notices the rest, since batch norm is trained this way everywhere. In rows with **same batch** every rank has the same
-samples. For the result of one process compute with all ranks' samples: gather them, or split the network by tensor
-parallelism.
+loss: mixup, normalized advantages, samples below the median loss. Pipelines refuse batch norm, DDP and ZeRO warn of it,
+and losses that compare samples are refused. Nothing notices the rest while you train:
+`hpcdl.ddp.decisions.mixes(model, (x,), {})` says beforehand whether outputs depend on other samples, in eval mode. In
+rows with **same batch** every rank has the same samples. For the result of one process compute with all ranks' samples:
+gather them, or split the network by tensor parallelism.
+
+Under ZeRO-3 a parameter between passes is a piece with one axis: a loop that asks for `p.dim() == 2` finds none, and
+nothing notices. Change gradients by their shapes in hooks that you register before wrapping.
 
 The tests in `tests/zoo` run every cell and compare it with this page; `python tests/zoo/page.py` writes it.
 

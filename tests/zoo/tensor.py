@@ -194,6 +194,7 @@ class TensorParallel(Kit):
             "rank 0 alone does not step",
             "SyncBatchNorm",  # torch's own needs GPUs where torch.distributed is set up
             "gradient noise",  # drawn for shares, other numbers
+            "evolution strategies",
             "parameter made in forward",
             "names changed by a state_dict hook",
             "attention with its weights",
@@ -202,10 +203,13 @@ class TensorParallel(Kit):
             "__slots__",  # keeps a dense layer in a list
             "parameter assigned in forward",
             "nested tensor",
+            "inducing points",  # attends to others than itself
         }
     )
     # The loop changes a dense layer, which the split one has taken the place of.
-    of_dense = re.compile(r"after wrapping$|before the optimizer is made$|load_state_dict\(|inner module loads")
+    of_dense = re.compile(
+        r"after wrapping$|before the optimizer is made$|load_state_dict\(|inner module loads|in training$"
+    )
     of_layers = re.compile(
         "compiled|clamps|doubles|normalizes|keeps one row|hook|layer added|to\\(float|data replaced|memory|channels"
     )

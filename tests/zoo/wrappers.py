@@ -57,6 +57,7 @@ class _Zero(Kit):
             "rank 0 alone does not step",
             "vmap of the wrapped model",
             "object as input",
+            "evolution strategies",  # forward passes without gradients, which the zoo does not count
             "zero_grad forgotten",  # a step of ZeRO drops gradients
         }
     )
@@ -119,6 +120,7 @@ class FSDP(_Wrapped):
             "Muon",
             "gradient noise",  # drawn for pieces, other numbers
             "factor by the batch's mean",  # it notices other layers only
+            "gradients projected by singular vectors",  # the loop takes matrices, and pieces are vectors
         }
     )
 

@@ -1,5 +1,6 @@
 """Calls of layers in a forward pass, and each call's own part of autograd's graph."""
 
+import threading
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -13,6 +14,8 @@ EARLY = 32  # passes in which each new way is examined: a step's microbatches ma
 
 Signature = tuple[tuple[int, ...], tuple[int, ...]]
 REENTRANT = ("CheckpointFunctionBackward", "_CheckpointedBackward")
+
+_local = threading.local()  # of the thread in which backward runs: `task`, the pass that began last
 
 
 class End:
@@ -41,7 +44,13 @@ class _Number(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, _):
+        _local.task = torch._C._current_graph_task_id()
         return ctx.gradient[0], None
+
+
+def in_own_pass() -> bool:
+    """Return whether the backward pass that runs here began with a `seed`, and not in a user's hook or function."""
+    return getattr(_local, "task", None) == torch._C._current_graph_task_id()
 
 
 class Call(NamedTuple):

@@ -15,7 +15,7 @@ from torch.nn.functional import linear
 from torch.overrides import TorchFunctionMode
 
 from hpcdl.ddp.apart import plain
-from hpcdl.parallel.pipeline.calls import End, in_transform
+from hpcdl.parallel.pipeline.calls import End, in_own_pass, in_transform
 from hpcdl.parallel.pipeline.layers import Layers, Passed
 from hpcdl.parallel.pipeline.values import Value
 from hpcdl.sharding.pieces import untraced
@@ -134,7 +134,7 @@ class _Linear(torch.autograd.Function):
     def backward(ctx, dy):
         x, weight, bias = ctx.saved_tensors
         dx = dy @ weight if ctx.needs_input_grad[0] else None
-        if ctx.layers.recording:
+        if ctx.layers.recording or not in_own_pass():
             rows = _rows(dy)
             return dx, rows.T @ _rows(x), None if bias is None else rows.sum(0), None
         add_gradients(x, ctx.layers.wanted((weight, bias)), dy)

@@ -1,6 +1,9 @@
 """What goes wrong with DistributedDataParallel is said with the rank, the value and what to do; nothing stays."""
 
+import copy
 import gc
+import warnings
+from functools import partial
 
 import pytest
 import torch
@@ -8,6 +11,7 @@ from torch import nn
 
 from hpcdl.comm import CommError, RankError, simulate
 from hpcdl.ddp import DistributedDataParallel
+from hpcdl.sharding import FullyShardedDataParallel, ShardedOptimizer
 
 
 def run_ranks(p, body, model=lambda comm: nn.Linear(3, 2)):
@@ -127,3 +131,69 @@ def test_no_use_before_synchronize(overlap, change):
 
     with pytest.raises(RankError, match=r"between backward and synchronize\(\), on its way"):
         simulate(rank, 1)
+
+
+READS = {
+    "printed": lambda grad: f"{grad}",
+    "formatted": lambda grad: f"{grad.flatten()[0]:.3f}",
+    "an element": lambda grad: grad[0, 0].item(),
+    "singular values": lambda grad: torch.linalg.svdvals(grad),
+    "transposed": lambda grad: grad.T.norm(),
+    "histogram": torch.histc,
+}
+
+
+@pytest.mark.parametrize("stage", [1, 2])
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_a_rank_alone_reads_no_mean_gradient(read, stage):
+    """What is computed, or printed, from a gradient before the step says whose it is."""
+
+    def rank(comm):
+        net = nn.Linear(3, 2)
+        optimizer = ShardedOptimizer(net.parameters(), comm, partial(torch.optim.SGD, lr=0.1), stage)
+        net(torch.ones(2, 3)).mean().backward()
+        try:
+            return read(net.weight.grad)
+        except RuntimeError as error:
+            return f"{error}"
+        finally:
+            optimizer.step()
+
+    says = {
+        1: "OfThisRank" if read is READS["printed"] else "this rank's samples only",
+        2: "was sent to the other ranks",
+    }
+    assert all(says[stage] in said for said in simulate(rank, 2).results)
+
+
+NORMS = {
+    "training": (nn.BatchNorm1d(4), 2, True),
+    "one rank": (nn.BatchNorm1d(4), 1, False),
+    "eval": (nn.BatchNorm1d(4).eval(), 2, False),
+    "instances": (nn.Sequential(nn.Unflatten(1, (2, 2)), nn.InstanceNorm1d(2), nn.Flatten()), 2, False),
+}
+
+
+@pytest.mark.parametrize("wrap", ["ddp", "zero-1", "zero-3"])
+@pytest.mark.parametrize(("norm", "p", "warns"), NORMS.values(), ids=NORMS)
+def test_batch_norm_on_several_ranks_warns(norm, p, warns, wrap):
+    """Each rank takes the means of its samples; no other layer is called batch norm."""
+
+    def rank(comm):
+        net = model = nn.Sequential(nn.Linear(3, 4), copy.deepcopy(norm), nn.Linear(4, 2))
+        if wrap == "ddp":
+            model = DistributedDataParallel(net, comm)
+        elif wrap == "zero-1":
+            ShardedOptimizer(net.parameters(), comm, partial(torch.optim.SGD, lr=0.1))
+        else:
+            model = FullyShardedDataParallel(net, comm)
+        for _ in range(2):
+            model(torch.arange(12.0).view(4, 3)).square().mean().backward()
+            if wrap != "zero-1":
+                model.synchronize()
+
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        simulate(rank, p)
+    assert [each.message.args[0][:10] for each in found] == ["batch norm"] * p * warns
+    assert all(each.filename == __file__ for each in found)

@@ -1,5 +1,7 @@
 """Searched schedules: right whatever the seconds, within the limit, and as short as those of others who search."""
 
+import time
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -42,7 +44,7 @@ SAIL = [
     (2, 8, 32, (11347, 11248, 8132, 377), (1017190, 1000172, 988542)),
     (2, 8, 32, (29718, 29444, 19927, 527), (2610596, 2565371, 2538834)),
 ]
-LONGER = {1: 1.003, 2: 1.0}  # ours may be so much longer, with one chunk and with two
+LONGER = {1: 1.003, 2: 1.0}  # ours may be so much longer, with one chunk (seven of 36 are) and with two
 
 
 def compare(row):
@@ -55,15 +57,23 @@ def compare(row):
         assert play(orders, *f_b_w, message=message, parts=parts).seconds <= seconds * LONGER[chunks] + 1
 
 
-@pytest.mark.parametrize("row", [row for row in SAIL if row[1:3] == (4, 8)], ids=str)
+@pytest.mark.parametrize("row", [row for row in SAIL if row[1] == 4], ids=str)
 def test_as_short_as_the_search_of_others(row):
     compare(row)
 
 
 @pytest.mark.long  # minutes
-@pytest.mark.parametrize("row", [row for row in SAIL if row[1:3] != (4, 8)], ids=str)
+@pytest.mark.parametrize("row", [row for row in SAIL if row[1] != 4], ids=str)
 def test_so_it_is_on_larger_pipelines(row):
     compare(row)
+
+
+@pytest.mark.parametrize("chunks", [1, 2])
+def test_a_large_pipeline_is_searched_within_seconds(chunks):
+    """Seconds of the processor, so that other programs do not count; one chunk takes 1.4, two take more."""
+    begin = time.thread_time()
+    searched(8, 32, 11347 / chunks, 11248 / chunks, 8132 / chunks, message=377, limit=12, chunks=chunks)
+    assert time.thread_time() - begin < 10
 
 
 TIMES = st.integers(1, 40)
