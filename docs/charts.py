@@ -7,6 +7,7 @@ Each benchmark has bars against what was asked, and curves over the message size
 """
 
 import functools
+import io
 import json
 import math
 import re
@@ -24,14 +25,14 @@ NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
 AT_MOST = re.compile(r"at most|less than")
 WIDTH = 4.8  # inches: 460 pixels, which a telephone shows nearly in full size
 LINE, TEXT, ROW = 80, 0.14, 0.28  # letters in a line; inches of a line and of a bar with its gap
-COLOURS = {
-    "light": {"text": "#1f2328", "kept": "#0072b2", "missed": "#c2410c"},
-    "dark": {"text": "#d9dce1", "kept": "#56b4e9", "missed": "#f08a4b"},
+# Each chart is drawn in the light page's colours; each of them has one for dark pages.
+DARK = {
+    **{"#1f2328": "#d9dce1", "#0072b2": "#56b4e9", "#c2410c": "#f08a4b", "#007a5a": "#3fc79a", "#8a5a00": "#e6b450"},
+    **{"#9c3f7d": "#e39ac7", "#333333": "#d9dce1", "#2a7fb8": "#8fc7f0", "#6b7280": "#9aa3b0", "#5b3fb0": "#b7a3f5"},
 }
-CYCLE = {
-    "light": ("#0072b2", "#c2410c", "#007a5a", "#8a5a00", "#9c3f7d", "#333333", "#2a7fb8", "#6b7280", "#5b3fb0"),
-    "dark": ("#56b4e9", "#f08a4b", "#3fc79a", "#e6b450", "#e39ac7", "#d9dce1", "#8fc7f0", "#9aa3b0", "#b7a3f5"),
-}
+TEXT_COLOUR, *CYCLE = DARK
+KEPT, MISSED = CYCLE[:2]
+COLOUR = re.compile("|".join(DARK))
 MARKERS = "os^Dv*Px<"
 
 
@@ -131,24 +132,23 @@ def about_curves(title: str, series: dict[str, dict[int, float]]) -> str:
 # ---------------------------------------------------------------------------------------------- pictures
 
 
-def draw_bars(shown: list[Bar], theme: str):
+def draw_bars(shown: list[Bar]):
     """Draw how many times as good as asked each figure is, on a logarithmic axis; the line is what was asked."""
-    colours = COLOURS[theme]
     finite = [bar.times for bar in shown if math.isfinite(bar.times)] or [1.0]
     low, high = min(0.8, *finite) / 1.15, max(1.25, *finite) * 1.15
     words = [textwrap.wrap(f"{'' if bar.times >= 1 else '✗ '}{bar.what}: {bar.said}", LINE) for bar in shown]
     total = sum(ROW + TEXT * len(lines) for lines in words)
-    figure, axes = _axes(total + 0.6, theme)
+    figure, axes = _axes(total + 0.6)
     place = 0.0  # inches from the top
     for bar, lines in zip(shown, words, strict=True):
         kept, end = bar.times >= 1, min(bar.times, high)
-        look = {"color": colours["kept" if kept else "missed"], "hatch": "" if kept else "////"}
+        look = {"color": KEPT if kept else MISSED, "hatch": "" if kept else "////"}
         place += TEXT * len(lines)
         axes.text(
             0, place, "\n".join(lines), transform=axes.get_yaxis_transform(), fontsize=8, va="bottom", in_layout=False
         )
-        axes.barh(place + 0.09, end - 1, left=1, height=0.14, edgecolor=colours["text"], lw=0.5, **look)
-        axes.plot([1, 1], [place + 0.02, place + 0.18], color=colours["text"], lw=2)
+        axes.barh(place + 0.09, end - 1, left=1, height=0.14, edgecolor=TEXT_COLOUR, lw=0.5, **look)
+        axes.plot([1, 1], [place + 0.02, place + 0.18], color=TEXT_COLOUR, lw=2)
         place += ROW
     axes.set(xscale="log", xlim=(low, high), ylim=(total, -0.05), yticks=[])
     ticks = [t for t in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100) if low <= t <= high]
@@ -159,10 +159,10 @@ def draw_bars(shown: list[Bar], theme: str):
     return figure
 
 
-def draw_curves(series: dict[str, dict[int, float]], title: str, theme: str):
+def draw_curves(series: dict[str, dict[int, float]], title: str):
     """Draw seconds over bytes, both on logarithmic axes, a line and a marker for each name."""
-    figure, axes = _axes(3.6 + 0.17 * math.ceil(len(series) / 2), theme)
-    for (name, sizes), colour, marker in zip(series.items(), CYCLE[theme], MARKERS, strict=False):
+    figure, axes = _axes(3.6 + 0.17 * math.ceil(len(series) / 2))
+    for (name, sizes), colour, marker in zip(series.items(), CYCLE, MARKERS, strict=False):
         axes.plot(list(sizes), [s * 1e3 for s in sizes.values()], color=colour, marker=marker, ms=4, lw=1.3, label=name)
     axes.set(xscale="log", yscale="log")
     axes.set_xlabel("bytes", fontsize=9)
@@ -172,14 +172,13 @@ def draw_curves(series: dict[str, dict[int, float]], title: str, theme: str):
     return figure
 
 
-def _axes(height: float, theme: str):
+def _axes(height: float):
     import matplotlib.pyplot as plt
 
-    text = COLOURS[theme]["text"]
-    colours = {"text.color": text, "axes.labelcolor": text, "xtick.color": text, "ytick.color": text}
+    parts = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
     plt.rcParams.update(plt.rcParamsDefault)
     plt.rcParams.update(
-        {"svg.fonttype": "none", "svg.hashsalt": "hpcdl", "font.size": 9, "axes.edgecolor": text, **colours}
+        {"svg.fonttype": "none", "svg.hashsalt": "hpcdl", "font.size": 9, **dict.fromkeys(parts, TEXT_COLOUR)}
     )
     plt.rcParams["font.family"] = "sans-serif"
     figure, axes = plt.subplots(figsize=(WIDTH, height), layout="constrained")
@@ -194,15 +193,16 @@ def _figure(folder: Path, name: str, alt: str, draw) -> str:
     matplotlib.use("agg")
     import matplotlib.pyplot as plt
 
-    images = ""
-    for theme in COLOURS:
-        figure = draw(theme)
-        path = folder / f"{name}-{theme}.svg"
-        figure.savefig(path, transparent=True, metadata={"Date": None, "Creator": None})
-        width, height = (round(inches * 96) for inches in figure.get_size_inches())
-        plt.close(figure)
-        images += (
-            f'<img class="only-{theme}" src="{FOLDER}/{path.name}" alt="{escape(alt, quote=True)}" '
-            f'width="{width}" height="{height}" loading="lazy">'
-        )
+    drawn, figure = io.StringIO(), draw()
+    figure.savefig(drawn, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    width, height = (round(inches * 96) for inches in figure.get_size_inches())
+    plt.close(figure)
+    svg = {"light": drawn.getvalue(), "dark": COLOUR.sub(lambda found: DARK[found[0]], drawn.getvalue())}
+    for theme, text in svg.items():
+        (folder / f"{name}-{theme}.svg").write_text(text, encoding="utf-8")
+    images = "".join(
+        f'<img class="only-{theme}" src="{FOLDER}/{name}-{theme}.svg" alt="{escape(alt, quote=True)}" '
+        f'width="{width}" height="{height}" loading="lazy">'
+        for theme in svg
+    )
     return f'<figure class="chart">{images}</figure>\n'

@@ -4,6 +4,8 @@
 """
 
 import ast
+import functools
+import inspect
 import json
 import re
 import tomllib
@@ -60,9 +62,10 @@ def mistakes(lab: Lab) -> str:
 
     Mistakes without such a sentence are shown only if an exercise has no others.
     """
-    bank, told = selfcheck.bank(lab.slug), sentences(lab)
+    bank = selfcheck.bank(lab.slug)
 
     def of(exercise: Exercise) -> list[str]:
+        told = sentences(exercise)
         wrong = [each for each in bank if each.exercise == exercise.id]
         named = {_message(each, told): each for each in reversed(wrong)}  # the first of those with one sentence
         shown = [each for each in wrong if each in named.values() and _message(each, told)] or wrong
@@ -72,18 +75,30 @@ def mistakes(lab: Lab) -> str:
     return "\n".join(f"- `{each.name}`\n" + "\n".join(of(each)) for each in exercises)
 
 
-def sentences(lab: Lab) -> list[str]:
-    """Return the sentences that the lab's checks may say, the shortest first."""
-    paths = (ROOT / "autograder" / "exercises" / lab.slug).glob("*.py")
-    nodes = (node for path in paths for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
-    texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
-    return sorted(
-        (text for text in texts if text[:1].isupper() and text.endswith(".")), key=lambda text: (len(text), text)
-    )
+def sentences(exercise: Exercise) -> set[str]:
+    """Return the sentences that an exercise's checks may say, from its own file and its lab's common files."""
+    lab = exercise.lab
+    files = {e.name: {inspect.getfile(check.function) for check in e.checks.values()} for e in lab.exercises.values()}
+    folder = {str(path) for path in (ROOT / "autograder" / "exercises" / lab.slug).glob("*.py")}
+    return set().union(*map(_sentences, folder - set().union(*files.values()) | files[exercise.name]))
 
 
-def _message(wrong: WrongAnswer, told: list[str]) -> str | None:
-    return next((text for text in told if wrong.says in text), None)
+@functools.cache
+def _sentences(path: str) -> set[str]:
+    """Return a file's sentences; titles of checks, which are docstrings, name no mistake."""
+    nodes = list(ast.walk(ast.parse(Path(path).read_text(encoding="utf-8"))))
+    parts = [each for node in nodes if isinstance(node, ast.JoinedStr) for each in node.values]
+    left_out = {id(node.value) for node in nodes if isinstance(node, ast.Expr)} | set(map(id, parts))
+    texts = {node.value for node in nodes if isinstance(node, ast.Constant) and id(node) not in left_out}
+    return {text for text in texts if isinstance(text, str) and " " in text and text.endswith(".")}
+
+
+def _message(wrong: WrongAnswer, told: set[str]) -> str | None:
+    """Return the one sentence that the bank means; of several, what they begin with; None if they begin differently."""
+    found = [text for text in told if wrong.says in text]
+    if len(found) > 1:
+        return f"{wrong.says} …" if all(text.startswith(wrong.says) for text in found) else None
+    return found[0] if found else None
 
 
 def _mistake(wrong: WrongAnswer, told: list[str]) -> str:
@@ -152,9 +167,14 @@ def demo_step(lab: Lab, step: dict) -> tuple[str, str]:
     if "mistake" in step:
         wrong = wrong_answer(lab, step)
         said = f"A usual mistake, {escaped(wrong.mistake)}. Ask what is wrong before you run the check. "
-        told = f"It says: *{escaped(_message(wrong, sentences(lab)) or wrong.says)}*"
-        return said + told, f'{_imports(lab, wrong.source)}\n\n\n{wrong.source.strip()}\n\n\ncheck("{wrong.exercise}")'
+        code = f'{_imports(lab, wrong.source)}\n\n\n{wrong.source.strip()}\n\n\ncheck("{wrong.exercise}")'
+        return f"{said}It says: *{escaped(message(lab, wrong))}*", code
     return step["say"], step["run"].strip()
+
+
+def message(lab: Lab, wrong: WrongAnswer) -> str:
+    """Return the sentence that a check tells about a wrong answer."""
+    return _message(wrong, sentences(lab.exercises[wrong.exercise.partition(".")[2]])) or wrong.says
 
 
 def wrong_answer(lab: Lab, step: dict) -> WrongAnswer:

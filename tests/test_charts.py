@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import math
+import re
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -82,5 +83,7 @@ def test_pictures_are_small_and_have_texts(charts, tmp_path):
     assert "1 of 4 figures reach what was asked" in html
     for picture in pictures:
         assert picture.stat().st_size < 60_000
+        colours = set(re.findall("#[0-9a-f]{6}", picture.read_text(encoding="utf-8")))
+        assert colours <= set(charts.DARK.values() if "-dark" in picture.name else charts.DARK)
         words = "".join(ET.parse(picture).getroot().itertext())
         assert "as good as asked" in words or "bytes" in words

@@ -48,7 +48,8 @@ def test_demonstration_runs_and_says_what_the_page_says(slug, tmp_path):
     ).execute()
     printed = ["".join(map(str, cell.outputs)) for cell in notebook.cells]
     assert all(printed)
-    assert teaching_pages.wrong_answer(lab, steps[1]).says in printed[1]
+    told = teaching_pages.message(lab, teaching_pages.wrong_answer(lab, steps[1]))
+    assert told.removesuffix(" …") in printed[1]
 
 
 def test_no_lesson_is_of_a_lab_that_is_gone():
@@ -77,9 +78,16 @@ def test_page_shows_exercises_and_mistakes(slug):
     assert teaching_pages.page(COURSES[slug], {}).startswith("# Lab")
 
 
-def test_mistakes_have_the_sentence_that_students_read():
-    text = teaching_pages.mistakes(exercises.load("gradient_descent"))
-    assert re.search(r"- forgets the 2: \*The factor 2 is missing: .*\*", text)
+@pytest.mark.parametrize(
+    ("slug", "shown"),
+    [
+        ("gradient_descent", r"- forgets the 2: \*The factor 2 is missing: .*\*"),
+        ("backprop", r"`output_error`\n  - forgets σ': \*σ'\(z\) is missing: the error is with respect to z.*\*"),
+        ("calculus", r"- forward difference: \*This is the forward difference …\*"),  # two sentences begin so
+    ],
+)
+def test_mistakes_have_the_sentence_that_students_read(slug, shown):
+    assert re.search(shown, teaching_pages.mistakes(exercises.load(slug)))
 
 
 # -- plans and lectures -----------------------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ def ring_all_reduce(x, comm):
         taken += incoming
 
 
-@wrong(RING, "stops after the first half", fails=(*ALL_OF_RING, *AVERAGES, *STEPS), says="is missing")
+@wrong(RING, "stops after the first half", fails=(*ALL_OF_RING, *AVERAGES, *STEPS), says="the x of rank")
 def ring_all_reduce(x, comm):
     p, rank = comm.size, comm.rank
     chunks = x.view(-1).tensor_split(p)
@@ -83,7 +83,7 @@ def ring_all_reduce(x, comm):
         taken += incoming
 
 
-@wrong(RING, "chunks of n // p", fails=("any_p_and_n", "the_same_bits", *AVERAGES, *STEPS), says="is missing")
+@wrong(RING, "chunks of n // p", fails=("any_p_and_n", "the_same_bits", *AVERAGES, *STEPS), says="the x of rank")
 def ring_all_reduce(x, comm):
     p, rank, flat = comm.size, comm.rank, x.view(-1)
     m = len(flat) // p
@@ -98,7 +98,7 @@ def ring_all_reduce(x, comm):
             taken.copy_(incoming)
 
 
-@wrong(RING, "one step too few", fails=(*ALL_OF_RING, *AVERAGES, *STEPS), says="is missing")
+@wrong(RING, "one step too few", fails=(*ALL_OF_RING, *AVERAGES, *STEPS), says="the x of rank")
 def ring_all_reduce(x, comm):
     p, rank = comm.size, comm.rank
     chunks = x.view(-1).tensor_split(p)
