@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from .known_calls import CONTAINERS, READS
-from .magics import RUNS
+from .magics import is_quiet
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 FILES = "<files>"  # not a valid Python name: the folder's files
@@ -108,6 +108,8 @@ def _gather(node: ast.AST, facts: Facts) -> None:
         facts.calls.append(call := call_of(node))
         if call.is_method and call.last not in READS and not any(isinstance(n, ast.Call) for n in ast.walk(node.func)):
             facts.told |= {call.root} - {""}
+        if call.root == "get_ipython" and not is_quiet(node):
+            facts.stores.add("get_ipython")
     elif isinstance(node, Definition):
         for d in (d for d in node.decorator_list if isinstance(d, ast.Attribute | ast.Name)):
             of = root_of(d) if isinstance(d, ast.Attribute) else ""
@@ -145,7 +147,7 @@ def call_of(node: ast.Call) -> Call:
     values = [*node.args, *(keyword.value for keyword in node.keywords)]
     last = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
     out = any(keyword.arg == "out" for keyword in node.keywords)
-    if last == "run_line_magic" and ast.unparse(node).startswith(RUNS):
+    if last in ("run_line_magic", "magic") and not is_quiet(node):
         last = "run_cell"
     handed: list[ast.expr] = [
         v for v in values if isinstance(v, ast.Attribute) and (v.attr in CONTAINERS or v.attr.endswith("_"))

@@ -176,7 +176,7 @@ def _is_left_out(node: ast.stmt) -> bool:
     if isinstance(node, ast.With):
         return any(ast.unparse(item.context_expr).startswith("when_solved(") for item in node.items)
     text = ast.unparse(node.value) if isinstance(node, ast.Expr) else ""
-    return text.startswith("get_ipython().") and not text.startswith(magics.RUNS)
+    return text.startswith("get_ipython().") and magics.is_quiet(node)
 
 
 def _is_stub(function: ast.FunctionDef) -> bool:
