@@ -15,7 +15,7 @@ import zlib
 from functools import cache
 
 from . import known_magics as known
-from .syntax import PARSE_ERRORS, is_python, parse
+from .syntax import PARSE_ERRORS, is_python, parse, walked
 
 CELL_MAGIC = re.compile(r"^(\s*)%%(\w+|!)[ \t]*([^\n]*)(?:\n|$)")
 TIMEIT = re.compile(r"(?:-[nrp] *\d+\s*|-[tcqov]+(?:\s+|$))*")  # options, before the set-up
@@ -120,7 +120,7 @@ def _bound(code: str) -> list[str]:
         nodes = [node for node in parse(code).body if not isinstance(node, DEFINITION)]
     except PARSE_ERRORS:
         return []
-    parts = [part for node in nodes for part in ast.walk(node)]
+    parts = [part for node in nodes for part in walked(node)]
     names = [part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)]
     names += [(part.asname or part.name).partition(".")[0] for part in parts if isinstance(part, ast.alias)]
     return [*dict.fromkeys(name for name in names if name != "*")]
