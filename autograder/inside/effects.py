@@ -42,6 +42,7 @@ from .known_calls import (
     WRITERS,
     WRITES,
 )
+from .syntax import walked
 
 # Not valid Python names: anything that may concern everything; code in the text of the statements.
 ALL, TEXT = "*", "<text>"
@@ -250,12 +251,12 @@ def is_setting(node: ast.AST) -> bool:
     """Whether a statement stores into a call's result, which may concern all others."""
     targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
     places = [target.value for target in targets if isinstance(target, ast.Attribute | ast.Subscript)]
-    return any(isinstance(part, ast.Call) for place in places for part in ast.walk(place))  # `getcontext().prec = 9`
+    return any(isinstance(part, ast.Call) for place in places for part in walked(place))  # `getcontext().prec = 9`
 
 
 def surroundings(node: ast.AST) -> set[str]:
     """Return what a statement uses besides names: files that it reads, the path of a student's own modules, text."""
-    made = [call_of(part) for part in ast.walk(node) if isinstance(part, ast.Call)]
+    made = [call_of(part) for part in walked(node) if isinstance(part, ast.Call)]
     calls = {call.last for call in made}
     text = {TEXT} if any(_is(call, RUNS_TEXT) for call in made) else set()
     text |= {"sys"} if calls & ARGUMENTS else set()
@@ -265,8 +266,8 @@ def surroundings(node: ast.AST) -> set[str]:
 
 def words(node: ast.AST) -> set[str]:
     """Return the words in a statement's text, except docstrings: names that it uses where it is run as code."""
-    docs = {id(part.value) for part in ast.walk(node) if isinstance(part, ast.Expr)}
-    texts = [part.value for part in ast.walk(node) if isinstance(part, ast.Constant) and id(part) not in docs]
+    docs = {id(part.value) for part in walked(node) if isinstance(part, ast.Expr)}
+    texts = [part.value for part in walked(node) if isinstance(part, ast.Constant) and id(part) not in docs]
     return {word for text in texts if isinstance(text, str) for word in WORD.findall(text)}
 
 
@@ -284,12 +285,12 @@ def _binds_any(facts: Facts) -> bool:
 
 
 def _targets(node: ast.AST) -> list[ast.expr]:
-    return node.targets if isinstance(node, ast.Assign) else []
+    return [t for t in node.targets if isinstance(t, ast.Attribute)] if isinstance(node, ast.Assign) else []
 
 
 def _imports(node: ast.AST) -> Iterator[tuple[str, str]]:
     """Yield the names that an import binds, each with its module."""
-    for inner in ast.walk(node) if not isinstance(node, Definition) else ():
+    for inner in walked(node) if not isinstance(node, Definition) else ():
         if isinstance(inner, ast.Import):
             for alias in inner.names:
                 yield alias.asname or alias.name.split(".")[0], alias.name if alias.asname else alias.name.split(".")[0]

@@ -1,12 +1,13 @@
 """Collect what a piece of code does with names: calls, stores, and aliases."""
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from .known_calls import CONTAINERS, READS
-from .magics import RUNS
+from .magics import is_quiet
+from .syntax import children, walked
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 FILES = "<files>"  # not a valid Python name: the folder's files
@@ -74,22 +75,22 @@ def facts_of(node: ast.AST) -> Facts:
 def facts_of_body(node: Definition) -> Facts:
     """Return the facts of calling the function, or any method of the class."""
     facts = Facts()
-    for part in ast.walk(node):
+    for part in walked(node):
         _gather(part, facts)
         if isinstance(part, ast.arg):
             facts.own.add(part.arg)
     return facts
 
 
-def executed(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield `node` and its descendants, except the bodies of functions."""
-    yield node
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-        inner: Iterable[ast.AST] = [*node.decorator_list, node.args]
-    else:
-        inner = ast.iter_child_nodes(node)
-    for child in inner:
-        yield from executed(child)
+@lru_cache(maxsize=1024)
+def executed(node: ast.AST) -> list[ast.AST]:
+    """Return `node` and its descendants, except the bodies of functions."""
+    found, todo = [], [node]
+    while todo:
+        found.append(part := todo.pop())
+        is_function = isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)
+        todo += reversed([*part.decorator_list, part.args] if is_function else children(part))
+    return found
 
 
 def _gather(node: ast.AST, facts: Facts) -> None:
@@ -106,8 +107,10 @@ def _gather(node: ast.AST, facts: Facts) -> None:
         facts.outside |= set(node.names)
     elif isinstance(node, ast.Call):
         facts.calls.append(call := call_of(node))
-        if call.is_method and call.last not in READS and not any(isinstance(n, ast.Call) for n in ast.walk(node.func)):
+        if call.is_method and call.last not in READS and not any(isinstance(n, ast.Call) for n in walked(node.func)):
             facts.told |= {call.root} - {""}
+        if call.root == "get_ipython" and not is_quiet(node):
+            facts.stores.add("get_ipython")
     elif isinstance(node, Definition):
         for d in (d for d in node.decorator_list if isinstance(d, ast.Attribute | ast.Name)):
             of = root_of(d) if isinstance(d, ast.Attribute) else ""
@@ -119,7 +122,7 @@ def _gather(node: ast.AST, facts: Facts) -> None:
     if isinstance(node, ast.NamedExpr):
         facts.aliases.append((_names([node.target]), _names([node.value])))
     elif isinstance(node, ast.Match):
-        caught = [part for case in node.cases for part in ast.walk(case.pattern)]
+        caught = [part for case in node.cases for part in walked(case.pattern)]
         named = {getattr(part, "name", None) or getattr(part, "rest", None) for part in caught} - {None}
         facts.aliases.append((frozenset(map(str, named)), _names([node.subject])))
     elif isinstance(node, ast.Assign):
@@ -136,16 +139,17 @@ def _gather(node: ast.AST, facts: Facts) -> None:
 
 def _files_in(value: ast.expr) -> set[str]:
     """Return FILES if an expression opens a file to write: whatever changes its object changes the file."""
-    calls = (call_of(part) for part in ast.walk(value) if isinstance(part, ast.Call))
+    calls = (call_of(part) for part in walked(value) if isinstance(part, ast.Call))
     return {FILES} if any(call.is_opened_to_write for call in calls) else set()
 
 
+@lru_cache(maxsize=4096)
 def call_of(node: ast.Call) -> Call:
     """Return the `Call` of a call node."""
     values = [*node.args, *(keyword.value for keyword in node.keywords)]
     last = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
     out = any(keyword.arg == "out" for keyword in node.keywords)
-    if last == "run_line_magic" and ast.unparse(node).startswith(RUNS):
+    if last in ("run_line_magic", "magic") and not is_quiet(node):
         last = "run_cell"
     handed: list[ast.expr] = [
         v for v in values if isinstance(v, ast.Attribute) and (v.attr in CONTAINERS or v.attr.endswith("_"))
@@ -162,7 +166,7 @@ def call_of(node: ast.Call) -> Call:
 
 
 def _names(nodes: Iterable[ast.AST]) -> frozenset[str]:
-    return frozenset(inner.id for node in nodes for inner in ast.walk(node) if isinstance(inner, ast.Name))
+    return frozenset(inner.id for node in nodes for inner in walked(node) if isinstance(inner, ast.Name))
 
 
 def root_of(node: ast.AST) -> str:

@@ -40,10 +40,12 @@ CONTAINERS = frozenset(
     """.split()  # noqa: SIM905
 )
 # Calls that may bind any name, and calls that write and read files: one may read what another has written.
-ANYTHING = frozenset({"exec", "eval", "globals", "locals", "run_cell", "run_cell_magic", "push", "ex"})
+ANYTHING = frozenset({"exec", "eval", "globals", "locals", "run_cell", "run_cell_magic", "push", "ex", "ev"})
 BARE = frozenset({"exec", "eval", "globals", "locals"})  # only without a dot: `model.eval()` is something else
 READABLE = frozenset({"globals", "locals"})  # a function may only read them; a statement may do more
-RUNS_TEXT = frozenset({"exec", "eval", "run_cell", "run_cell_magic", "ex", "run_path"})  # their names are in texts
+RUNS_TEXT = frozenset(
+    {"exec", "eval", "run_cell", "run_cell_magic", "ex", "ev", "run_path"}
+)  # their names are in texts
 # Objects that hold the notebook's names: `vars()["x"] = 1`.
 SPACES = frozenset({"vars", "get_ipython", "builtins", "__main__"})
 WRITES = frozenset(

@@ -10,7 +10,7 @@ from types import CodeType, FrameType
 
 from hpcdl.comm.location import OURS, line_at
 
-from . import shell
+from . import absent
 
 REFERENCE = "reference"  # the label of code that is not the student's; its lines are never shown
 OF_REFERENCE = f"<{REFERENCE}>"
@@ -132,7 +132,7 @@ def text_of(error: BaseException) -> str:
         if comes_from(error, ("socket",)):
             return NO_NETWORK
         if is_history(error):
-            return f"{error}. {shell.NO_OUTPUTS}"
+            return f"{error}. {absent.NO_OUTPUTS}"
         if is_of_checks(error):
             return NO_CHECKS
         return without_paths(str(error)[:2000])[:500]

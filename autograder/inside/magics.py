@@ -2,8 +2,9 @@
 notice.
 
 `%%time`, `%%capture` and others become their body, stacked to any depth; `%time x = 1` becomes its statement, `%pylab`
-its imports, `%env`, `%cd`, `!mkdir` and `%%writefile` a call of the substitute for IPython's shell (`shell`); cells in
-other languages become empty. All other magics become calls of `get_ipython()`.
+its imports, `%env`, `%cd`, `!mkdir` and `%%writefile` a call of the substitute for IPython's shell (`shell`). Cells in
+other languages become empty; a name that a magic would have bound gets a value that says so (`absent`). All other
+magics become calls of `get_ipython()`.
 """
 
 import ast
@@ -13,12 +14,11 @@ import textwrap
 import zlib
 from functools import cache
 
-from .syntax import is_python
+from . import known_magics as known
+from .syntax import PARSE_ERRORS, is_python, parse, walked
 
-CELL_MAGIC = re.compile(r"^(\s*)%%(\w+)[ \t]*([^\n]*)(?:\n|$)")
-TRANSPARENT = frozenset({"px", "time", "capture", "timeit", "prun"})
+CELL_MAGIC = re.compile(r"^(\s*)%%(\w+|!)[ \t]*([^\n]*)(?:\n|$)")
 TIMEIT = re.compile(r"(?:-[nrp] *\d+\s*|-[tcqov]+(?:\s+|$))*")  # options, before the set-up
-FILES = frozenset({"writefile", "file"})
 LINE_MAGIC = re.compile(r"""get_ipython\(\)\.run_line_magic\('(\w+)', ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\)""")
 MKDIR = re.compile(r"get_ipython\(\)\.(?:system\('mkdir |run_line_magic\('mkdir', ')((?:-p +)?[\w./ $\{}-]+)'\)")
 OPTIONS = re.compile(r"\s*(?:-[lsTD] *\S+\s+|-[rq]+\s+|--[\w-]+\s+)*")  # of %prun and %time, before the statement
@@ -33,11 +33,24 @@ ALWAYS = (
     "get_ipython().run_line_magic('autoreload', ",
 )
 # Calls that remove names: only an exercise that failed without them is checked with them.
-REMOVES = tuple(f"get_ipython().run_line_magic('{name}'" for name in ("reset", "reset_selective", "xdel"))
-RUNS = (  # calls that may bind any name
-    *("get_ipython().run_cell", "get_ipython().push(", "get_ipython().ex(", "get_ipython().user_ns"),
-    *("get_ipython().run_line_magic('run', ", "get_ipython().run_line_magic('time', "),
+REMOVES = (
+    *(f"get_ipython().run_line_magic('{name}'" for name in known.REMOVES),
+    *(f"get_ipython().{name}(" for name in ("del_var", "drop_by_id", "reset", "reset_selective")),
 )
+BY_NAME = re.compile(r"\.(?:run_line_)?magic\((?:magic_name=)?['\"]%?(\w+)")
+METHOD = re.compile(r"get_ipython\(\)\.(\w+)")
+QUIET = known.QUIET_METHODS | known.QUIET_OBJECTS | {"captured", "left_out", "run_line_magic", "stored"}
+SCRIPT_NAMES = re.compile(r"--(?:out|err|proc)[ =]+([^\W\d]\w*)")  # of `%%bash --out NAME`
+DEFINITION = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+def is_quiet(call: ast.AST) -> bool:
+    """Whether a call changes no name, file or setting of IPython's shell."""
+    text = ast.unparse(call)
+    if by_name := BY_NAME.search(text):
+        return by_name[1] not in known.EFFECTS
+    method = METHOD.match(text)
+    return not method or method[1] in QUIET or text.startswith(REMOVES)
 
 
 def plain_python(source: str) -> str:
@@ -46,18 +59,20 @@ def plain_python(source: str) -> str:
     while found := CELL_MAGIC.match(source):
         blank, name, line = found.groups()
         rest = source[found.end() :]
-        if name in FILES:
+        if name in known.FILES:
             words = split(line)
             path = words[-1] if words else ""
             return before + f"get_ipython().writefile({path!r}, {rest!r}, {'-a' in words})\n"
-        if name not in TRANSPARENT:
-            return ""  # another language
+        if name not in known.TRANSPARENT:
+            return before + _not_run(name, line, rest)
         if name == "timeit":
             return before + blank + _timed(plain_python(rest), TIMEIT.sub("", line, count=1))
         before += blank + (_captured(line) if name == "capture" else "") + "\n"
         source = rest
     if is_python(source) and not PROMPT.match(source):
         return before + source if before.strip() else before * bool(source.strip()) + source
+    if source.split(maxsplit=1)[0] in known.LINE_MAGICS and "\n" not in source.strip():  # `cd data` is `%cd data`
+        source = f"%{source.strip()}"
     try:
         python = MKDIR.sub(r"get_ipython().mkdir('\1')", transformer().transform_cell(source))
         return before + LINE_MAGIC.sub(_line, python)
@@ -68,8 +83,8 @@ def plain_python(source: str) -> str:
 def unknown(source: str) -> str:
     """Return the magic that makes `plain_python` leave a cell out, as "%%mine"; or an empty text."""
     while found := CELL_MAGIC.match(source):
-        if (name := found[2]) not in TRANSPARENT:
-            return "" if name in FILES else f"%%{name}"
+        if (name := found[2]) not in known.TRANSPARENT:
+            return "" if name in known.FILES else f"%%{name}"
         source = source[found.end() :]
     return ""
 
@@ -91,6 +106,26 @@ def _timed(body: str, setup: str) -> str:
     return f"def {name}():\n{textwrap.indent(lines.rstrip(), '    ')}\n{name}()\n"
 
 
+def _not_run(name: str, line: str, body: str) -> str:
+    """Return a line that binds the names of a cell that does not run: of its results, or of its statements."""
+    if name in known.SCRIPTS:
+        return "; ".join(f"{each} = get_ipython().no_program('%%{name}')" for each in SCRIPT_NAMES.findall(line))
+    names = [] if name in known.TEXTS else _bound(plain_python(body))
+    return "; ".join(f"{each} = get_ipython().left_out('%%{name}', {each!r})" for each in names)
+
+
+def _bound(code: str) -> list[str]:
+    """Return the names that code binds at top level, except functions and classes."""
+    try:
+        nodes = [node for node in parse(code).body if not isinstance(node, DEFINITION)]
+    except PARSE_ERRORS:
+        return []
+    parts = [part for node in nodes for part in walked(node)]
+    names = [part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)]
+    names += [(part.asname or part.name).partition(".")[0] for part in parts if isinstance(part, ast.alias)]
+    return [*dict.fromkeys(name for name in names if name != "*")]
+
+
 def _captured(line: str) -> str:
     """Return a line that binds the NAME of `%%capture NAME` to an empty output."""
     names = [word for word in line.split() if word.isidentifier()]
@@ -108,6 +143,10 @@ def _line(found: re.Match) -> str:
         return PYLAB
     if name == "cd" and alone:
         return f"get_ipython().chdir({line!r})"
+    if name in known.BINDS and alone and (bound := re.search(r"(?<![-\w])[^\W\d]\w*", line)):
+        return f"{bound[0]} = get_ipython().no_program('%{name}')"
+    if name not in known.LINE_MAGICS and alone and (names := _bound(line.strip())):
+        return "; ".join(f"{each} = get_ipython().left_out('%{name}', {each!r})" for each in names)
     if name == "store" and alone and "-r" in (words := split(line)):
         return (
             "; ".join(f"{word} = get_ipython().stored({word!r})" for word in words if word.isidentifier()) or found[0]

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from .effects import Notebook, module_of
 from .facts import executed, root_of
 from .known_calls import ARRAYS, PURE, QUIET, READS, SLOW
+from .syntax import walked
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 Names = dict[str, set[str]]  # what a name may refer to
@@ -49,10 +50,10 @@ class Helper:
     def of(cls, node: Function) -> "Helper":
         """Return the helper that a function is, before anything is known of it."""
         positional = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
-        own = {part.arg for part in ast.walk(node) if isinstance(part, ast.arg)}
+        own = {part.arg for part in walked(node) if isinstance(part, ast.arg)}
         if positional[:1] in (["self"], ["cls"]):
             del positional[0]
-        return cls(node, positional, {name: {name} for name in own - {"self", "cls"}}, _parts(ast.walk(node)))
+        return cls(node, positional, {name: {name} for name in own - {"self", "cls"}}, _parts(walked(node)))
 
     def given(self, call: ast.Call, names: set[str], held: "Setups", at: Names) -> set[str]:
         """Return what the arguments for the parameters `names` hold; parameters of inner functions get them all."""
@@ -73,7 +74,7 @@ class Setups:
 
     def __init__(self, nodes: list[ast.stmt], notebook: Notebook, wider: bool = False):
         self.asked, self.imports, self.wider = notebook.asked, notebook.imports, wider
-        parts = [part for node in nodes for part in ast.walk(node)]
+        parts = [part for node in nodes for part in walked(node)]
         self.classes = {part.name for part in parts if isinstance(part, ast.ClassDef)}
         self.helpers: dict[str, list[Helper]] = {}
         for part in parts:
@@ -122,7 +123,7 @@ class Setups:
         for _ in range(2):
             for targets, value in pairs:
                 if held := self.holds(value, names):
-                    for name in {root_of(inner) for target in targets for inner in ast.walk(target)} - {"", "self"}:
+                    for name in {root_of(inner) for target in targets for inner in walked(target)} - {"", "self"}:
                         names[name] = names.get(name, set()) | held
 
     def holds(self, node: ast.AST | None, names: Names) -> set[str]:

@@ -14,8 +14,8 @@ from functools import lru_cache
 from itertools import pairwise
 
 from . import effects, magics, setups, stops
-from .facts import Facts, facts_of
-from .syntax import PARSE_ERRORS, lines_of, parse
+from .facts import Facts, facts_of, root_of
+from .syntax import PARSE_ERRORS, lines_of, parse, walked
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Statement:
     @property
     def is_stub(self) -> bool:
         """Whether it is a definition with an untouched stub."""
-        return any(_is_stub(node) for node in ast.walk(self.node) if isinstance(node, ast.FunctionDef))
+        return any(_is_stub(node) for node in walked(self.node) if isinstance(node, ast.FunctionDef))
 
 
 def needed(
@@ -147,7 +147,7 @@ def _names(node: ast.stmt, text: str, facts: Facts) -> tuple[set[str], set[str]]
             if symbol.is_global():
                 uses.add(symbol.get_name())
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):  # `:=` escapes comprehensions
-        binds |= {part.target.id for part in ast.walk(node) if isinstance(part, ast.NamedExpr)}
+        binds |= {part.target.id for part in walked(node) if isinstance(part, ast.NamedExpr)}
     uses |= facts.stores  # `v *= 2` needs v
     if effects.is_setting(node):
         binds.add(effects.ALL)
@@ -158,7 +158,12 @@ def _always_runs(node: ast.stmt) -> bool:
     """Whether a statement may affect all others: `import *`, `from __future__`, `%env`, `%%writefile`."""
     if isinstance(node, ast.ImportFrom):
         return node.names[0].name == "*" or node.module == "__future__"
-    return isinstance(node, ast.Expr) and ast.unparse(node.value).startswith(magics.ALWAYS)
+    return _is_of_ipython(node) and ast.unparse(node).startswith(magics.ALWAYS)
+
+
+def _is_of_ipython(node: ast.stmt) -> bool:
+    """Whether a statement is a call like `get_ipython().system('ls')`."""
+    return isinstance(node, ast.Expr) and root_of(node.value) == "get_ipython"
 
 
 def _expanded(node: ast.stmt) -> set[str]:
@@ -175,8 +180,7 @@ def _is_left_out(node: ast.stmt) -> bool:
     """Whether a statement is an experiment: `with when_solved():`, or a magic that grading ignores."""
     if isinstance(node, ast.With):
         return any(ast.unparse(item.context_expr).startswith("when_solved(") for item in node.items)
-    text = ast.unparse(node.value) if isinstance(node, ast.Expr) else ""
-    return text.startswith("get_ipython().") and not text.startswith(magics.RUNS)
+    return _is_of_ipython(node) and magics.is_quiet(node)
 
 
 def _is_stub(function: ast.FunctionDef) -> bool:
@@ -214,7 +218,7 @@ def _closure(statements: list[Statement], wanted: set[str], asked: list[str], wi
     touches = [s.binds if _is_left_out(s.node) else s.binds | concerns(s.facts) | told[id(s)] for s in statements]
     if wider:
         touches = [
-            {effects.ALL} if ast.unparse(s.node).startswith(magics.REMOVES) else touched
+            {effects.ALL} if _is_of_ipython(s.node) and ast.unparse(s.node).startswith(magics.REMOVES) else touched
             for s, touched in zip(statements, touches, strict=True)
         ]
     left = {id(s): t & effects.HIDDEN.keys() for s, t in zip(statements, touches, strict=True)} if wider else {}
