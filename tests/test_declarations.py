@@ -108,5 +108,5 @@ def test_metadata_is_what_an_index_expects():
 
 def test_readme_installs_the_tested_versions_in_one_line():
     raw = PROJECT["urls"]["Repository"].replace("github.com", "raw.githubusercontent.com")
-    line = f"pip install git+{PROJECT['urls']['Repository']} -c {raw}/main/constraints.txt"
+    line = f"pip install hpcdl -c {raw}/main/constraints.txt"
     assert line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines()

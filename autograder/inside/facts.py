@@ -88,8 +88,10 @@ def executed(node: ast.AST) -> list[ast.AST]:
     found, todo = [], [node]
     while todo:
         found.append(part := todo.pop())
-        is_function = isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)
-        todo += reversed([*part.decorator_list, part.args] if is_function else children(part))
+        if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
+            todo += [part.args, *reversed(part.decorator_list)]
+        else:
+            todo += reversed(children(part))
     return found
 
 
