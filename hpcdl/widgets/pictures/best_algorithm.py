@@ -97,7 +97,7 @@ def _map(axes, winners: np.ndarray, p: int, nbytes: float) -> None:
             box = {"facecolor": style.CARD, "alpha": 0.75, "edgecolor": "none", "boxstyle": "round,pad=0.2"}
             axes.text(middle, row, _words(NAMES[i]), ha="center", va="center", fontsize=11, bbox=box)
     mark = {"color": style.INK, "markeredgecolor": style.CARD, "markersize": 13, "zorder": 4}  # above the names
-    axes.plot(np.log10(nbytes), RANKS.index(p), "X", **mark)
+    axes.plot(np.log10(nbytes), RANKS.index(p), "X", clip_on=False, **mark)
     axes.axhline(RANKS.index(p), color=style.INK, linewidth=0.8, linestyle=":")
     axes.set(xlim=(LOW, HIGH), ylim=(-0.5, len(RANKS) - 0.5), xlabel="size of x", ylabel="ranks p")
     style.ticks(axes.xaxis, list(UNITS), [UNITS[k] if k % 2 == 0 else "" for k in UNITS])

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 
-from hpcdl.widgets.kit import style
+from hpcdl.widgets.kit import palette, style
 from hpcdl.widgets.kit.controls import slider, stops
 from hpcdl.widgets.kit.explorable import Explorable
 
@@ -20,6 +20,7 @@ TOUCHED = 2  # components of an update
 THINKS = 4.0  # times as long as an event
 RUNS = 24  # that the curve is the mean of
 COLOURS = {"lost": style.VERMILLION, "late": style.ORANGE, "clean": style.SKY}
+BARS = {fate: palette.tint(colour, 0.55) for fate, colour in COLOURS.items()}  # marks in ink are seen on them
 
 
 class Event(NamedTuple):
@@ -99,7 +100,7 @@ def draw(state: dict, axes: Mapping[str, Axes]) -> str:
 def _draw_time(axes: Axes, found: tuple[Event, ...], fate: dict, p: int) -> None:
     for (thread, k), kind in fate.items():
         times = [e.time for e in found if (e.thread, e.k) == (thread, k)]
-        axes.broken_barh([(times[0], times[-1] - times[0])], (thread - 0.36, 0.72), color=COLOURS[kind], linewidth=0)
+        axes.broken_barh([(times[0], times[-1] - times[0])], (thread - 0.36, 0.72), color=BARS[kind], linewidth=0)
     marks = {"read": "o", "load": "<", "store": ">"}
     for op, mark in marks.items():
         at = [(e.time, e.thread) for e in found if e.op == op]

@@ -62,7 +62,8 @@ def draw(state: dict, axes: Mapping[str, Axes]) -> str:
     waiting = [layer for layer, limit in limits.items() if limit == "memory"]
     said = f"memory limits {', '.join(waiting)}" if waiting else "arithmetic limits all four layers"
     return (
-        f"Batch {state['batch']} on a {state['chip']}: {said}. The roof bends at {roof.ridge:.0f} operations per byte."
+        f"Batch {state['batch']} on one {state['chip']}: {said}. "
+        f"The roof bends at {roof.ridge:.0f} operations per byte."
     )
 
 

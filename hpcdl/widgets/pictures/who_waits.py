@@ -103,10 +103,11 @@ def draw(state: dict, axes: Mapping[str, Axes]) -> str:
     axes["time"].set_title(f"Four workers, s = {label(state['s'])}{name}")
     done, waits = shares(spans)
     when = reached(times, losses)
-    at = f"from {when:.1f} s on" if when < math.inf else "for good not yet"
+    low = f"below {100 * TARGET:.0f} %"
+    stays = f"stays {low} from {when:.1f} s on" if when < math.inf else f"does not stay {low}"
     return (
         f"In {SHOWN:.0f} s the workers finish {done} iterations and wait for {100 * waits:.0f} % of their time. "
-        f"The loss is below {100 * TARGET:.0f} % {at}."
+        f"The loss {stays}."
     )
 
 
