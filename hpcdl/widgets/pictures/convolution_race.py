@@ -243,7 +243,8 @@ def _crossovers(axes, measured: int | None, predicted: int | None) -> None:
         if kernel:
             axes.axvline(kernel - 0.5, ymax=0.8, color=style.INK, linewidth=1.2, linestyle=line)
             side = "right" if kernel > KERNELS[-3] else "left"
-            axes.text(kernel - 0.5, height, f" {what} ", ha=side, va="bottom", fontsize=10)
+            card = {"facecolor": style.CARD, "edgecolor": "none", "alpha": 0.8, "pad": 1}  # on the other line
+            axes.text(kernel - 0.5, height, f" {what} ", ha=side, va="bottom", fontsize=10, bbox=card)
 
 
 def _frame(axes) -> None:
