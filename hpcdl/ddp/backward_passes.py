@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.autograd.graph import GradientEdge
 
 from hpcdl.ddp.losses import Terms
 from hpcdl.ddp.mixing import has_batch_norm
@@ -112,11 +113,12 @@ def current() -> Terms | None:
 
 
 def _read(tensors: Any, gradients: Any) -> Terms:
-    roots = (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
+    roots = (tensors,) if isinstance(tensors, (torch.Tensor, GradientEdge)) else tuple(tensors)
     given = (gradients,) if gradients is None or isinstance(gradients, torch.Tensor) else tuple(gradients)
     nested, _local.nested = getattr(_local, "nested", False), False
     _local.looks = looks = getattr(_local, "looks", 0) - 1
-    if looks >= 0 and any(has_batch_norm(root.grad_fn) for root in roots if root.grad_fn):
+    nodes = [root.node if isinstance(root, GradientEdge) else root.grad_fn for root in roots]
+    if looks >= 0 and any(has_batch_norm(node) for node in nodes if node):
         _local.looks = 0
         warnings.warn(BATCH_NORM, stacklevel=4)
     return Terms(roots, given if len(given) == len(roots) else (None,) * len(roots), nested)

@@ -66,7 +66,7 @@ class Guarded(torch.Tensor):
 
     @classmethod
     def __torch_function__(cls, func: Callable, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = func.__name__
+        name = func.__name__.partition(".")[0]  # without the overload, where a mode dispatches it
         for kind in types:
             if kind is not cls and getattr(kind, "prevails", False):
                 return kind.__torch_function__(func, types, args, kwargs)
