@@ -42,7 +42,7 @@ def test_a_little_staleness_is_better_than_none_and_than_any():
     assert min(when.values()) < when[0]
     assert when[math.inf] == math.inf
     assert "below 6 % from" in caption(who_waits.explorable(), s=2)
-    assert "not yet" in caption(who_waits.explorable(), s=math.inf)
+    assert "does not stay below 6 %" in caption(who_waits.explorable(), s=math.inf)
 
 
 def test_nobody_waits_in_asp_and_all_wait_in_bsp():
