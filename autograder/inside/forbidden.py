@@ -15,7 +15,6 @@ source, or computes in NumPy or C, bypasses it. So a person must look at flagged
 
 import contextlib
 import functools
-import gc
 import importlib
 import sys
 import types
@@ -33,7 +32,7 @@ from .doors import Doors, opaque
 from .dotted import imported, python_functions
 from .library import Library, imports, is_below, name_of
 from .once import BARRED
-from .operators import leave, matching, watch
+from .operators import matching, watching
 from .shims import NAMED, SHIMS
 
 CONVOLUTION = ("*::*conv[!e]*",)  # every operator with convolution in its name, including mkldnn's; not `_convert_...`
@@ -56,22 +55,6 @@ def finder(find: Callable) -> Any:
     return types.SimpleNamespace(find_spec=opaque(find))
 
 
-def without_collector(function: Callable) -> Callable:
-    """Return `function`, which makes thousands of objects, changed so that none of them starts Python's collector."""
-
-    @functools.wraps(function)
-    def call(*args: Any) -> Any:
-        collects = gc.isenabled()
-        gc.disable()
-        try:
-            return function(*args)
-        finally:
-            if collects:
-                gc.enable()
-
-    return call
-
-
 class Guard:
     """Denies calls of `patterns` while it is up: it calls `report(name)`, and the caller gets the error.
 
@@ -87,13 +70,11 @@ class Guard:
         self.counts: Counter[str] = Counter()  # calls of operators that are only counted
         self.refused: frozenset[str] = frozenset()  # operators, with their overloads
         self.counting: frozenset[str] = frozenset()
-        self.watched_now: set[str] = set()  # operators; some wait for a later exercise
-        self.listen = self.meet
+        self.watchers: dict[str, object] = {}  # by operator; some wait for a later exercise
         self.denied: frozenset[types.FunctionType] = frozenset()
         self.doors, self.finder, self.library = Doors(), finder(self.find_spec), Library(self)
         self.library.finder = finder(self.library.find_spec)
 
-    @without_collector
     def forbid(self, patterns: tuple[str, ...], opened: tuple[str, ...] | None = None) -> None:
         """Forbid calls of `patterns` from now on, and all calls of hpcdl except `opened`, unless that is None."""
         self.watch(patterns, ())
@@ -101,7 +82,7 @@ class Guard:
         self.library.close(opened)
         if not patterns and opened is None:
             self.doors.open_all()
-            self._leave(self.watched_now)
+            self.watchers.clear()
 
     def watch(self, patterns: tuple[str, ...], counted: tuple[str, ...]) -> None:
         """Deny calls of the operators among `patterns`, and count calls of the operators `counted`."""
@@ -111,7 +92,8 @@ class Guard:
         self.refused, self.counting = frozenset(operators(patterns)), frozenset(operators(counted))
         wanted = self.refused | self.counting
         if wanted:  # else a worker's cells run, and the next exercise refuses much of the same
-            self._leave(self.watched_now - wanted)
+            for name in self.watchers.keys() - wanted:
+                del self.watchers[name]  # torch removes its kernels when it is freed
         self._watch(wanted)
 
     def prepare(self, patterns: tuple[str, ...]) -> None:
@@ -122,14 +104,9 @@ class Guard:
             self.doors.prepare(function)
 
     def _watch(self, names: Iterable[str]) -> None:
-        for name in set(names) - self.watched_now:
-            watch(name, self.listen)
-            self.watched_now.add(name)
-
-    def _leave(self, names: Iterable[str]) -> None:
-        for name in list(names):
-            leave(name, self.listen)
-            self.watched_now.discard(name)
+        for name in names:
+            if name not in self.watchers:
+                self.watchers[name] = watching(name, self.meet)
 
     def _look_for(self, patterns: tuple[str, ...]) -> None:
         """Put doors before the functions that `patterns` name, including modules imported since."""

@@ -20,7 +20,11 @@ import torch
 from hpcdl.comm.base import Communicator
 from hpcdl.memory import MemoryMeter
 
-from .owners import is_library, is_students
+from . import owners
+from .doors import opaque
+
+is_library, is_students = opaque(owners.is_library), opaque(owners.is_students)  # an answer can reach this module
+del owners
 
 FEW = 1024  # bytes: counters, sizes and offsets of a right answer
 NUMBERS = (float, complex, int)

@@ -18,14 +18,6 @@ _library: Any = torch._C._dispatch_library
 
 Watch = Callable[[str], object]  # receives an operator's name before each call
 
-# Operators of a student's own cells: what networks call, and what is called while no guard listens.
-USED = {
-    f"aten::{name}{end}"
-    for name in ("convolution", "native_layer_norm", "native_batch_norm", "max_pool2d_with_indices", "avg_pool2d",
-                 "_log_softmax", "_softmax", "nll_loss", "mse_loss", "gelu", "embedding", "embedding_dense")
-    for end in ("", "_forward", "_backward", "_backward_data")
-}  # fmt: skip
-
 
 def matching(patterns: tuple[str, ...], key: Hashable) -> list[str]:
     """Return the operators named by patterns with `::`, except those that only call others, whose doors come later.
@@ -58,57 +50,28 @@ def computes(name: str) -> bool:
     return not _has_kernel(name, DOOR)
 
 
-class Watcher:
-    """Lets `listeners` know of calls of an operator.
+def watching(name: str, watch: Watch) -> object:
+    """Let `watch` know of calls of `name` for as long as the returned object exists.
 
-    Registering a kernel takes microseconds, and an exercise watches hundreds of operators. So a watcher stays in the
-    dispatcher when it has no listener, unless the operator is called then: a student's own training loses no time.
+    It is no `torch.library.Library`: Python's table of finalizers would show that to everyone.
     """
-
-    def __init__(self, name: str):
-        self.listeners: list[Watch] = []
-        namespace, _, rest = name.partition("::")
-        # no `torch.library.Library`: Python's table of finalizers would show that to everyone
-        self.library = _library("IMPL", namespace, "", __file__, 0)
-        tell = functools.partial(_tell, self.listeners)  # torch keeps it, and with a watcher in it both would stay
-        for kernel, key, with_keyset in _kernels(name, tell):
-            self.library.impl(rest, key, kernel, with_keyset)
+    namespace, _, rest = name.partition("::")
+    library = _library("IMPL", namespace, "", __file__, 0)
+    for kernel, key, with_keyset in _watchers(name, watch):
+        library.impl(rest, key, kernel, with_keyset)
+    return library
 
 
-def _tell(listeners: list[Watch], name: str) -> None:
-    if not listeners:
-        USED.add(name)
-    for listen in listeners:
-        listen(name)
-
-
-_kept: dict[str, Watcher] = {}
-
-
-def watch(name: str, listen: Watch) -> None:
-    """Let `listen` know of calls of the operator `name` until `leave`."""
-    if name not in _kept:
-        _kept[name] = Watcher(name)
-    _kept[name].listeners.append(listen)
-
-
-def leave(name: str, listen: Watch) -> None:
-    listeners = _kept[name].listeners
-    listeners.remove(listen)
-    if not listeners and name in USED:
-        del _kept[name]  # torch removes its kernels when it is freed
-
-
-def _kernels(name: str, tell: Watch) -> Iterator[tuple[Callable, str, bool]]:
-    """Yield what a library's `impl` takes, so that `tell` knows of calls of `name`."""
+def _watchers(name: str, watch: Watch) -> Iterator[tuple[Callable, str, bool]]:
+    """Yield what a library's `impl` takes, so that `watch` knows of calls of `name`."""
     operator, is_composite = _known(name)
 
     def kernel(keys, *args, **kwargs):
-        tell(name)
+        watch(name)
         return operator.redispatch(keys & BEYOND, *args, **kwargs)
 
     def composite(*args, **kwargs):
-        tell(name)
+        watch(name)
         return operator.decompose(*args, **kwargs)
 
     if is_composite:

@@ -210,18 +210,6 @@ def test_after_the_check_all_is_as_it_was(local):
     assert not [name for name, function in all_of_hpcdl() if is_door(function.__code__)]
 
 
-def test_an_operator_that_cells_call_is_left_without_a_watcher():
-    name, told = "aten::glu", []
-    for calls, is_watched in ((0, True), (1, True), (0, False)):
-        operators.watch(name, told.append)
-        functional.glu(torch.ones(2))
-        operators.leave(name, told.append)
-        assert torch._C._dispatch_has_kernel_for_dispatch_key(name, operators.DOOR) is is_watched
-        for _ in range(calls):
-            functional.glu(torch.ones(2))
-    assert told == [name] * 3
-
-
 def test_while_the_guard_is_down_others_compute_and_differentiate_as_ever():
     guard = forbidden.Guard(pytest.fail)
     guard.forbid(forbidden.CONVOLUTION)
