@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from .known_calls import CONTAINERS, READS
 from .magics import is_quiet
-from .syntax import children, walked
+from .syntax import walked
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 FILES = "<files>"  # not a valid Python name: the folder's files
@@ -91,7 +91,7 @@ def executed(node: ast.AST) -> list[ast.AST]:
         if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
             todo += [part.args, *reversed(part.decorator_list)]
         else:
-            todo += reversed(children(part))
+            todo += reversed(list(ast.iter_child_nodes(part)))
     return found
 
 

@@ -32,17 +32,5 @@ def walked(node: ast.AST) -> list[ast.AST]:
     """Return a node and all its descendants, like `ast.walk`. Do not change the list: it is cached."""
     found = [node]
     for each in found:
-        found += children(each)
-    return found
-
-
-def children(node: ast.AST) -> list[ast.AST]:
-    """Return a node's children, like `ast.iter_child_nodes`."""
-    found = []
-    for name in node._fields:
-        value = getattr(node, name, None)
-        if isinstance(value, ast.AST):
-            found.append(value)
-        elif isinstance(value, list):
-            found += [item for item in value if isinstance(item, ast.AST)]
+        found += ast.iter_child_nodes(each)
     return found

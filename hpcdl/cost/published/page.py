@@ -160,7 +160,8 @@ def summary(rows: list[Row]) -> str:
 
 
 def _named(rows: list[Row]) -> str:
-    return f"{len(rows)} ({'; '.join(f'{row.source}, {row.what}' for row in rows)})"
+    names = "; ".join(f"{row.source}, {row.what}" for row in rows)
+    return f"{len(rows)} ({names})" if rows else "0"
 
 
 def others(row: Row, runs: list[Row]) -> tuple[float, int]:

@@ -215,9 +215,8 @@ def _train(
 
         def before_step(step: int) -> None:
             if step + 1 in plan.kills:
-                recursive_doubling_all_reduce(
-                    torch.zeros(1), trainer.comm
-                )  # a barrier: all have copied the step before
+                # A group has no barrier. After this, all ranks have copied the step before.
+                recursive_doubling_all_reduce(torch.zeros(1), trainer.comm)
             if plan.kills.get(step + 1) == comm.rank:
                 die()
 

@@ -131,7 +131,7 @@ def as_bytes(n: float) -> str:
 
 
 def predicted_seconds(configuration: Configuration, machine: Machine | None) -> str:
-    """Return the line about time: the prediction of `hpcdl.cost` for a machine, or why there is none."""
+    """Return the line about time: what `hpcdl.cost` predicts for a machine, or why it predicts nothing."""
     if machine is None:
         return "seconds    no peak known of this processor; --machine NAME predicts those of a machine of hpcdl.cost"
     if configuration.precision not in machine.peaks:

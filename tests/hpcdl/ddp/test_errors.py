@@ -1,5 +1,6 @@
 """What goes wrong with DistributedDataParallel is said with the rank, the value and what to do; nothing stays."""
 
+import contextlib
 import copy
 import gc
 import warnings
@@ -8,9 +9,11 @@ from functools import partial
 import pytest
 import torch
 from torch import nn
+from torch.autograd.graph import get_gradient_edge
 
 from hpcdl.comm import CommError, RankError, simulate
 from hpcdl.ddp import DistributedDataParallel
+from hpcdl.memory import MemoryMeter
 from hpcdl.sharding import FullyShardedDataParallel, ShardedOptimizer
 
 
@@ -197,3 +200,26 @@ def test_batch_norm_on_several_ranks_warns(norm, p, warns, wrap):
         simulate(rank, p)
     assert [each.message.args[0][:10] for each in found] == ["batch norm"] * p * warns
     assert all(each.filename == __file__ for each in found)
+
+
+ROOTS = {
+    "a tensor": lambda loss: loss,
+    "a list": lambda loss: [loss],
+    "an edge": get_gradient_edge,
+    "a list of edges": lambda loss: [get_gradient_edge(loss)],
+}
+
+
+@pytest.mark.parametrize("root", ROOTS.values(), ids=ROOTS)
+@pytest.mark.parametrize("mode", [contextlib.nullcontext, MemoryMeter], ids=["alone", "metered"])
+def test_backward_takes_every_root_in_every_mode(root, mode):
+    """A mode for dispatch calls operators by the names of their overloads, such as `detach.default`."""
+
+    def rank(comm):
+        model = DistributedDataParallel(nn.Linear(3, 1), comm)
+        with mode():
+            torch.autograd.backward(root(model(torch.full((2, 3), comm.rank + 1.0)).mean()), torch.ones(()))
+            model.synchronize()
+        return model.module.weight.grad.tolist()
+
+    assert simulate(rank, 2).results == [[[1.5] * 3]] * 2

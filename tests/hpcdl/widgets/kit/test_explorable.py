@@ -267,7 +267,7 @@ def test_lines_and_marks_stand_out_from_the_card(colour, dark):
 
 
 def test_controls_form_columns_of_one_width():
-    """Lists and ticks stand in the sliders' columns; what has buttons beside it has a row of its own."""
+    """Drop-down lists and checkboxes line up with the sliders; a slider with buttons gets its own row."""
     shown = [slider("x", 1, 0, 2), choice("much longer", ["a"], "a"), checkbox("forget", False), player("t", 0, 0, 9)]
     layout = columns(shown, "960px")
     assert [control.style.description_width for control in shown[:2]] == ["94px"] * 2
