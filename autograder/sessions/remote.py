@@ -27,6 +27,7 @@ MOST_PROBLEMS = 100  # reported failed cells
 RESTARTS = 3  # cells that may crash or loop before the whole notebook is given up
 
 ASLEEP = 0.02  # of its limit: code that used less of a processor has waited, even among fifty others
+RECEIVING = 0.05  # seconds of a processor that each rank's worker may use to receive a call, on a slow machine
 
 
 class RemoteSession(Session):
@@ -252,7 +253,8 @@ class RemoteSession(Session):
     def is_asleep(self) -> bool:
         """Whether the code of this check, on all its ranks, has waited instead of working."""
         clocked = self.pid and os.pread(self.stat, 1, 0)
-        return bool(clocked) and sum(each.work() - each.worked for each in self.mates) < ASLEEP * self.seconds
+        work = sum(max(0.0, each.work() - each.worked - RECEIVING) for each in self.mates)
+        return bool(clocked) and work < ASLEEP * self.seconds
 
     def stopwatch(self) -> Stopwatch:
         return Stopwatch(self.clock)
