@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hpcdl.slides import formulas
 
 HEADING = re.compile(r"^(#{1,3}) (.+)$", re.MULTILINE)
-HIDDEN = re.compile(r"<details>.*?</details>|<!--.*?-->|```.*?```", re.DOTALL)
+HIDDEN = re.compile(r"<details>.*?</details>|<!--.*?-->|```.*?```|\*\*Further reading\*\*.*?(?=\n#|\Z)", re.DOTALL)
 LIST = re.compile(r"(?:^(?:- |\d+\. ).*\n(?:  +.*\n)*)+", re.MULTILINE)
 NOT_SHOWN = re.compile(
     r"exercise|hint|check|challenge|points|impostors|want more|further reading", re.IGNORECASE
@@ -26,6 +26,7 @@ class Slide:
 
     title: str
     sentences: list[str] = field(default_factory=list)
+    announced: str = ""  # by these words
     items: list[str] = field(default_factory=list)
     formulas: list[str] = field(default_factory=list)
     block: str = ""  # a table, or code
@@ -63,7 +64,7 @@ def _sections(text: str, is_first: bool) -> list[Slide]:
         rest = text[heads[min(1, len(heads) - 1)].end() :]
         subtitle = [heads[1][2]] if len(heads) > 1 and heads[1][1] == "##" else []
         goals = _slide("What you will be able to do", rest)
-        goals.sentences, goals.formulas = [], []
+        goals.sentences, goals.announced, goals.formulas = [], "", []
         return [Slide(heads[0][2], subtitle or [" "], is_first=True), goals]
     ends = [*(head.start() for head in heads[1:]), len(text)][: len(heads)]
     bodies = [(head[2], text[head.end() : end]) for head, end in zip(heads, ends, strict=True)]
@@ -78,15 +79,25 @@ def _formulas(text: str, title: str) -> list[Slide]:
 
 def _slide(title: str, body: str) -> Slide:
     shown = formulas.DISPLAY.findall(body)[:MOST_FORMULAS]
+    announced = _announcement(body)
     body = formulas.DISPLAY.sub("\n", body)
     paragraphs = [part for part in LIST.sub("\n", body + "\n").split("\n\n") if _is_prose(part)]
     sentences = _sentences(paragraphs[0])[:MOST_SENTENCES] if paragraphs else []
     items = _items(body, paragraphs[1:])
-    found = Slide(title, sentences, items, shown)
+    if announced and sentences[-1:] == [announced]:
+        sentences.pop()
+    found = Slide(title, sentences, announced, items, shown)
     if sentences and sentences[-1].endswith(":") and not (items or shown):
         found.block = _block(body)
         found.sentences[-1] = sentences[-1] if found.block else f"{sentences[-1][:-1]}."
     return found
+
+
+def _announcement(body: str) -> str:
+    """Return the unfinished sentence that the first list goes on with, if any."""
+    lists = LIST.search(body + "\n")
+    before = body[: lists.start()].rstrip().split("\n\n")[-1] if lists else ""
+    return "" if not _is_prose(before) or before.endswith((".", "?", "!", "$$", ")")) else _sentences(before)[-1]
 
 
 def _items(body: str, paragraphs: list[str]) -> list[str]:

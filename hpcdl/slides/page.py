@@ -33,6 +33,7 @@ def _section(slide: Slide, most: int | None) -> str:
     parts = [f"<{level}>{inline(slide.title)}</{level}>"]
     parts += [f"<p>{inline(' '.join(slide.sentences))}</p>"] if slide.sentences else []
     parts += [f'<p class="formula">{formulas.html(tex, 1.25)}</p>' for tex in slide.formulas]
+    parts += [f"<p>{inline(slide.announced)}</p>"] if slide.announced else []
     parts += ["<ul>" + "".join(f"<li>{inline(item)}</li>" for item in slide.items) + "</ul>"] if slide.items else []
     parts += [block(slide.block)] if slide.block else []
     return f"<section{' class=first' if slide.is_first else ''}>{''.join(parts)}</section>"

@@ -43,6 +43,24 @@ def test_a_slide_has_what_its_last_sentence_announces():
     assert "$p$" not in html
 
 
+def test_a_list_has_the_words_before_it():
+    texts = [
+        "# A\n",
+        "## B\n\nMany are one. So a replica\n\n- fetches.\n\n$$x = 1$$\n\n",
+        "## C\n\nTwo. It is:\n\n$$x$$\n\n- one.\n\n**Further reading**\n\n- a book.\n\n",
+        "## D\n\nThree.\n\n**Further reading**\n\n- a book.\n",
+    ]
+    _, *found = slides([{"cell_type": "markdown", "source": text} for text in texts])
+    assert [(slide.announced, slide.items) for slide in found] == [
+        ("So a replica", ["fetches."]),
+        ("", ["one."]),
+        ("", []),
+    ]
+    html = page(found)
+    assert html.index("one.") < html.index('class="formula"') < html.index("So a replica") < html.index("fetches")
+    assert html.count("So a replica") == 1
+
+
 def test_page_loads_nothing_from_elsewhere():
     found = [slide for slide in slides(cells(NOTEBOOKS[1])) if not slide.picture]
     text = page(found)
