@@ -1,5 +1,6 @@
 """Where a class got stuck, without names: how hard each exercise was, and the most common mistakes."""
 
+import math
 from collections import Counter
 from dataclasses import dataclass
 
@@ -30,9 +31,17 @@ class Stuck:
             return "Most did not begin it."
         if tried and self.solved < tried / 3:
             return "Few of those who began it solved it: take it up in the lecture."
-        if self.overview.discrimination is not None and self.overview.discrimination < 0.1 and self.students >= 10:
+        if self.students >= 10 and self.highest_discrimination < 0.1:
             return "It does not separate strong students from weak ones: look at its text and its checks."
         return ""
+
+    @property
+    def highest_discrimination(self) -> float:
+        """Return the upper end of its 95 % interval, by Fisher's z (Biometrika 1915): few students say little."""
+        found = self.overview.discrimination
+        if found is None or abs(found) == 1:
+            return 1.0 if found is None else found
+        return math.tanh(math.atanh(found) + 1.96 / math.sqrt(self.students - 3))
 
 
 def exercises(found: list[LabResult]) -> list[Stuck]:

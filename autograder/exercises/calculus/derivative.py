@@ -9,6 +9,9 @@ from autograder.authoring import Exercise
 from autograder.exercises.calculus.drawing import number, uniform
 from autograder.exercises.ready_made import BY_HAND, DERIVATIVES
 
+FORWARD = "This is the forward difference (f(x+h) - f(x)) / h. Step to both sides of x: f(x+h) and f(x-h)."
+DISTANCE = "The distance from x-h to x+h is 2h, not h: divide by 2h."
+
 exercise = Exercise("derivative", points=10, minutes=6, forbid=DERIVATIVES, instead=BY_HAND)
 
 
@@ -29,13 +32,11 @@ def central_formula(student, rng):
             expected=3 * x**2 + h**2,
         )
     mistakes = {
-        "This is the forward difference (f(x+h) - f(x)) / h. Step to both sides of x: f(x+h) and f(x-h).": 3 * x**2
-        + 3 * x * h
-        + h**2,
+        FORWARD: 3 * x**2 + 3 * x * h + h**2,
         "This is the backward difference (f(x) - f(x-h)) / h. Step to both sides of x: f(x+h) and f(x-h).": 3 * x**2
         - 3 * x * h
         + h**2,
-        "The distance from x-h to x+h is 2h, not h: divide by 2h.": 2 * (3 * x**2 + h**2),
+        DISTANCE: 2 * (3 * x**2 + h**2),
         "You divided by 2 and multiplied by h: write / (2 * h), with brackets.": (3 * x**2 + h**2) * h**2,
         "Only f(x-h) is divided: put the whole difference in brackets.": (x + h) ** 3 - (x - h) ** 3 / (2 * h),
         "The sign is wrong: f(x+h) comes first.": -(3 * x**2 + h**2),
@@ -70,8 +71,8 @@ def tensors_elementwise(student, rng):
         got = student.derivative(torch.sin, x.clone(), h)
         expected = (torch.sin(x + h) - torch.sin(x - h)) / (2 * h)
         mistakes = {
-            "You divided by h, but the distance is 2h.": 2 * expected,
-            "This is the forward difference: step to both sides of x.": (torch.sin(x + h) - torch.sin(x)) / h,
+            DISTANCE: 2 * expected,
+            FORWARD: (torch.sin(x + h) - torch.sin(x)) / h,
         }
         name = f"derivative(torch.sin, x, {h}) of {show.dtype(dtype)}"
         checks.close(got, expected, name=name, mistakes=mistakes)

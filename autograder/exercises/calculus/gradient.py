@@ -17,6 +17,7 @@ def log_sum_exp(x):
     return torch.logsumexp(x, 0)
 
 
+FORWARD = "This is the forward difference: step to both sides of each coordinate."
 SIX = ((quadratic, 2), (product, 4), (sphere, 5), (mixed, 3), (log_sum_exp, 6), (rosenbrock, 4))
 
 
@@ -30,7 +31,7 @@ def six_functions(student, rng):
             "Every element is the sum of all partial derivatives: move one coordinate at a time, not all together.": (
                 expected.sum().expand(n).clone()
             ),
-            "This is the forward difference: step to both sides of each coordinate.": forward_differences(f, x, 1e-5),
+            FORWARD: forward_differences(f, x, 1e-5),
             "The earlier coordinates were still moved: put x[i] back before you move the next.": never_put_back(
                 f, x.clone(), 1e-5
             ),
@@ -91,8 +92,8 @@ def central_with_the_given_step(student, rng):
     x, h = uniform(0.5, 1.5, (3,), rng), 0.25
     got = student.gradient(cubes, x.clone(), h)
     mistakes = {
-        "This is the forward difference: step to both sides of x.": 3 * x**2 + 3 * x * h + h**2,
-        "This is the backward difference: step to both sides of x.": 3 * x**2 - 3 * x * h + h**2,
+        FORWARD: 3 * x**2 + 3 * x * h + h**2,
+        "This is the backward difference: step to both sides of each coordinate.": 3 * x**2 - 3 * x * h + h**2,
         "This is the exact gradient: h is not used. Measure with the h you are given.": 3 * x**2,
     }
     why = "For Σ x³ the central difference is exactly 3x² + h²."

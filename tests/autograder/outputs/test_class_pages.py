@@ -43,6 +43,34 @@ def test_mistakes_of_a_class_are_recovered():
     assert [s.overview.mean for s in found] == sorted(s.overview.mean for s in found)
 
 
+def a_class(solves, students: int, seed: int) -> list[LabResult]:
+    """Four exercises; `solves(skill, k)` is the chance that a student of a skill in 0..1 solves exercise k."""
+    draw = random.Random(seed)
+    skills = [draw.random() for _ in range(students)]
+    wrong = [["" if draw.random() < solves(skill, k) else MISTAKES[0] for k in range(4)] for skill in skills]
+    return [student(f"s{i}", mistakes) for i, mistakes in enumerate(wrong)]
+
+
+def advised(solves, students: int) -> list[int]:
+    """For each exercise, in how many of 50 classes a teacher is told that it does not separate students."""
+    pages = [stuck.exercises(a_class(solves, students, seed)) for seed in range(50)]
+    told = [shown.overview.id for page in pages for shown in page if "separate" in shown.hint]
+    return [told.count(f"tiny.e{k}") for k in range(4)]
+
+
+@pytest.mark.parametrize("students", [10, 20, 60])
+def test_advice_on_an_exercise_needs_evidence(students):
+    """Exercises that separate, and exercises about which so few students say nothing, are left alone."""
+    assert max(advised(lambda skill, k: skill, students)) == 0
+    assert max(advised(lambda skill, k: 0.7, students)) <= 10
+
+
+def test_an_exercise_that_only_weak_students_solve_is_named():
+    told = advised(lambda skill, k: skill if k else 1 - skill, 60)
+    assert told[0] > 40
+    assert max(told[1:]) <= 5
+
+
 def test_mistake_of_one_student_is_left_out():
     found = stuck.exercises([student("a", [MISTAKES[0]]), student("b", [MISTAKES[1]]), student("c", [MISTAKES[1]])])
     assert found[0].mistakes == [(MISTAKES[1], 2)]
