@@ -1,11 +1,13 @@
 """A student's feedback: HTML for the notebook, in the colours of its theme, and the same as plain text."""
 
+import re
 from html import escape
 from typing import Any
 
 from .results import CheckResult, ExerciseResult, Status
 
 MARK = {"passed": "✓", "failed": "✗", "skipped": "–", "not_done": "○"}
+NUMBER = re.compile(r"\d+(?:[.,]\d+)*(?:e[+-]?\d+)?")
 LABEL = {"passed": "passed", "failed": "failed", "skipped": "skipped", "not_done": "not done yet"}
 
 # JupyterLab's theme variables, with fallbacks for other front ends that work on light and dark. Colour is never the
@@ -111,14 +113,22 @@ def told(result: ExerciseResult) -> list[tuple[CheckResult, list[str]]]:
     return [(check, sentences(check) if check.status != "failed" else _once(check, first)) for check in result.checks]
 
 
+def without_numbers(sentence: str) -> str:
+    """Return the words of a sentence: each check draws its own numbers."""
+    return NUMBER.sub("", sentence)
+
+
 def _once(check: CheckResult, first: dict[str, CheckResult]) -> list[str]:
     """Return a failed check's sentences without those of the `first` check with the same cause."""
-    cause = check.mistake or ("" if check.hidden else check.message)
+    cause = without_numbers(check.mistake) or ("" if check.hidden else check.message)
     earlier = first.setdefault(cause, check) if cause else check
     if earlier is check:
         return sentences(check)
     before = sentences(earlier)
-    return [f"The cause is the same as in “{earlier.title}”.", *(s for s in sentences(check) if s not in before)]
+    return [
+        f"The cause is the same as in “{earlier.title}”.",
+        *(s for s in sentences(check) if s not in (check.mistake, *before)),
+    ]
 
 
 # Plain text

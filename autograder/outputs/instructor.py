@@ -9,6 +9,7 @@ from autograder.grading import likeness
 from autograder.results import CheckResult, LabResult
 
 from .adjustments import SHARED
+from .named import counted
 
 COMMON = 3  # shown mistakes per check
 
@@ -22,7 +23,7 @@ class CheckOverview:
     title: str
     points: float
     statuses: Counter = field(default_factory=Counter)
-    mistakes: Counter = field(default_factory=Counter)  # sentence -> how many
+    told: list[str] = field(default_factory=list)  # to those who failed it
     examples: dict[str, list[tuple[str, str]]] = field(default_factory=dict)  # sentence -> facts of the first
 
     @property
@@ -36,13 +37,13 @@ class CheckOverview:
         return self.statuses["passed"] / self.reached if self.reached else 1.0
 
     def common(self) -> list[tuple[str, int, list[tuple[str, str]]]]:
-        return [(said, n, self.examples[said]) for said, n in self.mistakes.most_common(COMMON)]
+        return [(said, n, self.examples[first]) for said, n, first in counted(self.told)[:COMMON]]
 
     def add(self, check: CheckResult) -> None:
         self.statuses[check.status] += 1
         if check.status == "failed":
             said = next(iter(feedback.sentences(check)), check.kind or "no reason given")
-            self.mistakes[said] += 1
+            self.told.append(said)
             self.examples.setdefault(said, feedback.facts(check))
 
 

@@ -4,10 +4,12 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
-from autograder.results import LabResult
+from autograder.feedback import without_numbers
+from autograder.results import ExerciseResult, LabResult
 
 from .instructor import ExerciseOverview, exercise_overviews
 from .load import for_student
+from .named import counted
 
 SHOWN = 5  # mistakes of an exercise
 LEAST = 2  # fewest students to show a mistake: a single student's mistake is almost a name
@@ -51,9 +53,15 @@ def exercises(found: list[LabResult]) -> list[Stuck]:
     return sorted(shown, key=lambda stuck: (stuck.overview.id.partition(".")[0], stuck.overview.mean))
 
 
+def named_mistakes(own: list[ExerciseResult]) -> list[str]:
+    """Return the mistakes that checks named, each once per student."""
+    by_student = ({without_numbers(check.mistake): check.mistake for check in each.checks} for each in own)
+    return [said for mistakes in by_student for said in mistakes.values() if said]
+
+
 def _exercise(overview: ExerciseOverview, graded: list[LabResult]) -> Stuck:
     own = [exercise for result in graded for exercise in result.exercises if exercise.id == overview.id]
     status = Counter(exercise.status for exercise in own)
-    named = Counter(mistake for exercise in own for mistake in {check.mistake for check in exercise.checks} - {""})
-    common = [(said, count) for said, count in named.most_common(SHOWN) if count >= min(LEAST, len(own))]
+    named = named_mistakes(own)
+    common = [(said, count) for said, count, _ in counted(named)[:SHOWN] if count >= min(LEAST, len(own))]
     return Stuck(overview, len(own), status["passed"], status["not_done"], common)

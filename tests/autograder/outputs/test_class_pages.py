@@ -7,6 +7,7 @@ import re
 import pytest
 from typer.testing import CliRunner
 
+from autograder import feedback
 from autograder.cli import app
 from autograder.grading import grades
 from autograder.outputs import class_guesses, stuck
@@ -41,6 +42,21 @@ def test_mistakes_of_a_class_are_recovered():
         assert shown.solved == mine.count("")
         assert shown.overview.mean == pytest.approx(mine.count("") / 60)
     assert [s.overview.mean for s in found] == sorted(s.overview.mean for s in found)
+
+
+def test_drawn_numbers_make_no_other_mistake():
+    """Each student's inputs have other sizes: the class made one mistake, and one student is told it once."""
+    sentences = [
+        f"This is the sum over the {n} samples: divide by {n}, with h = {h}." for n in (4, 7) for h in (1e-5, 0.25)
+    ]
+    found = stuck.exercises([student(f"s{k}", [sentence]) for k, sentence in enumerate(sentences)])
+    assert found[0].mistakes == [("This is the sum over the … samples: divide by …, with h = ….", 4)]
+    found = stuck.exercises([student(f"s{k}", [sentences[0]]) for k in range(3)])
+    assert found[0].mistakes == [(sentences[0], 3)]
+    twice = student("a", [sentences[0], sentences[3]])
+    twice.exercises = [ExerciseResult("tiny.e0", "e0", 50, [c for e in twice.exercises for c in e.checks])]
+    assert stuck.exercises([twice])[0].mistakes[0][1] == 1
+    assert feedback.text(twice.exercises[0]).count("divide by") == 1
 
 
 def a_class(solves, students: int, seed: int) -> list[LabResult]:
