@@ -29,7 +29,7 @@ from hpcdl.parallel.shares import shares
 from hpcdl.training.hybrid import checkpoints
 from hpcdl.training.hybrid.configuration import Configuration
 from hpcdl.training.hybrid.fitting import require_fit
-from hpcdl.training.hybrid.gradients import Repeated, share_among
+from hpcdl.training.hybrid.gradients import Repeated, share_among, squares
 from hpcdl.training.hybrid.metering import MeteredComm
 from hpcdl.training.hybrid.models import NOTHING, Batch, build
 from hpcdl.training.hybrid.precision import LOW, Scale, Wide, autocast, dtype_of
@@ -224,9 +224,7 @@ class Trainer:
         """Return the sum of the squares of the gradients that this rank contributes."""
         pieces = (shard.piece for shard, owned in zip(self.whole.shards, self.whole.owned, strict=True) if owned)
         with torch._C.DisableTorchFunctionSubclass():  # a wrapper may guard its gradients
-            gradients = [piece.grad for piece in pieces if piece.grad is not None]
-            norms = torch.stack(torch._foreach_norm(gradients, 2, dtype=torch.float64)).tolist() if gradients else []
-        return sum(norm * norm for norm in norms)
+            return squares([piece.grad for piece in pieces if piece.grad is not None])
 
     # -- its parts ---------------------------------------------------------------------------------------------------
 
