@@ -23,7 +23,7 @@ from hpcdl.cost.machines import Machine
 from hpcdl.data.seeds import wrapped
 from hpcdl.ddp import ShardedSampler
 from hpcdl.ddp.agreement import require_same
-from hpcdl.memory import MemoryMeter, meter
+from hpcdl.memory import Bytes, MemoryMeter, meter
 from hpcdl.parallel import SCHEDULES, Mesh, cut_batch, cut_layers, run_stage
 from hpcdl.parallel.shares import shares
 from hpcdl.training.hybrid import checkpoints
@@ -116,7 +116,7 @@ class Trainer:
         record.
 
         With a `checkpoint`, a folder, the state is written every `every` steps and at the end; `resume` continues from
-        it. With `measure` records have `peak_bytes`, the most that this rank held in the step, by `hpcdl.memory`.
+        it. With `measure` records have `peak_bytes`, the most that this rank held in the step, and `peak_by_kind`.
         Raises OSError, before the first step, if another run saves in the folder or it cannot be written.
         """
         losses: list[float] = []
@@ -125,7 +125,7 @@ class Trainer:
                 before_step(step)
                 if memory:
                     memory.reset_peak()
-                record = self.step(step, mine) | ({"peak_bytes": memory.peak.total} if memory else {})
+                record = self.step(step, mine) | (_held(memory.peak) if memory else {})
                 losses.append(record["loss"])
                 report(record)
                 if checkpoint and (self.done % every == 0 or self.done == self.configuration.steps):
@@ -278,6 +278,10 @@ class Trainer:
     def whole_model(self) -> nn.Sequential:
         """Return the whole model, as on one rank, on every rank; every rank calls it."""
         return checkpoints.whole_model(self)
+
+
+def _held(peak: Bytes) -> dict[str, Any]:
+    return {"peak_bytes": peak.total, "peak_by_kind": dict(peak)}
 
 
 def _parameters(chunks: list[nn.Sequential]) -> list[nn.Parameter]:
