@@ -23,6 +23,7 @@ from hpcdl.cost.machines import Machine
 from hpcdl.data.seeds import wrapped
 from hpcdl.ddp import ShardedSampler
 from hpcdl.ddp.agreement import require_same
+from hpcdl.lazy import without_compiler
 from hpcdl.memory import Bytes, MemoryMeter, meter
 from hpcdl.parallel import SCHEDULES, Mesh, cut_batch, cut_layers, run_stage
 from hpcdl.parallel.shares import shares
@@ -236,10 +237,9 @@ class Trainer:
 
     def optimizer(self, params: list) -> torch.optim.Optimizer:
         """Return the configuration's optimizer for these parameters or shards."""
-        lr = self.configuration.lr
-        if self.configuration.optimizer == "sgd":
-            return torch.optim.SGD(params, lr=lr, momentum=0.9)
-        return {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[self.configuration.optimizer](params, lr=lr)
+        options = {"lr": self.configuration.lr, **({"momentum": 0.9} if self.configuration.optimizer == "sgd" else {})}
+        kinds = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+        return without_compiler(kinds[self.configuration.optimizer])(params, **options)
 
     def _chunks(self, dense: nn.Sequential) -> list[nn.Sequential]:
         """Return this rank's part of each of its stage's layers."""
