@@ -19,7 +19,7 @@ ONE = "one rank"
 KINDS = {"forward": "forward", "backward": "backward", "weights": "weights", "optimizer": "update", "wait": "wait"}
 
 OTHER = "other"
-COLORS = {  # of bytes sent and held; all other kinds are small, and drawn as one
+COLORS = {  # of bytes sent and held; `OTHER` has all other kinds, such as samples and control messages
     "parameters": BLUE,
     "gradients": ORANGE,
     "optimizer states": GREEN,
@@ -166,8 +166,10 @@ def _name_kinds(axes: Axes, found: list[dict[str, int]]) -> None:
 
 def _timeline(axes: Axes, last: dict[int, dict[str, Any]], ranks: int) -> None:
     found = bars(last)
-    draw_bars(axes, found, ranks, 1e3, "ms", _rounded(max([1e-3, *(bar.end for bar in found)])))
-    axes.set_xlim(0, 1.08 * axes.get_xlim()[1])  # room for the words at the end
+    end = _rounded(max([1e-3, *(bar.end for bar in found)]))
+    draw_bars(axes, found, ranks, 1e3, "ms", end)
+    axes.set_xlim(0, 1.1e3 * end)  # room for the words at the end
+    axes.set_xticks([tick for tick in axes.get_xticks() if 0 <= tick <= 1e3 * end])
     axes.set_title("The last step")
     for rank, record in last.items():
         said, place = f"waits {100 * waiting(record):.0f} %", axes.get_yaxis_transform()
