@@ -148,7 +148,7 @@ def _bars(axes: Axes, found: dict[int, dict[str, int]], unit: int, title: str) -
 
 
 def _name_kinds(axes: Axes, found: list[dict[str, int]]) -> None:
-    """Name the colours below these axes and the next ones, in place of their ticks."""
+    """Name the colours below these axes and the next ones, where they have no ticks."""
     shown = [kind for kind in COLORS if any(kinds[kind] for kinds in found)]
     marks = [axes.plot([], [], "s", color=COLORS[kind], label=kind, markersize=7)[0] for kind in shown]
     if marks:

@@ -81,7 +81,7 @@ def test_what_cannot_be_done_is_a_sentence(arguments, said):
     assert "Traceback" not in ended.output
 
 
-def test_nobody_is_told_that_nobody_reads(monkeypatch):
+def test_a_closed_pipe_ends_it_without_a_word(monkeypatch):
     """`hpcdl train ... | head -1` ends without a word, as other programs do."""
 
     def closed(line):

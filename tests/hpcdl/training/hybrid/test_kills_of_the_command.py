@@ -1,4 +1,4 @@
-"""`hpcdl train` itself is killed at random moments and started again: the run is the one that nobody killed."""
+"""`hpcdl train` itself is killed at random moments and started again, and equals an undisturbed run."""
 
 import contextlib
 import json
