@@ -2,7 +2,9 @@
 
 import _weakrefset
 import contextlib
+import functools
 import importlib
+import inspect
 import sys
 import sysconfig
 import threading
@@ -51,6 +53,20 @@ def import_compiler() -> None:
     but one would find it half imported.
     """
     import_whole(COMPILER)
+
+
+@functools.cache
+def without_compiler(optimizer: type) -> type:
+    """Return a subclass of a torch optimizer that does the same, and does not import torch's compiler.
+
+    torch's own methods import it to tell it that it must not compile them.
+    """
+    import torch
+
+    names = ("add_param_group", "zero_grad", "state_dict", "load_state_dict")
+    bare = {name: inspect.unwrap(getattr(optimizer, name)) for name in names}
+    step = torch.no_grad()(inspect.unwrap(optimizer.step))  # type: ignore[attr-defined]
+    return type(optimizer.__name__, (optimizer,), {**bare, "step": step})
 
 
 _imports: list[threading.Thread] = []  # in progress, even if the caller was interrupted

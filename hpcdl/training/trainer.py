@@ -23,13 +23,14 @@ from hpcdl.cost.machines import Machine
 from hpcdl.data.seeds import wrapped
 from hpcdl.ddp import ShardedSampler
 from hpcdl.ddp.agreement import require_same
-from hpcdl.memory import MemoryMeter, meter
+from hpcdl.lazy import without_compiler
+from hpcdl.memory import Bytes, MemoryMeter, meter
 from hpcdl.parallel import SCHEDULES, Mesh, cut_batch, cut_layers, run_stage
 from hpcdl.parallel.shares import shares
 from hpcdl.training.hybrid import checkpoints
 from hpcdl.training.hybrid.configuration import Configuration
 from hpcdl.training.hybrid.fitting import require_fit
-from hpcdl.training.hybrid.gradients import Repeated, share_among
+from hpcdl.training.hybrid.gradients import Repeated, share_among, squares
 from hpcdl.training.hybrid.metering import MeteredComm
 from hpcdl.training.hybrid.models import NOTHING, Batch, build
 from hpcdl.training.hybrid.precision import LOW, Scale, Wide, autocast, dtype_of
@@ -116,7 +117,7 @@ class Trainer:
         record.
 
         With a `checkpoint`, a folder, the state is written every `every` steps and at the end; `resume` continues from
-        it. With `measure` records have `peak_bytes`, the most that this rank held in the step, by `hpcdl.memory`.
+        it. With `measure` records have `peak_bytes`, the most that this rank held in the step, and `peak_by_kind`.
         Raises OSError, before the first step, if another run saves in the folder or it cannot be written.
         """
         losses: list[float] = []
@@ -125,7 +126,7 @@ class Trainer:
                 before_step(step)
                 if memory:
                     memory.reset_peak()
-                record = self.step(step, mine) | ({"peak_bytes": memory.peak.total} if memory else {})
+                record = self.step(step, mine) | (_held(memory.peak) if memory else {})
                 losses.append(record["loss"])
                 report(record)
                 if checkpoint and (self.done % every == 0 or self.done == self.configuration.steps):
@@ -224,9 +225,7 @@ class Trainer:
         """Return the sum of the squares of the gradients that this rank contributes."""
         pieces = (shard.piece for shard, owned in zip(self.whole.shards, self.whole.owned, strict=True) if owned)
         with torch._C.DisableTorchFunctionSubclass():  # a wrapper may guard its gradients
-            gradients = [piece.grad for piece in pieces if piece.grad is not None]
-            norms = torch.stack(torch._foreach_norm(gradients, 2, dtype=torch.float64)).tolist() if gradients else []
-        return sum(norm * norm for norm in norms)
+            return squares([piece.grad for piece in pieces if piece.grad is not None])
 
     # -- its parts ---------------------------------------------------------------------------------------------------
 
@@ -238,10 +237,9 @@ class Trainer:
 
     def optimizer(self, params: list) -> torch.optim.Optimizer:
         """Return the configuration's optimizer for these parameters or shards."""
-        lr = self.configuration.lr
-        if self.configuration.optimizer == "sgd":
-            return torch.optim.SGD(params, lr=lr, momentum=0.9)
-        return {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[self.configuration.optimizer](params, lr=lr)
+        options = {"lr": self.configuration.lr, **({"momentum": 0.9} if self.configuration.optimizer == "sgd" else {})}
+        kinds = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+        return without_compiler(kinds[self.configuration.optimizer])(params, **options)
 
     def _chunks(self, dense: nn.Sequential) -> list[nn.Sequential]:
         """Return this rank's part of each of its stage's layers."""
@@ -280,6 +278,10 @@ class Trainer:
     def whole_model(self) -> nn.Sequential:
         """Return the whole model, as on one rank, on every rank; every rank calls it."""
         return checkpoints.whole_model(self)
+
+
+def _held(peak: Bytes) -> dict[str, Any]:
+    return {"peak_bytes": peak.total, "peak_by_kind": dict(peak)}
 
 
 def _parameters(chunks: list[nn.Sequential]) -> list[nn.Parameter]:

@@ -224,6 +224,7 @@ def test_the_trainer_is_measured_beside_a_bare_loop(quick):
     found, said = quick("trainer")
     assert set(found["meshes"]) == {"data=2", "data=2, sharding 3", "pipeline=2"}
     assert all(row["trainer"] and row["bare"] for row in found["meshes"].values())
+    assert all(seconds > 0 < processor for seconds, processor in found["starts"])
     assert "The losses of both are the same" in said
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from hpcdl.commands import end, explained
 from hpcdl.training import program
 from hpcdl.training.hybrid.configuration import (
     HEADER,
@@ -116,10 +115,7 @@ def train(
     if set(given) <= {*BOTH, *ONLY_LENET}:
         program.train(**given)
         return
-    try:
-        _on_mesh(given)
-    except (ConfigurationError, OSError) as error:
-        end(*explained(error))
+    _on_mesh(given)
 
 
 def _on_mesh(given: dict[str, Any]) -> None:

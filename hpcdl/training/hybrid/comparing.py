@@ -6,7 +6,6 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from hpcdl.commands import end
 from hpcdl.training.hybrid.configuration import (
     Configuration,
     ConfigurationError,
@@ -109,11 +108,8 @@ def command(
     Exit code 0: they agree; 1: they differ; 2: they cannot be compared.
     """
     options = {name: value for name, value in locals().items() if name not in ("a", "b", "tolerance")}
-    try:
-        left, right = (_configuration(text, options) for text in (a, b))
-        first, largest = _compared(left, right, tolerance)
-    except (ConfigurationError, OSError) as error:
-        end(str(error).rstrip("."))
+    left, right = (_configuration(text, options) for text in (a, b))
+    first, largest = _compared(left, right, tolerance)
     if first is None:
         agree = "1 step agrees" if left.steps == 1 else f"{left.steps} steps agree"
         typer.echo(f"{agree}: losses and gradients differ by {largest:.1e} at most, relatively")

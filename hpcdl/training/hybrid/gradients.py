@@ -3,6 +3,7 @@
 Each replica's gradient counts the same, whatever its number of samples: the caller scales its loss.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -16,6 +17,8 @@ from hpcdl.parallel import Layers, TransformerBlock
 from hpcdl.sharding import FullyShardedDataParallel, Shard, ShardedOptimizer
 
 Make = Callable[[list], torch.optim.Optimizer]
+SUMMED = 2**16  # elements whose squares float32 adds with an error of about 1e-7
+TINY = 1e-30  # below, float32 loses digits of single squares
 
 
 class Replicas(ABC):
@@ -163,6 +166,17 @@ def share_among(comm: Communicator, chunks: Sequence[nn.Module], make: Make, sha
     if sharding == 3:
         return FullySharded(chunks, comm, make, ahead=once)
     return Sharded(chunks, comm, make, sharding)
+
+
+def squares(gradients: Sequence[torch.Tensor]) -> float:
+    """Return the sum of all squares, for float32 to 1e-6; float64 only helps where float32 has no range left."""
+    parts = [part for g in gradients for part in ((g,) if g.numel() <= SUMMED else g.flatten().split(SUMMED))]
+    found = 0.0
+    for dtype in (None, torch.float64) if parts else ():
+        found = sum(norm * norm for norm in torch.stack(torch._foreach_norm(parts, 2, dtype=dtype)).tolist())
+        if TINY < found < math.inf:
+            break
+    return found
 
 
 def _one(*inputs: torch.Tensor) -> int:

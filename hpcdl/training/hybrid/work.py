@@ -1,12 +1,12 @@
 """The work of a step, and its speed: operations and kept bytes of each layer, a machine's peak, MFU."""
 
 from collections.abc import Sequence
-from copy import deepcopy
 from functools import lru_cache
 from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from hpcdl.cost.machines import MACHINES, Machine
 from hpcdl.cost.topology import Nodes
@@ -16,6 +16,7 @@ from hpcdl.parallel.shares import shares
 from hpcdl.training.hybrid.configuration import Configuration, ConfigurationError
 from hpcdl.training.hybrid.models import Model, build
 
+aten = torch.ops.aten
 GPUS = {
     "H200": "H200 (DGX)",
     "H100": "H100 (DGX)",
@@ -42,10 +43,10 @@ class LayerWork(NamedTuple):
 
 @lru_cache(32)
 def layers_of(model: str, size: str) -> tuple[LayerWork, ...]:
-    """Return the layers of a model on one rank, counted by torch, once for each kind."""
+    """Return the layers of a model on one rank, counted in a forward pass, once for each kind."""
     built = build(model, size)
-    x = built.data[0][:1].to("meta")
-    with torch.device("meta"):
+    x = built.data[0][:1].clone()
+    with torch.random.fork_rng(devices=[]):
         dense = built.dense()
     known: dict[Any, tuple[LayerWork, torch.Size]] = {}  # equal layers are counted once
     found: list[LayerWork] = []
@@ -55,22 +56,41 @@ def layers_of(model: str, size: str) -> tuple[LayerWork, ...]:
             known[key] = _counted(layer, x)
         work, shape = known[key]
         found.append(work)
-        x = torch.empty(shape, device="meta", requires_grad=True)
+        x = torch.zeros(shape, requires_grad=True)
     return tuple(found)
 
 
-def _counted(layer: torch.nn.Module, x: torch.Tensor) -> tuple[LayerWork, torch.Size]:
-    from torch.utils.flop_counter import FlopCounterMode
+class _Operations(TorchDispatchMode):
+    """Counts multiplications and additions of matrices, convolutions and attention.
 
+    `torch.utils.flop_counter` counts the same, but imports torch's compiler, which takes seconds.
+    """
+
+    flops = 0
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # else the first operation imports the compiler, too
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if func in (aten.mm.default, aten.bmm.default):
+            self.flops += 2 * out.numel() * args[0].shape[-1]
+        elif func is aten.addmm.default:
+            self.flops += 2 * out.numel() * args[1].shape[-1]
+        elif func is aten.convolution.default:
+            self.flops += 2 * out.numel() * args[1][0].numel()
+        elif func is aten._scaled_dot_product_flash_attention_for_cpu.default:
+            self.flops += 4 * args[0].numel() * args[1].shape[-2]
+        return out
+
+
+def _counted(layer: torch.nn.Module, x: torch.Tensor) -> tuple[LayerWork, torch.Size]:
     x = x.float() if x.is_floating_point() else x
-    with FlopCounterMode(display=False) as counter:
+    with saved(*layer.parameters()) as kept, _Operations() as counter:
         y = layer(x)
-    # The kept bytes depend on the device's kernels, so this runs with real values.
-    values, inputs = deepcopy(layer).to_empty(device="cpu"), torch.zeros_like(x, device="cpu")
-    with saved(*values.parameters()) as kept:
-        values(inputs.requires_grad_(x.requires_grad))
     weights = sum(param.numel() for param in layer.parameters())
-    return LayerWork(counter.get_total_flops(), kept.bytes, weights, x.numel(), y.numel()), y.shape
+    return LayerWork(counter.flops, kept.bytes, weights, x.numel(), y.numel()), y.shape
 
 
 def flops_of_sample(configuration: Configuration) -> int:

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 from matplotlib.axes import Axes
 
+from hpcdl.training.hybrid import metering
 from hpcdl.training.hybrid.configuration import Configuration
 from hpcdl.training.hybrid.tracing import STEP, Span
-from hpcdl.widgets.kit.style import BLUE, GREEN, ORANGE, ticks
+from hpcdl.widgets.kit.style import BLUE, CONTOUR, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, ticks
 from hpcdl.widgets.pictures.bucket_timeline import Bar, draw_bars
 
 if TYPE_CHECKING:
@@ -16,6 +17,18 @@ if TYPE_CHECKING:
 LAYOUT = [["loss", "rate", "sent", "held"], ["timeline"] * 4]
 ONE = "one rank"
 KINDS = {"forward": "forward", "backward": "backward", "weights": "weights", "optimizer": "update", "wait": "wait"}
+
+OTHER = "other"
+COLORS = {  # of bytes sent and held; `OTHER` has all other kinds, such as samples and control messages
+    "parameters": BLUE,
+    "gradients": ORANGE,
+    "optimizer states": GREEN,
+    "activations": SKY,
+    "tensor": PURPLE,
+    "sequence": VERMILLION,
+    "temporaries": CONTOUR,
+    OTHER: GREY,
+}
 
 
 def fresh(configuration: Configuration) -> dict[str, Any]:
@@ -47,8 +60,10 @@ def draw(state: dict[str, Any], axes: dict[str, Axes]) -> str:
     _curve(axes["loss"], state, "loss", BLUE, "Loss")
     _curve(axes["rate"], state, f"{unit}_per_second", GREEN, f"{unit.capitalize()}/s")
     axes["rate"].set_ylim(0, 1.1 * max((record[f"{unit}_per_second"] for record in state["steps"]), default=1.0))
-    _bars(axes["sent"], last, "bytes_sent", 2**10, "Sent, KB a step")
-    _bars(axes["held"], last, "peak_bytes", 2**20, "Held, MB")
+    sent, held = ({rank: kinds(record) for rank, record in last.items()} for kinds in (kinds_sent, kinds_held))
+    _bars(axes["sent"], sent, 2**10, "Sent, KB a step")
+    _bars(axes["held"], held, 2**20, "Held, MB")
+    _name_kinds(axes["sent"], [*sent.values(), *held.values()])
     _timeline(axes["timeline"], last, state["configuration"].ranks)
     return state["said"] or sentence(state)
 
@@ -78,6 +93,21 @@ def waiting(record: dict[str, Any]) -> float:
     return record["waited"] / record["seconds"]
 
 
+def kinds_sent(record: dict[str, Any]) -> dict[str, int]:
+    """Return the bytes that a rank sent in a step, by kind of `COLORS`."""
+    return _grouped(dict(zip(metering.KINDS, (record[name] for name in metering.BY_KIND), strict=True)))
+
+
+def kinds_held(record: dict[str, Any]) -> dict[str, int]:
+    """Return the most bytes that a rank held in a step, by kind of `COLORS`."""
+    return _grouped(record["peak_by_kind"])
+
+
+def _grouped(nbytes: dict[str, int]) -> dict[str, int]:
+    found = {kind: nbytes.get(kind, 0) for kind in COLORS}
+    return found | {OTHER: sum(nbytes.values()) - sum(found.values())}
+
+
 def bars(last: dict[int, dict[str, Any]]) -> list[Bar]:
     """Return what each rank did in the last step, in seconds since the first rank began it."""
     spans = {rank: [Span(*span) for span in record["spans"]] for rank, record in last.items()}
@@ -101,21 +131,45 @@ def _curve(axes: Axes, state: dict[str, Any], name: str, color: str, title: str)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.3g}" if value < 1000 else f"{value:,.0f}")
 
 
-def _bars(axes: Axes, last: dict[int, dict[str, Any]], name: str, unit: int, title: str) -> None:
-    """Draw a bar for each rank, with its number."""
-    values = [record[name] / unit for record in last.values()]
-    axes.barh(list(last), values, height=0.6, color=ORANGE)
-    for rank, value in zip(last, values, strict=True):
-        axes.text(0.0, rank - 0.5, f" {value:,.4g}", fontsize=9, va="center")
-    axes.set(title=title, ylabel="rank", ylim=(max(last, default=0) + 0.5, -0.7))
-    axes.set_xlim(0, 1.05 * max([*values, 1e-3]))
+def _bars(axes: Axes, found: dict[int, dict[str, int]], unit: int, title: str) -> None:
+    """Draw a bar for each rank, in parts by kind, with its number."""
+    totals = {rank: sum(kinds.values()) / unit for rank, kinds in found.items()}
+    left = dict.fromkeys(found, 0.0)
+    for kind, color in COLORS.items():
+        for rank, kinds in found.items():
+            axes.barh(rank, kinds[kind] / unit, left=left[rank], height=0.6, color=color)
+            left[rank] += kinds[kind] / unit
+    for rank, total in totals.items():
+        axes.text(0.0, rank - 0.5, f" {total:,.4g}", fontsize=9, va="center")
+    axes.set(title=title, ylabel="rank", ylim=(max(found, default=0) + 0.5, -0.7))
+    axes.set_xlim(0, 1.05 * max([*totals.values(), 1e-3]))
     ticks(axes.xaxis, [], [])
-    ticks(axes.yaxis, list(last), [str(rank) for rank in last])
+    ticks(axes.yaxis, list(found), [str(rank) for rank in found])
+
+
+def _name_kinds(axes: Axes, found: list[dict[str, int]]) -> None:
+    """Name the colours below these axes and the next ones, where they have no ticks."""
+    shown = [kind for kind in COLORS if any(kinds[kind] for kinds in found)]
+    marks = [axes.plot([], [], "s", color=COLORS[kind], label=kind, markersize=7)[0] for kind in shown]
+    if marks:
+        axes.legend(
+            handles=marks,
+            loc="upper left",
+            bbox_to_anchor=(-0.15, 0.02),
+            ncols=3,
+            fontsize=10,
+            handletextpad=0.1,
+            columnspacing=0.8,
+            labelspacing=0.2,
+        ).set_in_layout(False)
 
 
 def _timeline(axes: Axes, last: dict[int, dict[str, Any]], ranks: int) -> None:
     found = bars(last)
-    draw_bars(axes, found, ranks, 1e3, "ms", _rounded(max([1e-3, *(bar.end for bar in found)])))
+    end = _rounded(max([1e-3, *(bar.end for bar in found)]))
+    draw_bars(axes, found, ranks, 1e3, "ms", end)
+    axes.set_xlim(0, 1.1e3 * end)  # room for the words at the end
+    axes.set_xticks([tick for tick in axes.get_xticks() if 0 <= tick <= 1e3 * end])
     axes.set_title("The last step")
     for rank, record in last.items():
         said, place = f"waits {100 * waiting(record):.0f} %", axes.get_yaxis_transform()

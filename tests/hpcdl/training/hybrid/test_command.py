@@ -1,5 +1,6 @@
 """`hpcdl train` with a mesh: on simulated ranks, without a launcher, from its own TOML, and what it refuses."""
 
+import errno
 import json
 import os
 import re
@@ -78,6 +79,17 @@ def test_what_cannot_be_done_is_a_sentence(arguments, said):
     assert ended.exit_code == 2
     assert said.lower() in re.sub(r"[\s│]+", " ", ended.output).lower()
     assert "Traceback" not in ended.output
+
+
+def test_a_closed_pipe_ends_it_without_a_word(monkeypatch):
+    """`hpcdl train ... | head -1` ends without a word, as other programs do."""
+
+    def closed(line):
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr("hpcdl.training.hybrid.command._print", closed)
+    ended = hpcdl_train("--model", "mlp", "--simulate", "1", "--steps", "1")
+    assert (ended.exit_code, ended.output) == (1, "")
 
 
 def test_a_plan_starts_no_rank(monkeypatch):

@@ -1,6 +1,8 @@
 """The trainer on live engines, as docs/training.md shows it in a notebook."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -72,3 +74,17 @@ def test_a_run_goes_on_from_the_checkpoint_on_another_mesh(tmp_path):
     assert [record["step"] for record in records] == [1, 2, 3, 4]
     alone = [record["loss"] for record in run("", 4, None)]
     assert [record["loss"] for record in records] == pytest.approx(alone, rel=1e-12)
+
+
+LIGHT = """
+import sys
+from hpcdl.training import run_on
+run_on(None, say=lambda line: None, model="gpt", mesh="data=2,pipeline=2", microbatches=2, optimizer="adam", steps=2)
+print(sorted({"torch._dynamo", "sympy", "triton", "torch.distributed.fsdp"} & set(sys.modules)))
+"""
+
+
+def test_a_training_imports_no_compiler():
+    """Each engine would import it before its first step, which takes more than a second."""
+    ended = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, timeout=120)
+    assert (ended.stdout, ended.stderr) == ("[]\n", "")

@@ -8,6 +8,7 @@ import torch
 
 from hpcdl.comm import simulate
 from hpcdl.training import Configuration, Trainer
+from hpcdl.training.hybrid.gradients import squares
 
 FP16 = Configuration(model="mlp", mesh=(2, 1, 1, 1), batch=8, steps=3, precision="fp16", optimizer="sgd")
 
@@ -71,3 +72,14 @@ def test_a_checkpoint_has_the_scale(tmp_path):
 
     simulate(first, 2)
     assert simulate(second, 2).results == [(128.0, 7)] * 2
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-25, 1e20, 0.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_norm_is_right_for_any_range_and_length(dtype, scale):
+    torch.manual_seed(0)
+    gradients = [torch.rand(n, dtype=dtype) * scale for n in (0, 3, 3_000_000)]
+    expected = sum(x.double().square().sum().item() for x in gradients)
+    assert squares(gradients) == pytest.approx(expected, rel=1e-6 if dtype == torch.float32 else 1e-12)
+    assert squares([]) == 0
+    assert math.isnan(squares([*gradients, torch.full((2,), math.nan, dtype=dtype)]))

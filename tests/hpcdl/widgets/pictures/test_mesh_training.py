@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from hpcdl.cluster import Cluster, Record
 from hpcdl.training import Configuration, run_on
 from hpcdl.training.hybrid.configuration import ConfigurationError
-from hpcdl.widgets.pictures.mesh_training import LAYOUT, append, bars, draw, fresh
+from hpcdl.widgets.pictures.mesh_training import COLORS, LAYOUT, append, bars, draw, fresh, kinds_held, kinds_sent
 from hpcdl.widgets.pictures.training_dashboard import Dashboard
 
 OPTIONS = {"model": "mlp", "mesh": "pipeline=2", "microbatches": 4, "precision": "fp64"}
@@ -46,6 +46,16 @@ def test_steps_that_are_done_again_replace_the_first_ones(state, ranks):
         for rank in (0, 1):
             append(state, Record(rank, 0.1, ranks[rank][step]))
     assert [record["step"] for record in state["steps"]] == [1, 2]
+
+
+def test_bytes_are_shown_by_kind(ranks):
+    """Each byte has one kind: as the trainer counts what is sent, and `hpcdl.memory` what is held."""
+    (*_, record), _ = ranks
+    sent, held = kinds_sent(record), kinds_held(record)
+    assert (sum(sent.values()), sum(held.values())) == (record["bytes_sent"], record["peak_bytes"])
+    assert sent["activations"] == record["activations_bytes"] > 0
+    assert held["optimizer states"] == record["peak_by_kind"]["optimizer states"] > 0
+    assert list(sent) == list(held) == list(COLORS)
 
 
 def test_before_the_first_step_it_says_so(state):
@@ -94,7 +104,14 @@ def test_it_shows_what_the_ranks_wrote(cluster, tmp_path):
         (line,) = axes[name].lines
         assert list(line.get_ydata()) == [record[key] for record in written[0]]
     for name, key, unit in (("sent", "bytes_sent", 2**10), ("held", "peak_bytes", 2**20)):
-        assert [bar.get_width() * unit for bar in axes[name].patches] == [last[rank][key] for rank in (0, 1)]
+        drawn = {rank: [bar for bar in axes[name].patches if int(bar.get_y() + 0.5) == rank] for rank in (0, 1)}
+        ends = {rank: max(bar.get_x() + bar.get_width() for bar in parts) * unit for rank, parts in drawn.items()}
+        assert ends == pytest.approx({rank: last[rank][key] for rank in (0, 1)}, rel=1e-12)
+        for rank, parts in drawn.items():
+            kinds = kinds_sent(last[rank]) if name == "sent" else kinds_held(last[rank])
+            assert [bar.get_width() * unit for bar in parts] == list(kinds.values())
+    legend = {text.get_text() for text in axes["sent"].get_legend().get_texts()}
+    assert {"parameters", "gradients", "activations"} <= legend <= set(COLORS) - {"tensor", "sequence"}
     shares = [last[rank]["waited"] / last[rank]["seconds"] for rank in (0, 1)]
     assert [text.get_text() for text in axes["timeline"].texts] == [f"waits {100 * share:.0f} %" for share in shares]
     for rank in (0, 1):
