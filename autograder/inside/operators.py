@@ -70,7 +70,7 @@ def hear(watch: Watch) -> None:
 
 
 def leave(watch: Watch) -> None:
-    """Let `watch` know of no more calls; after the last one only the kernels stay that nobody meets."""
+    """Let `watch` know of no more calls; after the last one only the kernels stay that no common code meets."""
     if watch in _listening:
         _listening.remove(watch)
     if not _listening:

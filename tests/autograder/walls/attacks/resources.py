@@ -4,7 +4,7 @@ from . import COUNT, MEAN, cells, mean
 
 
 def chain(first: int, last: int) -> str:
-    """Definitions of which each needs the next."""
+    """Definitions that call the next one."""
     return "\n".join(f"def g{i}(x): return g{i + 1}(x)" for i in range(first, last))
 
 
@@ -51,9 +51,6 @@ ATTACKS = {
         says="0.5 s",
     ),
     "5,000 definitions in a cell": cells(f"{chain(0, 5000)}\n{CALLS_ALL}", COUNT, score=40, says="5,001 statements"),
-    "5,000 definitions in 50 cells": cells(
-        *(chain(i, i + 100) for i in range(0, 5000, 100)), CALLS_ALL, COUNT, score=40, says="it has 100 statements"
-    ),
     "5,000 definitions before the answers": cells(*(chain(i, i + 100) for i in range(0, 5000, 100)), MEAN, COUNT),
     "5,000 definitions in a function": cells(
         "def mean(x):\n" + chain(0, 5000).replace("def", "    def") + "\n    return g0(x)", COUNT, score=40
