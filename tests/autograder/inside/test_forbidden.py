@@ -266,7 +266,7 @@ def test_operators_are_counted_while_the_students_code_runs(session):
     assert found == [{"aten::mm": 4}]
 
 
-def test_only_kernels_that_nobody_meets_stay():
+def test_only_kernels_that_no_cell_meets_stay():
     """Torch takes long to put a kernel in; a student's own cells call `_softmax` and `mm`, and find none there."""
     guard, others = forbidden.Guard(), forbidden.Guard()
     for each in (guard, others):
