@@ -52,8 +52,5 @@ ATTACKS = {
     ),
     "5,000 definitions in a cell": cells(f"{chain(0, 5000)}\n{CALLS_ALL}", COUNT, score=40, says="5,001 statements"),
     "5,000 definitions before the answers": cells(*(chain(i, i + 100) for i in range(0, 5000, 100)), MEAN, COUNT),
-    "5,000 definitions in a function": cells(
-        "def mean(x):\n" + chain(0, 5000).replace("def", "    def") + "\n    return g0(x)", COUNT, score=40
-    ),
     "an exhausted processor limit": mean("import resource\nresource.setrlimit(0, (1, 1))\nwhile True: pass"),
 }
