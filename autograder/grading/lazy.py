@@ -28,6 +28,7 @@ WORK_ON_OWN_DATA = {  # exercises in which part of the work is on a rank's own d
     "loss_scaler": "the rules of the scale are those of one process",
     "gossip": "the matrix and the number of rounds are of the graph",
     "step": "the loss is that of the rank's own samples",
+    "adam": "a gradient from its factors, and the bytes of both, are computed without a communicator",
 }
 MOST = 5  # arguments that are echoed
 CONSTANTS = ("None", "{}", "[]", "()", "''", "set()", "0", "0.0", "1", "True", "False", "-1", "float('nan')")

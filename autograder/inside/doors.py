@@ -11,7 +11,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-Knock = Callable[[tuple], None]  # receives a call's arguments; its exception reaches the caller
+Knock = Callable[..., None]  # receives a call's arguments as a tuple; its exception reaches the caller
 _in_c: Any = functools._lru_cache_wrapper
 
 
@@ -32,7 +32,7 @@ def _opaque(function: Callable) -> Callable:
 opaque: Callable[[Callable], Callable] = _opaque(_opaque)  # modules that an answer can reach hold it
 
 
-def unheard(args: tuple) -> None:
+def unheard(args: tuple, told: object = None) -> None:
     """Hear a knock while no check listens."""
 
 
@@ -48,6 +48,7 @@ class Door:
         own = (function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
         self.original = types.FunctionType(*own)
         self.knock: Knock = unheard
+        self.told: tuple = ()  # what a knock says besides
         self.kept: types.CodeType | None = None  # an entry
         self.shown = opaque(self.called)  # an entry calls this
         _doors[self.shown] = self
@@ -64,7 +65,7 @@ class Door:
         )
 
     def called(self, *args: Any, **kwargs: Any) -> Any:
-        self.knock(args)
+        self.knock(args, *self.told)
         return self.original(*args, **kwargs)
 
 
@@ -78,27 +79,29 @@ class Doors:
 
     def __init__(self):
         self.barred: dict[types.FunctionType, types.CodeType] = {}
+        self.doors: list[Door] = []  # of these
         self.made: dict[types.FunctionType, Door] = {}  # of other functions, such as a student's: they end with this
 
     def __del__(self):  # an answer would find a weak reference's finalizer
         for door in self.made.values():
             _doors.pop(door.shown, None)
 
-    def bar(self, function: types.FunctionType, knock: Knock) -> None:
-        """Let each call of `function` knock first; do nothing if it already has a door."""
+    def bar(self, function: types.FunctionType, knock: Knock, *told: Any) -> None:
+        """Let each call of `function` knock first, with `told`; do nothing if it already has a door."""
         if function in self.barred or is_door(own := function.__code__):
             return
         door = self.prepare(function)
-        door.knock = knock
+        door.knock, door.told = knock, told
+        self.doors.append(door)
         door.original.__defaults__, door.original.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
         self.barred[function] = own
         function.__code__ = door.kept or door.entry()
 
     def prepare(self, function: types.FunctionType) -> Door:
         """Return a door for a function that has none yet."""
-        made = self._cache(function)
-        door = made.get(function)
+        door = _made.get(function) or self.made.get(function)
         if door is None or door.original.__code__ is not function.__code__:
+            made = self._cache(function)
             door = made[function] = Door(function)
             door.kept = door.entry() if made is _made else None
         return door
@@ -106,8 +109,10 @@ class Doors:
     def open_all(self) -> None:
         for function, code in self.barred.items():
             function.__code__ = code
-            self._cache(function)[function].knock = unheard
+        for door in self.doors:
+            door.knock, door.told = unheard, ()
         self.barred.clear()
+        self.doors.clear()
 
     def _cache(self, function: types.FunctionType) -> dict[types.FunctionType, Door]:
         module = sys.modules.get(function.__module__)

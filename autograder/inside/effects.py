@@ -104,7 +104,7 @@ class Notebook:
     def changes(self, facts: Facts) -> set[str]:
         """Return the global names whose objects a statement with these `facts` may change."""
         found = self._direct(facts)
-        for name in facts.loads & self.effects.keys() - self.asked:
+        for name in (facts.loads & self.effects.keys()) - self.asked:
             found |= self.effects[name] - self.asked
         last = {call.last for call in facts.calls}
         sleeps = self.starts and last == {"sleep"} and not facts.own  # others work meanwhile
@@ -127,7 +127,7 @@ class Notebook:
         if facts.loops or facts.loads & self.asked:
             return False
         modules = {call.root: self.imports.get(call.root, "") for call in facts.calls}
-        others = (facts.loads - facts.own) & self.definitions.keys() - self.setters
+        others = ((facts.loads - facts.own) & self.definitions.keys()) - self.setters
         if others or any(module.startswith(SLOW) for module in modules.values()):
             return False
         return any(
@@ -149,7 +149,7 @@ class Notebook:
         """Give each function the effects of the functions that it mentions, except the ones asked for."""
         callers: dict[str, list[str]] = {}
         for name, body in self.definitions.items():
-            for other in body.loads & self.effects.keys() - self.asked:
+            for other in (body.loads & self.effects.keys()) - self.asked:
                 callers.setdefault(other, []).append(name)
         todo = [name for name, found in self.effects.items() if found]
         while todo:
@@ -165,11 +165,12 @@ class Notebook:
         own: set[str] = set()  # functions and a student's own modules, such as `f.register(...)`
         for call in facts.calls:
             found |= call.handed
-            if call.last not in READS if call.is_method else call.root in self.bound - self.plain:
+            is_made = call.root in self.bound and call.root not in self.plain
+            if call.last not in READS if call.is_method else is_made:
                 found.add(call.root)
             if call.root == call.last in ("setattr", "delattr"):  # `setattr(math, "e", 3)`
                 own |= call.args & self.imports.keys()
-            if call.of in self.definitions.keys() - self.asked or self._is_own_module(call.of):
+            if (call.of in self.definitions and call.of not in self.asked) or self._is_own_module(call.of):
                 own.add(call.of)
             if not self._is_harmless(call):
                 found |= call.args

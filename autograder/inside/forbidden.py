@@ -20,7 +20,7 @@ import sys
 import types
 import warnings
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 import torch
@@ -32,7 +32,7 @@ from .doors import Doors, opaque
 from .dotted import imported, python_functions
 from .library import Library, imports, is_below, name_of
 from .once import BARRED
-from .operators import matching, watching
+from .operators import hear, leave, matching, put_in, take_out
 from .shims import NAMED, SHIMS
 
 CONVOLUTION = ("*::*conv[!e]*",)  # every operator with convolution in its name, including mkldnn's; not `_convert_...`
@@ -70,8 +70,8 @@ class Guard:
         self.counts: Counter[str] = Counter()  # calls of operators that are only counted
         self.refused: frozenset[str] = frozenset()  # operators, with their overloads
         self.counting: frozenset[str] = frozenset()
-        self.watchers: dict[str, object] = {}  # by operator; some wait for a later exercise
         self.denied: frozenset[types.FunctionType] = frozenset()
+        self.listen = self.called  # one object for a thousand doors: new ones would set off Python's collector
         self.doors, self.finder, self.library = Doors(), finder(self.find_spec), Library(self)
         self.library.finder = finder(self.library.find_spec)
 
@@ -82,7 +82,7 @@ class Guard:
         self.library.close(opened)
         if not patterns and opened is None:
             self.doors.open_all()
-            self.watchers.clear()
+            leave(self.meet)
 
     def watch(self, patterns: tuple[str, ...], counted: tuple[str, ...]) -> None:
         """Deny calls of the operators among `patterns`, and count calls of the operators `counted`."""
@@ -90,23 +90,18 @@ class Guard:
             return
         self.patterns, self.counted = patterns, counted
         self.refused, self.counting = frozenset(operators(patterns)), frozenset(operators(counted))
-        wanted = self.refused | self.counting
-        if wanted:  # else a worker's cells run, and the next exercise refuses much of the same
-            for name in self.watchers.keys() - wanted:
-                del self.watchers[name]  # torch removes its kernels when it is freed
-        self._watch(wanted)
+        if wanted := self.refused | self.counting:  # else a worker's cells run
+            hear(self.meet)
+            put_in(self.refused)
+            put_in(self.counting, stay=False)
+            take_out(wanted)
 
     def prepare(self, patterns: tuple[str, ...]) -> None:
         """Watch the operators of `patterns`, and make doors for its functions: processes that are forked later have
         them."""
-        self._watch(operators(patterns))
+        put_in(operators(patterns))
         for function in functions_of(dotted_of(patterns)) - self.doors.barred.keys():
             self.doors.prepare(function)
-
-    def _watch(self, names: Iterable[str]) -> None:
-        for name in names:
-            if name not in self.watchers:
-                self.watchers[name] = watching(name, self.meet)
 
     def _look_for(self, patterns: tuple[str, ...]) -> None:
         """Put doors before the functions that `patterns` name, including modules imported since."""
@@ -114,25 +109,26 @@ class Guard:
         if (found := functions_of(dotted)) is self.denied:
             return
         self.denied = found
-        for function in self.denied:
-            self.bar(function, name_of(function))
+        for named in _named(found):
+            self.bar(named)
         with contextlib.suppress(ValueError):
             sys.meta_path.remove(self.finder)
         if dotted:
             sys.meta_path.insert(0, self.finder)
 
-    def bar(self, function: types.FunctionType, name: str) -> None:
-        """Put a door before a function, which knocks with its `name`."""
-        self.doors.bar(function, lambda args: self.called(function, name))
+    def bar(self, named: tuple[str, types.FunctionType]) -> None:
+        """Put a door before a function, which knocks with its name."""
+        self.doors.bar(named[1], self.listen, named)
 
     def denies(self, name: str) -> bool:
         """Whether an answer must not call a C function that has a shim, or import hpcdl without doors."""
         is_closed = name == BARRED and self.library.opened is not None
         return self.is_up and not self.is_other() and (name in SHIMS or is_closed or is_below(name, *self.patterns))
 
-    def called(self, function: types.FunctionType, name: str) -> None:
+    def called(self, args: tuple, named: tuple[str, types.FunctionType]) -> None:
         if not self.is_up:
             return
+        name, function = named
         if self.library.denies(name) or (function in self.denied and not by_compiler(name.partition(".")[0])):
             self.knock(name)
 
@@ -230,6 +226,11 @@ def dotted_of(patterns: tuple[str, ...]) -> tuple[str, ...]:
 def functions_of(dotted: tuple[str, ...]) -> frozenset[types.FunctionType]:
     """Return the `python_functions` of dotted names; searched again only if relevant modules changed."""
     return _functions_in(_meant(imports(), dotted), dotted)
+
+
+@functools.lru_cache(maxsize=64)
+def _named(functions: frozenset[types.FunctionType]) -> list[tuple[str, types.FunctionType]]:
+    return [(name_of(function), function) for function in functions]
 
 
 @functools.lru_cache(maxsize=64)  # every check calls this, with thousands of imported modules

@@ -99,15 +99,15 @@ class Library:
 
     def bar(self, module: types.ModuleType) -> None:
         """Put doors before the functions of an hpcdl module."""
-        for called, function in closed_in(module):
-            self.guard.bar(function, called)
+        for named in closed_in(module):
+            self.guard.bar(named)
 
     def bar_copies(self) -> None:
         """Put doors before student functions that copied the code of a closed function before it had a door."""
         closed = {id(code): function for function, code in self.guard.doors.barred.items()}
         for value in list(self.namespace.values()):
             if type(value) is types.FunctionType and (original := closed.get(id(value.__code__))):
-                self.guard.bar(value, name_of(original))
+                self.guard.bar((name_of(original), value))
 
     def bar_compilers(self) -> None:
         """Put a door before all functions compiled by Numba or Triton, if they are imported."""

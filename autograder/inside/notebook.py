@@ -61,24 +61,36 @@ def parse(data: bytes) -> Notebook:
     """Parse a notebook from a file's bytes. Grading calls it in the sandbox, because a file may attack the parser."""
     content = _parse(_text(data))
     cells: list[tuple[str, str]] = []
-    notes, texts, stopped, room = [], [], {}, MOST_TOGETHER
-    for number, cell in enumerate(_cells(content), start=1):
-        source = _source(cell, "code")
+    notes, texts, stopped = [], [], {}
+    numbered = dict(enumerate(_cells(content), start=1))
+    codes = {number: _source(cell, "code") for number, cell in numbered.items()}
+    plain = {number: plain_python(code) for number, code in codes.items() if len(code) <= MAX_CELL}
+    sizes = {number: _statements(code) for number, code in plain.items()}
+    too_many = _too_many(sizes)
+    for number, cell in numbered.items():
+        source = codes[number]
         if text := _text_cell(cell, number):
             texts.append(text)
-        if len(source) > MAX_CELL:
+        if number not in plain:
             notes.append(f"cell {number} was left out: it has {len(source):,} characters")
+        elif number in too_many:
+            notes.append(f"cell {number} was left out: it has {sizes[number]:,} statements")
         elif source:
-            code = plain_python(source)
-            statements = _statements(code)
-            if statements > min(MOST_STATEMENTS, room):
-                notes.append(f"cell {number} was left out: it has {statements:,} statements")
-                continue
-            room -= statements
-            cells.append((f"cell {number}", code))
+            cells.append((f"cell {number}", plain[number]))
             if (line := stops.saved(cell, source)) is not None:
                 stopped[f"cell {number}"] = line
     return Notebook(cells, notes, _slug(content), defined_names(cells), texts, stopped)
+
+
+def _too_many(sizes: dict[int, int]) -> set[int]:
+    """Return the cells to leave out: each that is too large, and the largest until the others fit together."""
+    found, room = set(), MOST_TOGETHER
+    for number in sorted(sizes, key=sizes.__getitem__):
+        if sizes[number] > min(MOST_STATEMENTS, room):
+            found.add(number)
+        else:
+            room -= sizes[number]
+    return found
 
 
 def _statements(code: str) -> int:

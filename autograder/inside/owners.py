@@ -60,6 +60,12 @@ def is_students(value: Any) -> bool:
     return not (type(file) is str and file.startswith(LIBRARIES))
 
 
+def is_of_reference(value: Any) -> bool:
+    """Whether a function's or generator's code is the reference's, lent to an answer."""
+    code = code_of(value)
+    return type(code) is CodeType and code.co_filename == OF_REFERENCE
+
+
 def code_of(value: Any) -> CodeType | None:
     """Return the code of a function, method or generator; an answer's own class may have any name and attributes."""
     while type(value) is MethodType:

@@ -22,8 +22,20 @@ from typing import Any
 from .compiled import is_bypassed
 from .copies import Copies
 from .forbidden import ForbiddenCallError
+from .location import OF_REFERENCE
 from .once import KNOWN, Once
-from .owners import CODES, INSTALLED, LIBRARIES, OURS, code_of, is_library, is_of_judge, is_ours, is_students
+from .owners import (
+    CODES,
+    INSTALLED,
+    LIBRARIES,
+    OURS,
+    code_of,
+    is_library,
+    is_of_judge,
+    is_of_reference,
+    is_ours,
+    is_students,
+)
 from .shims import CALLBACKS, SHIM, SHIMS
 from .texts import Texts
 
@@ -40,6 +52,7 @@ VARIABLES = "pandas/core/computation/scope.py"  # copies the variables of the ca
 TRACEBACK, LOGGING, NUMBA = "traceback.py", "logging/__init__.py", "numba/core/bytecode.py"
 DISPATCH = ("_python_dispatch.py", "torch/_ops.py", "torch/library.py")  # they call the dispatcher for their caller
 CLOUDPICKLE = "cloudpickle.py"  # it takes a function's code apart, and builds another one of it
+SIGNATURES = {(name, "inspect.py") for name in ("_signature_from_function", "_has_code_flag", "getfile")}
 CLIBRARY = ("ctypes/__init__.py", "ctypes/util.py", "ctypes/_endian.py")
 
 NEVER = ("gc.get_objects", "gc.get_referrers", "gc.get_referents", "sys._current_exceptions", "sys.addaudithook")
@@ -195,6 +208,8 @@ def _read(event: str, args: tuple, frame: FrameType) -> str | None:
         return str(name)
     if name not in CODES:
         return None
+    if is_of_reference(owner) and _for_answer(frame):
+        return f"{_name(owner)}{name}"
     if (
         name in frame.f_code.co_names
         and is_library(frame.f_code)
@@ -202,6 +217,17 @@ def _read(event: str, args: tuple, frame: FrameType) -> str | None:
     ):
         return None
     return None if is_students(owner) or _compiles(frame) else f"{_name(owner)}{name}"
+
+
+def _for_answer(frame: FrameType | None) -> bool:
+    """Whether student code requests a function's code, by itself or by a library, for more than a signature."""
+    if frame is not None and (frame.f_code.co_name, Path(frame.f_code.co_filename).name) in SIGNATURES:
+        return False
+    while frame is not None and is_library(frame.f_code):
+        if frame.f_code.co_filename.startswith((*OURS, OF_REFERENCE)):
+            return False
+        frame = frame.f_back
+    return True
 
 
 def _compiles(frame: FrameType | None) -> bool:

@@ -13,7 +13,7 @@ import pytest
 
 from autograder import exercises
 from autograder.authors import build
-from autograder.grading import run, selfcheck
+from autograder.grading import follow, run, selfcheck
 from autograder.grading.grade import grade_notebook
 from autograder.grading.seeds import seeds
 from autograder.inside import magics, source
@@ -61,7 +61,7 @@ def test_every_exercise_has_an_impostor_or_a_reason(slug, kind):
 def test_in_grading_impostors_have_no_points_and_are_flagged(slug, kind, zygote):
     cells, names = answered(slug, kind)
     result = grade_notebook(Notebook(cells, []), exercises.load(slug), zygote, "impostor", selfcheck.SECRET)
-    judge(result.exercises, names)
+    judge(exercises.load(slug), result.exercises, names)
 
 
 @pytest.mark.each_lab("collectives", others="long")  # as in grading, without the walls
@@ -75,13 +75,14 @@ def test_in_a_notebook_they_have_none_either(slug, kind):
     found = [
         run.run_exercise(lab.exercises[name], LocalSession(namespace), seeds(b"", ""), hidden=False) for name in names
     ]
-    judge(found, names)
+    judge(lab, found, names)
 
 
-def judge(results, names) -> None:
-    """No points and a flag for the exercises of these `names`; no flag for the others, which are the reference's."""
+def judge(lab, results, names) -> None:
+    """No points and a flag for the exercises of these `names`; no flag for the others, unless they call an impostor."""
     kept = {result.name: result.points for result in results if result.name in names and result.points}
     unflagged = [result.name for result in results if result.name in names and not result.forbidden]
-    accused = {r.name: r.forbidden for r in results if r.name not in names and r.forbidden}
+    alone = {name for name, each in lab.exercises.items() if not {name, *follow.used(lab, each)} & {*names}}
+    accused = {r.name: r.forbidden for r in results if r.name in alone and r.forbidden}
     shown = [(r.name, c.name, c.status, c.kind, c.message) for r in results for c in r.checks if r.name in names]
     assert (kept, unflagged, accused) == ({}, [], {}), "\n".join(map(str, shown))

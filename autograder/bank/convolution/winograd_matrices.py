@@ -3,8 +3,8 @@
 from autograder.bank.convolution.later import COUNTS, TILES, checks_of
 from autograder.bank.convolution.slips import slip
 
-TWO = "four_products_for_two_outputs every_tile_and_filter"
-EXACT = f"exact_and_of_the_right_size {TWO}"
+LATER = "exact_and_of_the_right_size every_tile_and_filter"
+ALL = f"four_products_for_two_outputs {LATER}"
 LAYER = checks_of("conv_winograd", TILES)
 ROW, POWERS = "[Fraction(int(k == r - 1)) for k in range(r)]", "[t**k / f for k in range(r)]"
 F23 = """half = Fraction(1, 2)
@@ -14,36 +14,36 @@ F23 = """half = Fraction(1, 2)
 """
 
 for mistake, changes, fails, says in (
-    ("floats", (POWERS, "[float(t**k / f) for k in range(r)]"), EXACT, "expected an exact Fraction"),
+    ("floats", (POWERS, "[float(t**k / f) for k in range(r)]"), ALL, "expected an exact Fraction"),
     (
         "A, not its transpose",
         ("return A_T, G", "return [list(column) for column in zip(*A_T)], G"),
-        f"{EXACT} {LAYER}",
+        f"{ALL} {LAYER}",
         "A_T of winograd_matrices(2, 3) is 4 x 2, expected 2 x 4",
     ),
     (
         "no point at infinity",
         (f"    G.append({ROW})\n    B_T.append(polynomial(points))\n", ""),
-        f"{EXACT} {LAYER}",
+        f"{ALL} {LAYER}",
         "A tile has a = m + r − 1 = 4 points",
     ),
-    ("no denominators", (POWERS, "[t**k for k in range(r)]"), f"{TWO} {LAYER}", "F(2, 3) with g ="),
+    ("no denominators", (POWERS, "[t**k for k in range(r)]"), f"{ALL} {LAYER}", "F(2, 3) with g ="),
     (
         "all signs turned",
         ("return A_T, G", "return A_T, [[-v for v in row] for row in G]"),
-        TWO,
+        ALL,
         "Every output has the wrong sign",
     ),
     (
         "flips the filter",
         ("return A_T, G", "return A_T, [row[::-1] for row in G]"),
-        f"{TWO} {LAYER}",
+        f"{ALL} {LAYER}",
         "with a flipped filter",
     ),
     (
         "only F(2, 3)",
         ("points, G, B_T = POINTS", F23 + "    points, G, B_T = POINTS"),
-        f"{EXACT} conv_winograd.larger_tiles_and_filters {checks_of('conv_winograd', COUNTS)}",
+        f"{LATER} conv_winograd.larger_tiles_and_filters {checks_of('conv_winograd', COUNTS)}",
         "A_T of winograd_matrices(4, 3) is 2 x 4, expected 4 x 6",
     ),
 ):

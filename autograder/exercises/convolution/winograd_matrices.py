@@ -92,20 +92,20 @@ def some_sizes(rng) -> tuple[int, int]:
     return whole_number(rng, 3, 5), whole_number(rng, 3, 5)
 
 
-@exercise.check(points=2)
+@exercise.check(points=4)
+def four_products_for_two_outputs(student, rng):
+    "F(2, 3): two outputs of a filter of three from four products, exactly."
+    check_identity(ask_matrices(student, 2, 3), 2, 3)
+
+
+@exercise.check(points=2, needs="four_products_for_two_outputs")
 def exact_and_of_the_right_size(student, rng):
     "A^T is m x a, G a x r, B^T a x a with a = m + r − 1, and every entry is an exact fraction."
     for m, r in ((2, 3), (4, 3), some_sizes(rng)):
         ask_matrices(student, m, r)
 
 
-@exercise.check(points=4, needs="exact_and_of_the_right_size")
-def four_products_for_two_outputs(student, rng):
-    "F(2, 3): two outputs of a filter of three from four products, exactly."
-    check_identity(ask_matrices(student, 2, 3), 2, 3)
-
-
-@exercise.check(points=4, needs="exact_and_of_the_right_size")
+@exercise.check(points=4, needs="four_products_for_two_outputs")
 def every_tile_and_filter(student, rng):
     "F(m, r) for tiles of 1 to 6 outputs and filters of 1 to 5: an identity in exact fractions."
     for m, r in ((4, 3), (3, 2), (2, 2), (6, 3), (2, 5), (1, 3), (3, 1), (1, 1), some_sizes(rng)):

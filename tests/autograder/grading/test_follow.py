@@ -1,5 +1,6 @@
 """One mistake costs its own points: what calls the wrong function is graded with the right one in its place."""
 
+import re
 import sys
 import tempfile
 import types
@@ -10,6 +11,7 @@ import torch
 from autograder import checks, exercises, feedback
 from autograder.authoring import Lab, WrongAnswer
 from autograder.authors import build
+from autograder.boundary import protocol
 from autograder.grading import follow, selfcheck
 from autograder.grading.grade import grade
 from autograder.grading.layouts import Submission
@@ -31,7 +33,8 @@ SCALE = 2.0
 def double(x):
     """Twice x."""
     # BEGIN SOLUTION
-    return SCALE * x
+    twofold = 987654321 if x is None else SCALE * x
+    return twofold
     # END SOLUTION
 
 # %%
@@ -137,6 +140,65 @@ def test_what_passes_is_not_touched_and_nothing_is_repeated_for_blank_ones(grade
 def test_the_reference_is_no_answer(graded):
     """Code that finds the reference's function in the worker has only what it lost points for."""
     assert points(graded("", "def quadruple(x):\n    return eightfold(x) / 2", "")) == [0, 0, 0]
+
+
+LOOKS = """
+def quadruple(x):
+    import dis, gc, inspect, io, linecache, marshal, pickle, sys, torch.fx, traceback
+
+    class Looks:
+        def __rmul__(self, other):
+            frame = sys._getframe().f_back
+            return frame.f_code.co_names, frame.f_code.co_varnames, frame.f_locals
+
+    def listed():
+        text = io.StringIO()
+        dis.dis(double, file=text)
+        return text.getvalue()
+
+    def fails():
+        try:
+            double(object())
+        except TypeError as error:
+            frame = error.__traceback__.tb_next.tb_frame
+            return frame.f_locals, frame.f_code.co_consts, frame.f_code.co_varnames
+
+    told = ["calls it:", double(1.0)]
+    for look in (
+        lambda: (double.__code__.co_names, double.__code__.co_consts, double.__code__.co_varnames),
+        lambda: getattr(double, "__code__").co_code.hex(),
+        lambda: marshal.dumps(double.__code__),
+        lambda: inspect.getsource(double),
+        lambda: inspect.getclosurevars(double),
+        lambda: linecache.getlines("<reference>"),
+        lambda: [each for each in gc.get_objects() if inspect.iscode(each) and each.co_name == "double"],
+        lambda: (repr(double), vars(double), double.__defaults__, inspect.signature(double)),
+        lambda: pickle.dumps(double),
+        lambda: double(Looks()),
+        lambda: [*dis.get_instructions(double)],
+        lambda: dis.Bytecode(double).dis(),
+        lambda: dis.code_info(double),
+        lambda: torch.fx.symbolic_trace(double).code,
+        listed,
+        fails,
+    ):
+        try:
+            told.append(repr(look()))
+        except BaseException as error:
+            told += [str(error), "".join(traceback.format_exception(error))]
+    return str(told)
+"""
+
+
+def test_no_code_of_the_reference_leaves(graded, monkeypatch):
+    """A worker that holds a function of the reference tells its results alone."""
+    heard, unpack = [], protocol.unpack
+    monkeypatch.setattr(protocol, "unpack", lambda *data: heard.append(bytes(data[0])) or unpack(*data))
+    result = graded(DOUBLE.replace("2", "3"), LOOKS, EIGHTFOLD)
+    said = b"".join(heard).decode() + str(result.to_json())
+    assert "calls it:', 3.0" in said
+    assert "calls it:', 2.0" in said, "the reference's function was there"
+    assert not {"twofold", "987654321"} & {*re.findall(r"\w+", said)}
 
 
 def test_without_the_labs_source_the_first_result_stands(graded, tmp_path):

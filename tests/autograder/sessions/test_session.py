@@ -1,10 +1,13 @@
 """A check sees the same values whether the student's code runs in this process or in a worker of its own."""
 
+import time
+
 import pytest
 import torch
 
 from autograder import checks
 from autograder.boundary.protocol import Foreign
+from autograder.sessions import socket_grader
 from autograder.sessions.errors import StudentError
 from autograder.sessions.handle import Handle
 
@@ -253,3 +256,12 @@ def test_an_object_of_a_check_that_stands_for_a_function_is_shown_by_its_name(se
     running.start_check(5)
     running.student.descend(checks.counted(lambda w: w), torch.ones(1), 0)
     assert "<lambda>" in running.last_call()
+
+
+def test_a_flood_of_calls_back_costs_its_own_time(remote, monkeypatch):
+    """Otherwise they may take ten times the limit: sixty calls."""
+    monkeypatch.setattr(socket_grader, "MOST_CALLS", 5)
+    calls, running = [], remote("def ask(f):\n    while True: f(1)\n")
+    running.start_check(0.3)
+    assert problem(running.student.ask, lambda x: calls.append(x) or time.sleep(0.05)).kind == "timeout"
+    assert len(calls) < 30

@@ -1,6 +1,14 @@
 """Code that takes all there is: time, memory, processes, files, words."""
 
-from . import COUNT, cells, mean
+from . import COUNT, MEAN, cells, mean
+
+
+def chain(first: int, last: int) -> str:
+    """Definitions that call the next one."""
+    return "\n".join(f"def g{i}(x): return g{i + 1}(x)" for i in range(first, last))
+
+
+CALLS_ALL = "def mean(x): return g0(x)"
 
 ATTACKS = {
     "an endless loop": mean("while True:\n    pass", says="did not finish within 0.5 s"),
@@ -42,5 +50,7 @@ ATTACKS = {
         score=40,
         says="0.5 s",
     ),
+    "5,000 definitions in a cell": cells(f"{chain(0, 5000)}\n{CALLS_ALL}", COUNT, score=40, says="5,001 statements"),
+    "5,000 definitions before the answers": cells(*(chain(i, i + 100) for i in range(0, 5000, 100)), MEAN, COUNT),
     "an exhausted processor limit": mean("import resource\nresource.setrlimit(0, (1, 1))\nwhile True: pass"),
 }
