@@ -166,7 +166,7 @@ class _Breaks(nn.Module):
 
 
 def _left_out(of_loss):
-    """The first batch's loss, or its backward pass, fails on every rank; the loop goes on with the next batch."""
+    """The first batch's loss, or its backward pass, fails on every rank; the loop continues with the next one."""
 
     def run(entry, kit, model, optimizer, batch, i):
         layer = next(layer for layer in kit.inner(model).modules() if isinstance(layer, _Breaks))
