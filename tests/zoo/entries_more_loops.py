@@ -165,8 +165,11 @@ class _Breaks(nn.Module):
         return _Fails.apply(x) if self.broken else x
 
 
-def _left_out(of_loss):
-    """The first batch's loss, or its backward pass, fails on every rank; the loop continues with the next one."""
+def _left_out(of_loss, ends=False):
+    """The first batch's loss, or its backward pass, fails on every rank; the loop continues with the next one.
+
+    With `ends` it first ends the failed step, without stepping.
+    """
 
     def run(entry, kit, model, optimizer, batch, i):
         layer = next(layer for layer in kit.inner(model).modules() if isinstance(layer, _Breaks))
@@ -177,8 +180,11 @@ def _left_out(of_loss):
             return
         with contextlib.suppress(RuntimeError) if layer.broken else contextlib.nullcontext():
             loss.backward()
-        if not layer.broken:
+        if ends or not layer.broken:
             kit.synchronize(model)
+        if layer.broken and ends:
+            kit.clip(model, 1.0)
+        elif not layer.broken:
             optimizer.step()
 
     return run
@@ -206,3 +212,4 @@ add("step with a closure", mlp, loop=loop(_closure))
 add("forward that failed and is repeated", mlp, loop=loop(_interrupted))
 add("batch left out, since its loss failed", _breaking, loop=loop(_left_out(True)))
 add("batch left out, since its backward failed", _breaking, loop=loop(_left_out(False)))
+add("batch left out, and its step ended", _breaking, loop=loop(_left_out(False, ends=True)))
