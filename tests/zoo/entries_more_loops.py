@@ -3,8 +3,9 @@
 import contextlib
 
 import torch
+from torch import nn
 from torch.func import functional_call
-from zoo.entries import mlp
+from zoo.entries import L, mlp
 from zoo.entries_loops import loop, step
 from zoo.registry import Entry, Kit, Weights, add
 
@@ -143,6 +144,56 @@ def _interrupted(entry, kit, model, optimizer, batch, i):
     step(entry, kit, model, optimizer, entry.loss(model, *kit.share(batch)))
 
 
+class _Fails(torch.autograd.Function):
+    """The identity; its backward raises."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        raise RuntimeError("no gradient")
+
+
+class _Breaks(nn.Module):
+    """The identity, whose backward raises while it is broken."""
+
+    broken = False
+
+    def forward(self, x):
+        return _Fails.apply(x) if self.broken else x
+
+
+def _left_out(of_loss, ends=False):
+    """The first batch's loss, or its backward pass, fails on every rank; the loop continues with the next one.
+
+    With `ends` it first ends the failed step, without stepping.
+    """
+
+    def run(entry, kit, model, optimizer, batch, i):
+        layer = next(layer for layer in kit.inner(model).modules() if isinstance(layer, _Breaks))
+        layer.broken = i == 0 and not of_loss
+        optimizer.zero_grad()
+        loss = entry.loss(model, *kit.share(batch))
+        if i == 0 and of_loss:
+            return
+        with contextlib.suppress(RuntimeError) if layer.broken else contextlib.nullcontext():
+            loss.backward()
+        if ends or not layer.broken:
+            kit.synchronize(model)
+        if layer.broken and ends:
+            kit.clip(model, 1.0)
+        elif not layer.broken:
+            optimizer.step()
+
+    return run
+
+
+def _breaking():
+    return nn.Sequential(L(6, 8), _Breaks(), nn.Tanh(), L(8, 6))
+
+
 add("functional_call of the wrapped model", mlp, loop=_func_outside)
 add("backward twice with retain_graph", mlp, loop=loop(_retain))
 add("evaluation between forward and backward", mlp, loop=loop(_eval_between))
@@ -159,3 +210,6 @@ add("a batch masked away", mlp, loop=loop(_loss_is_zero))
 add("a step skipped", mlp, loop=loop(_skip_a_step))
 add("step with a closure", mlp, loop=loop(_closure))
 add("forward that failed and is repeated", mlp, loop=loop(_interrupted))
+add("batch left out, since its loss failed", _breaking, loop=loop(_left_out(True)))
+add("batch left out, since its backward failed", _breaking, loop=loop(_left_out(False)))
+add("batch left out, and its step ended", _breaking, loop=loop(_left_out(False, ends=True)))

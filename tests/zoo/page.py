@@ -42,9 +42,16 @@ batch norm, a softmax or mean over samples, attention between samples, a queue o
 such buffers all ranks then have rank 0's. A loop does the same if it mixes or weighs samples by their batch before the
 loss: mixup, normalized advantages, samples below the median loss. Pipelines refuse batch norm, DDP and ZeRO warn of it,
 and losses that compare samples are refused. Nothing notices the rest while you train:
-`hpcdl.ddp.decisions.mixes(model, (x,), {})` says beforehand whether outputs depend on other samples, in eval mode. In
-rows with **same batch** every rank has the same samples. For the result of one process compute with all ranks' samples:
-gather them, or split the network by tensor parallelism.
+`hpcdl.ddp.decisions.mixes(model, (x,), {})` says beforehand whether outputs depend on other samples, in eval mode. A
+wrapper does not ask that itself: it would have to call your module once more, which repeats what hooks and your own
+Python code do, such as counting calls; and a loss's graph does not tell samples from another axis of the same length.
+In rows with **same batch** every rank has the same samples. For the result of one process compute with all ranks'
+samples: gather them, or split the network by tensor parallelism.
+
+If a batch's loss or backward pass fails on every rank, and your loop leaves that batch out, ZeRO-1 and tensor
+parallelism simply continue. The others may refuse the next batch. End the failed step first: call `synchronize()`, in
+ZeRO-2 `clip(max_norm)`, then `zero_grad()`. Or wrap the model anew, as ZeRO-3 needs if there was no gradient yet: a new
+wrapper on the same communicator receives none of the old one's messages.
 
 Under ZeRO-3 a parameter between passes is a piece with one axis: a loop that asks for `p.dim() == 2` finds none, and
 nothing notices. Change gradients by their shapes in hooks that you register before wrapping.

@@ -102,6 +102,32 @@ def two_models(comm, makes, pause=0.0, steps=4):
     return wrong
 
 
+def after_failures(comm, times=1):
+    """How many gradients differ in a model that is wrapped after another one's backward pass has failed.
+
+    The pass fails on every rank while gradients of its last layer are under way. A program may catch that, and use the
+    communicator again.
+    """
+
+    def fail(gradient):
+        raise RuntimeError("no gradient")
+
+    wrong = 0
+    for makes in times * list(MAKES.values()):
+        layers = nn.Sequential(nn.Linear(6, 6), nn.Linear(6, 6))
+        layers[0].register_forward_hook(lambda layer, x, y: y.register_hook(fail) and None)
+        model = makes[1](layers, comm, **({"bucket_mb": 1e-4} if makes[1] is DistributedDataParallel else {}))
+        with pytest.raises(RuntimeError, match="no gradient"):
+            model(torch.ones(1 + comm.rank, 6)).mean().backward()
+        wrong += two_models(comm, makes, 0.003, 2)
+    return wrong
+
+
+@pytest.mark.parametrize("p", [1, 2, 3])
+def test_a_failed_backward_pass_leaves_no_message_to_the_next(p):
+    assert simulate(after_failures, p).results == [0] * p
+
+
 def close(own, expected, model):
     if own is None or own.shape == expected.shape:
         return own is None or bool(torch.allclose(own, expected, atol=1e-6))
@@ -146,6 +172,7 @@ def check(comm):
         assert sums(comm) == expected
     for names, makes in MAKES.items():
         assert two_models(comm, makes, 0.003, 10) == 0, names
+    assert after_failures(comm, 3) == 0
 
 
 if __name__ == "__main__":
