@@ -165,8 +165,8 @@ def _draw_curve(axes: Axes, state: Mapping) -> None:
         axes.plot(dot.p, dot.efficiency, "o", color=color, markersize=7 if mine else 5)
         beside, side = BESIDE.get(dot.p, ((-6, 4), "right"))
         place, color = (dot.p, dot.efficiency), style.INK if mine else style.GREY
-        look = {"ha": side, "fontsize": 9, "color": color, "bbox": style.BEHIND}
-        axes.annotate(dot.source, place, beside, textcoords="offset points", **look)
+        text = axes.annotate(dot.source, place, beside, textcoords="offset points", ha=side, fontsize=9, color=color)
+        text.set_bbox(style.BEHIND)
     axes.axvline(state["p"], ymin=0.22, color=style.GREY, linewidth=0.8, linestyle=":")  # above the legend
     axes.set_xscale("log", base=2)
     axes.set(
