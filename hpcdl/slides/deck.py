@@ -94,7 +94,7 @@ def _slide(title: str, body: str) -> Slide:
 
 
 def _announcement(body: str) -> str:
-    """Return the unfinished sentence that the first list goes on with, if any."""
+    """Return the unfinished sentence that the first list continues, if any."""
     lists = LIST.search(body + "\n")
     before = body[: lists.start()].rstrip().split("\n\n")[-1] if lists else ""
     return "" if not _is_prose(before) or before.endswith((".", "?", "!", "$$", ")")) else _sentences(before)[-1]

@@ -855,15 +855,15 @@ with when_solved():
     guessed("ddp.speed_up_of_4")
     rehearse()
     print(f"{cores()} cores here\n")
-    print("ranks  images each  ms a step  alone, ms  speed-up  efficiency  messages and waiting")
+    print("ranks  images  ms a step  alone, ms  speed-up  efficiency  messages, waiting")
     one, speed_ups = fastest_ms(1, 256), {}
     for ranks in (1, 2, 4):
         images = 256 // ranks
         alone = fastest_ms(1, images) if ranks > 1 else one
         step = fastest_ms(ranks, images) if ranks > 1 else one
         print(
-            f"{ranks:5}  {images:11}  {step:9.1f}  {alone:9.1f}  {one / step:8.2f}  {100 * one / step / ranks:8.0f} %  "
-            f"{100 * max(0.0, 1 - alone / step):18.0f} %"
+            f"{ranks:5}  {images:6}  {step:9.1f}  {alone:9.1f}  {one / step:8.2f}  {100 * one / step / ranks:8.0f} %  "
+            f"{100 * max(0.0, 1 - alone / step):15.0f} %"
         )
         speed_ups[ranks] = one / step
     reveal("ddp.speed_up", speed_ups[2], measured=True)

@@ -157,21 +157,23 @@ def train_counts(channels: int, side: int, batch: int) -> list[tuple[str, float,
 
 
 with when_solved():
-    print("256 channels, 14 x 14 places: operations, and operations per byte, for a batch of 1 and of 32")
+    print("256 channels, 14 x 14 places: operations,")
+    print("and operations per byte, for a batch of 1 and of 32")
     for (name, *one), (_, *many) in zip(train_counts(256, 14, 1), train_counts(256, 14, 32), strict=True):
-        print(f"{name:20}{one[0]:10.1e}{one[1]:8.1f}   {many[0]:10.1e}{many[1]:8.1f}")
+        print(f"{name:18}{one[0]:9.1e}{one[1]:8.1f}   {many[0]:9.1e}{many[1]:8.1f}")
 
 # %% [markdown]
 # You counted layers of one size. Where are the weights and the work of whole networks? Here are the published ones, for one image.
 
 # %%
-print(f"{'':14}{'weights':>10}{'in linear layers':>18}{'MACs':>12}{'in convolutions':>17}")
+print("weights, and their share in linear layers;\nMACs, and their share in convolutions")
+print(f"{'':14}{'weights':>10}{'linear':>9}{'MACs':>12}{'conv':>8}")
 for name, layers in NETWORKS.items():
     kinds = [[layer for layer in layers() if layer.name.startswith(kind)] for kind in ("conv", "linear")]
     weights, macs = ([total(layers, field) for layers in kinds] for field in ("weights", "macs"))
     print(
-        f"{name:14}{sum(weights) / 1e6:8.2f} M{100 * weights[1] / sum(weights):16.0f} %"
-        f"{sum(macs) / 1e6:10,.1f} M{100 * macs[0] / sum(macs):15.0f} %"
+        f"{name:14}{sum(weights) / 1e6:8.2f} M{100 * weights[1] / sum(weights):7.0f} %"
+        f"{sum(macs) / 1e6:10,.1f} M{100 * macs[0] / sum(macs):6.0f} %"
     )
 
 # %% [markdown]
@@ -402,11 +404,11 @@ with when_solved():
     guessed("machines.batch")
     reveal("machines.batch", smallest_batch(linear(1, 4096, 1000), 125e12, 900e9, 2))
     print("the smallest batch at which arithmetic limits a layer")
-    print(f"{'':20}" + "".join(f"{kind:>20}" for kind in KINDS))
-    for name, precision in DEVICES:
-        device, itemsize = MACHINES[name].device(precision), 2 if precision == "fp16" else 4
-        batches = [smallest_batch(layer, *device, itemsize) for layer in KINDS.values()]
-        print(f"{name:13}{precision:7}" + "".join(f"{batch:>20}" for batch in batches))
+    print(f"{'':18}" + "".join(f"{name.split(' ')[0]:>7}" for name, _ in DEVICES))
+    print(f"{'':18}" + "".join(f"{precision:>7}" for _, precision in DEVICES))
+    devices = [(*MACHINES[name].device(precision), 2 if precision == "fp16" else 4) for name, precision in DEVICES]
+    for kind, layer in KINDS.items():
+        print(f"{kind:18}" + "".join(f"{smallest_batch(layer, *device):>7}" for device in devices))
 
 # %%
 with when_solved():
@@ -427,8 +429,9 @@ with when_solved():
 
 # %%
 with when_solved():
-    print("ResNet-50 forward, batch 32, each layer at its roof")
-    print(f"{'':21}{'TFLOP/s':>8}{'GB/s':>7}{'ridge':>7}{'ms':>8}   of this, layers that memory limits")
+    print("ResNet-50 forward, batch 32, each layer at its roof;")
+    print("last, the share of the time in layers that memory limits")
+    print(f"{'':18}{'TFLOP/s':>8}{'GB/s':>7}{'ridge':>7}{'ms':>8}{'share':>7}")
     layers = resnet50()
     rows = work([(layer.weights, layer.macs, layer.inputs + layer.outputs) for layer in layers], 32)
     for name, precision in DEVICES:
@@ -437,7 +440,7 @@ with when_solved():
         seconds = sum(least for least, _ in roofs)
         held = sum(least for least, limit in roofs if limit == "memory") / seconds
         chip = f"{device.peak / 1e12:8.1f}{device.bandwidth / 1e9:7.0f}{device.ridge:7.0f}"
-        print(f"   {name:14}{precision}{chip}{1e3 * seconds:8.1f}{100 * held:5.0f} %")
+        print(f"{name:14}{precision}{chip}{1e3 * seconds:8.1f}{100 * held:5.0f} %")
     print(
         f"ANNA (1991): 1,000 characters/s of 130,000 connections each: {100 * 1000 * 2 * 130_000 / 4e9:.1f} % of its 4 GOP/s"
     )
@@ -579,10 +582,12 @@ with when_solved():
             batch_norm(layer.outputs, 1),
             activation(layer.outputs, 1),
         ]  # the number of numbers counts, not the shape
-    print("ResNet-50, 90 epochs in 16 bits, batch 256, 112 TFLOP/s, 900 GB/s: hours")
-    for what, layers in (("only products", convolutions), ("with batch norm and activations", convolutions + between)):
+    print("ResNet-50, 90 epochs in 16 bits, batch 256:")
+    print("hours with 112 TFLOP/s and 900 GB/s")
+    print(f"{'':26}{'arithmetic':>10}{'roof':>8}{'measured':>10}")
+    for what, layers in (("only products", convolutions), ("with norms and activations", convolutions + between)):
         found = hours(layers, 256, 1_280_000, 90, 112e12, 900e9, 1457.0)
-        print(f"   {what:33}" + "   ".join(f"{kind} {value:5.1f}" for kind, value in found.items()))
+        print(f"{what:26}{found['arithmetic']:10.1f}{found['roof']:8.1f}{found['measured']:10.1f}")
     reveal("machines.hours", found["roof"])
 
 # %% [markdown]
@@ -882,14 +887,13 @@ def race(percents):
     chance = torch.rand(W.shape, generator=generator)
     dense, first = milliseconds(lambda: W @ X), None
     print(f"dense: {dense:.2f} ms")
+    print(f"{'zeros':>5}{'ms':>8}{'fewer products':>17}{'as fast':>13}")
     for percent in percents:
         sparse = (W * (chance >= percent / 100)).to_sparse_csr()
         taken = milliseconds(lambda sparse=sparse: sparse @ X)
         first = first or (percent if taken < dense else None)
         fewer = 100 / (100 - percent)
-        print(
-            f"{percent} % zeros: {taken:.2f} ms, {fewer:5.1f} times fewer products, {dense / taken:4.1f} times as fast"
-        )
+        print(f"{percent:3} %{taken:8.2f}{fewer:11.1f} times{dense / taken:7.1f} times")
     return first
 
 

@@ -647,14 +647,12 @@ with when_solved(), TemporaryDirectory() as folder:
     g = torch.Generator().manual_seed(0)
     seconds = [0.004 + 0.026 * draw for draw in torch.rand(40, generator=g).tolist()]
     load = [seconds[number] for number in shuffled(40, seed=0, epoch=0)]  # in the order of loading
-    print(f"40 batches, {sum(load) / 40:.3f} s to load on average, 0.010 s to train: seconds waited, predicted")
+    print(f"40 batches, {sum(load) / 40:.3f} s to load, 0.010 s to train: seconds waited, predicted")
     for workers, room in ((1, 1), (1, 8), (2, 2), (2, 8), (4, 8)):
         took = measured_waiting(Shards(folder), seconds, 0.010, workers, room)
         right = waiting(load, 0.010, workers, room)
         rate = input_rate([(workers, sum(load) / 40)])
-        print(
-            f"   {workers} workers, room for {room}{took:8.2f}{right:8.2f}    the loaders' rate is {rate:5.0f} batches/s of 100"
-        )
+        print(f"   {workers} workers, room for {room}{took:8.2f}{right:8.2f}    loaders: {rate:4.0f} batches/s of 100")
 
 # %% [markdown]
 # <details><summary>What did you see?</summary>
@@ -748,13 +746,16 @@ check("scaling.prediction")
 with when_solved():
     printed = {"Inception V3": (inception_v3, 90), "ResNet-101": (resnet101, 90), "VGG-16": (vgg16, 68)}
     beta, late = 1 / (25 * GIGABIT * USABLE), scaling.slowest(512, SPREAD)
-    print("512 GPUs in 128 servers, 25 Gb/s: ms of an iteration; efficiency, and what Horovod's page prints")
+    print("512 GPUs in 128 servers, 25 Gb/s: ms of an iteration;")
+    print("efficiency, and what Horovod's page prints")
+    print(f"{'':13}{'compute':>10}{'stragglers':>12}{'exposed':>9}{'input':>7}{'predicted':>11}{'printed':>9}")
     for name, (layers, efficiency) in printed.items():
         seconds = 64 / IMAGES_PER_SECOND[name]
         ready = [tuple(gradient) for gradient in scaling.gradients(layers(), 2 * seconds / 3)]
         parts = predict(seconds / 3, ready, 128, RDMA, beta, late)
-        shown = "".join(f"{part} {1e3 * value:5.0f}   " for part, value in parts.items())
-        print(f"   {name:14}{shown}{100 * seconds / sum(parts.values()):4.0f} %{efficiency:5} %")
+        shown = [1e3 * parts[part] for part in ("compute", "stragglers", "exposed", "input")]
+        print(f"{name:13}{shown[0]:10.0f}{shown[1]:12.0f}{shown[2]:9.0f}{shown[3]:7.0f}", end="")
+        print(f"{100 * seconds / sum(parts.values()):9.0f} %{efficiency:7} %")
 
 # %% [markdown]
 # <details><summary>What did you see?</summary>

@@ -25,7 +25,6 @@
 # |---|---|
 # | $p$, `rank` | number of processes of the training ("world size"), number of one of them |
 # | local rank | the number of a process *on its machine*, which selects its GPU |
-# | $\Psi$ | bytes of all weights, and also of all gradients |
 
 # %%
 import inspect
@@ -105,8 +104,8 @@ with when_solved():
 # 1. DDP, Horovod and Ray send the same: they sum the gradients in a ring. Ray's worker *is* DDP. DeepSpeed's first stage sends as much, in two halves, the
 #    second half after the update. FSDP2 gathers the weights twice, so it sends half as much again, but keeps only a p-th.
 # 2. DTensor sends activations instead of weights. So it is the only tool that depends on the tokens, and the only one in whose forward pass a rank waits for
-#    the others' *results*. Backward it sends twice as much as forward: q, k and v each need a sum for the gradient of their input. If you merge them into one
-#    layer, you need only one sum.
+#    the others' *results*. Its ranks share the same tokens; with the other tools each rank has tokens of its own. Backward it sends twice as much as forward:
+#    q, k and v each need a sum for the gradient of their input. If you merge them into one layer, you need only one sum.
 # 3. All of them grow with $(p-1)/p$, that is, less than double from 2 to 64 ranks. In a ring, the bytes per rank hardly grow, but the number of messages does.
 # </details>
 
@@ -140,7 +139,8 @@ with when_solved():
 # The whole file, except the part that you write:
 #
 #     rank, world, device = place(os.environ)
-#     model.to(device)
+#     if torch.cuda.is_available():
+#         model.to(device)
 #     dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
 #     losses = train(os.environ, model, x, y, epochs, batch, lr)
 #     dist.destroy_process_group()
@@ -299,7 +299,7 @@ check("frameworks.fsdp")
 # | `RowwiseParallel()` | columns of torch's `weight` | this rank's part of the input | the whole output: a sum over the ranks |
 #
 # Even a wrong plan usually gives the right numbers. torch sees that a tensor is not where it is needed, and *sends it there*. This is convenient, but it can
-# make a training slow without any message. So count what is sent. `CommDebugMode` does this for one process:
+# make a training slow without a warning. So count what is sent. `CommDebugMode` does this for one process:
 #
 #     with CommDebugMode() as comm_mode:
 #         model(tokens)
@@ -683,7 +683,7 @@ reveal("frameworks.unseen", 100 * (1 - len({i for mine in samples_seen for i in 
 # </details>
 # <details><summary>Hint 3: the disk</summary>
 #
-# Writing takes time, and a kill leaves half of the file. Renaming takes no time: afterwards the name means the new file, and the old one is gone.
+# Writing takes time, and a kill leaves half of the file. Renaming is atomic: at every moment the name means a whole file, the old one or the new one.
 # </details>
 # <details><summary>Hint 4: the deadlock</summary>
 #
@@ -915,13 +915,13 @@ with when_solved():
     seven = (32, 4096, 512, 50_000, 32)
     reveal("frameworks.fastest", which(seven, "H100 (DGX)", 8, 64, 24e9))
     budgets = (8e9, 16e9, 24e9, 80e9, 160e9)
-    print("7 B parameters, by the machine, the ranks, the batch, and the bytes that each rank may hold")
-    print(f"{'':14}{'ranks':>7}{'batch':>7}" + "".join(f"{budget / 1e9:>9.0f} GB" for budget in budgets))
+    print("7 B parameters: the way, by the bytes that each rank may hold")
+    print(f"{'':13}{'ranks':>6}{'batch':>6}" + "".join(f"{budget / 1e9:>7.0f} GB" for budget in budgets))
     for machine in ("V100 (DGX-1)", "H100 (DGX)"):
         for ranks in (8, 32):
             for batch in (8, 64, 512):
                 chosen = [which(seven, machine, ranks, batch, budget) or "–" for budget in budgets]
-                print(f"{machine:14}{ranks:7}{batch:7}" + "".join(f"{way:>12}" for way in chosen))
+                print(f"{machine:13}{ranks:6}{batch:6}" + "".join(f"{way:>10}" for way in chosen))
     print(f"DDP needs {holds('DDP', seven, 8) / 1e9:.0f} GB on each rank")
 
 # %% [markdown]
@@ -1163,8 +1163,8 @@ print(sbatch(nodes=2, each=4, arguments=["--checkpoint", "lenet.pt"]))
 # - **`--max-restarts` without a checkpoint.** The processes restart, and so does the training, at step 0.
 #
 # A fourth thing can go wrong when a node dies: since torch 2.5, restarted processes meet in a store that still has the addresses of the ended processes, and
-# sometimes contact one of them ("Connection refused", pytorch #135712, #167288). The script requests a new store; on one machine, `hpcdl.training` separates
-# its starts itself.
+# sometimes contact one of them ("Connection refused", pytorch #135712, #167288). The script requests a new store; on one machine, `hpcdl.training` puts
+# the number of the start before each key of the store.
 
 # %% [markdown]
 # ## For those who want more

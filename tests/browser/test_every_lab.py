@@ -6,12 +6,14 @@ from autograder.authors import build
 
 pytestmark = [pytest.mark.browser, pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(300)]
 LABS = [path.stem for path in build.sources()]
+ROOM = """image => image.closest(".jp-OutputArea-output").getBoundingClientRect().right
+    - image.getBoundingClientRect().right"""
 CONTROLS = {"slider", "combobox", "checkbox", "radio", "button", "spinbutton"}
 
 
 @pytest.mark.parametrize("name", LABS)
 def test_a_lab_on_a_small_dark_screen(name, open_lab, dark):
-    lab = open_lab(f"{name}.ipynb", width=1000, height=700)
+    lab = open_lab(f"{name}.ipynb", width=900, height=700)
     assert lab.page.evaluate("document.body.dataset.jpThemeLight") == "false"
     lab.run_all(seconds=240)
     lab.page.wait_for_timeout(500)
@@ -21,8 +23,7 @@ def test_a_lab_on_a_small_dark_screen(name, open_lab, dark):
         picture.scroll_into_view_if_needed()
         said = picture.get_attribute("alt") or picture.get_attribute("title")
         assert said, f"picture {number} says nothing to those who do not see it"
-        box = picture.bounding_box()
-        assert box["x"] + box["width"] <= 1000, f"picture {number} is cut off at the right"
+        assert picture.evaluate(ROOM) >= 0, f"picture {number} is cut off at the right"
         lab.screenshot(f"{name}_dark_{number}")
     lab.assert_solved()
 

@@ -14,6 +14,7 @@ from matplotlib.transforms import Bbox
 
 from hpcdl.widgets.kit.renderer import LineCanvas
 
+EDGE = 0.08  # inches at the right: the last tick may be wider than it was when the axes were laid out
 SPARE = 3  # pixels around a frame: lines have a width
 
 
@@ -35,7 +36,7 @@ class Canvas:
         self.figure = Figure(figsize=figsize, layout="constrained")
         engine = self.figure.get_layout_engine()
         assert isinstance(engine, ConstrainedLayoutEngine)  # as asked for
-        engine.set(rect=(0, bottom, 1, 1 - bottom))
+        engine.set(rect=(0, bottom, 1 - EDGE / figsize[0], 1 - bottom))
         self.canvas = LineCanvas(self.figure)
         self.axes = self.figure.subplot_mosaic(layout, **mosaic) if layout else self.figure.add_subplot()
         self._ticks = {axes: _tick_looks(axes) for axes in self.figure.axes}

@@ -23,6 +23,7 @@ from hpcdl.widgets.kit.turns import TURNS
 from hpcdl.widgets.kit.waiting import waiting_for
 
 BORDER = "1px solid var(--jp-border-color2, #8888)"
+INDENT = 0.14  # inches left and right of the sentence
 CAPTION_INCHES = 0.5  # the strip below the axes in which the sentence stands
 
 
@@ -55,7 +56,7 @@ class Picture:
         TURNS.take(self, self._take_canvas)
         self.image = image or TitledImage(format="png")
         self.image.width = str(round(figsize[0] * DPI))
-        self.image.layout = widgets.Layout(max_width="100%", object_fit="contain", border=BORDER)
+        self.image.layout = widgets.Layout(max_width="calc(100% - 4px)", object_fit="contain", border=BORDER)  # margins
         self.theme = Theme(self._repaint)
 
     @property
@@ -123,15 +124,19 @@ class Picture:
     def _say(self, sentence: str | None, y: float | None = None) -> None:
         self.caption = str(sentence or "")
         width, height = self.figure.get_size_inches()
-        self.figure.text(
-            0.14 / width,
+        text = self.figure.text(
+            INDENT / width,
             0.5 * CAPTION_INCHES / height if y is None else y,
-            _wrapped(self.caption, int(width * (10 if isinstance(sentence, Alarm) else 11))),
+            "",
             color=ALARM if isinstance(sentence, Alarm) else INK,
             weight="bold" if isinstance(sentence, Alarm) else "normal",
             va="center",
             parse_math=False,
         )
+        for letters in range(int(width * (10 if isinstance(sentence, Alarm) else 11)), 0, -1):  # digits are wide
+            text.set_text(_wrapped(self.caption, letters))
+            if text.get_window_extent().x1 <= (width - INDENT) * DPI:
+                break
 
     def still(self, view: Any) -> dict:
         """What Jupyter shows: the live `view`, and the picture itself where there is no front end."""

@@ -20,6 +20,8 @@ BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILLION = CYCLE = tuple(palette.named(name)
 INK, ALARM, GREY = (palette.named(name) for name in ("ink", "alarm", "grey"))
 CONTOUR, FAINT, CARD = (palette.named(name) for name in ("contour", "faint", "card"))
 
+BEHIND: dict[str, Any] = {"facecolor": CARD, "edgecolor": "none", "alpha": 0.8, "pad": 1}  # a text on a line
+
 DPI = 100  # one inch of a figure is 100 CSS pixels on the page
 
 STYLE: dict[Any, Any] = {  # in matplotlib's types every name of a setting is a type of its own

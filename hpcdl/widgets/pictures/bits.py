@@ -17,6 +17,8 @@ INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 FIELDS = {torch.float32: (1, 8, 23), torch.bfloat16: (1, 8, 7), torch.float64: (1, 11, 52)}  # sign, exponent, mantissa
 COLOURS = (tint(style.VERMILLION, 0.4), tint(style.ORANGE, 0.35), tint(style.BLUE, 0.3))
 WHOLE = tint(style.GREEN, 0.3)
+NAMES = ("sign", "exponent", "mantissa", "whole number")
+NAMED = tuple(zip((0.2, 2.2, 5.5, 8.7), NAMES, (*COLOURS, WHOLE), strict=True))  # gaps of one bit between the words
 LOOKS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "x.view(torch.int32)": lambda x: x.view(torch.int32),
     "x.to(torch.int32)": lambda x: x.to(torch.int32),
@@ -52,10 +54,8 @@ def draw(state: dict, axes: Axes) -> str:
     y = LOOKS[state["look"]](x)
     _draw(axes, 0.9, f"x, float32: {_exactly(x)}", stored(x))
     _draw(axes, 3.6, f"y = {state['look']}: {_exactly(y)}", stored(y))
-    axes.text(0.3, 7.2, "sign", fontsize=10, backgroundcolor=COLOURS[0])
-    axes.text(2.4, 7.2, "exponent", fontsize=10, backgroundcolor=COLOURS[1])
-    axes.text(6.6, 7.2, "mantissa", fontsize=10, backgroundcolor=COLOURS[2])
-    axes.text(10.8, 7.2, "whole number", fontsize=10, backgroundcolor=WHOLE)
+    for place, name, colour in NAMED:
+        axes.text(place, 7.2, name, fontsize=10, backgroundcolor=colour)
     paper(axes, 7.4, 32)
     return sentence(x, y, state["look"])
 

@@ -243,8 +243,7 @@ def _crossovers(axes, measured: int | None, predicted: int | None) -> None:
         if kernel:
             axes.axvline(kernel - 0.5, ymax=0.8, color=style.INK, linewidth=1.2, linestyle=line)
             side = "right" if kernel > KERNELS[-3] else "left"
-            card = {"facecolor": style.CARD, "edgecolor": "none", "alpha": 0.8, "pad": 1}  # on the other line
-            axes.text(kernel - 0.5, height, f" {what} ", ha=side, va="bottom", fontsize=10, bbox=card)
+            axes.text(kernel - 0.5, height, f" {what} ", ha=side, va="bottom", fontsize=10, bbox=style.BEHIND)
 
 
 def _frame(axes) -> None:
@@ -262,7 +261,7 @@ def _best(axes, measured: dict, predicted: dict) -> None:
         for row, kernel in enumerate(KERNELS):
             if name := best(times.get(kernel, {})):
                 colour, _ = LOOKS[name]
-                axes.barh(row, 0.94, left=column + 0.03, height=0.86, color=colour, alpha=0.75)
+                axes.barh(row, 0.94, left=column + 0.03, height=0.86, color=colour, alpha=0.6)
                 axes.text(column + 0.5, row, name.replace("winograd_", "Win. "), ha="center", va="center", fontsize=10)
     axes.set(xlim=(0, 2), ylim=(len(KERNELS) - 0.5, -0.5), ylabel="kernel size")
     style.ticks(axes.xaxis, [0.5, 1.5], ["measured", "predicted"])

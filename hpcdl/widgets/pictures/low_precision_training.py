@@ -98,7 +98,7 @@ def _epochs(axes, wl: int, fl: int, modes, live: dict) -> None:
             _curve(axes, run, color=style.GREEN, marker=marker, markersize=5)
     axes.set(xlim=(0.7, runs.EPOCHS + 0.3), ylim=(0, 1.03), xlabel="epoch", ylabel="held-out digits read")
     _ticks(axes, range(2, runs.EPOCHS + 1, 2))
-    axes.set_title(f"LeNet with all tensors in ⟨{wl - fl}, {fl}⟩")
+    style.title_over_legend(axes, f"LeNet with all tensors in ⟨{wl - fl}, {fl}⟩")
 
 
 def _curve(axes, run, **look) -> None:
@@ -111,25 +111,19 @@ def _lengths(axes, wl: int, fl: int, modes, live: dict) -> None:
         colour, marker = LOOKS[mode]
         lengths = runs.LENGTHS[wl]
         axes.plot(lengths, [final(wl, n, mode) for n in lengths], color=colour, marker=marker, label=mode)
-        for run in live.get(runs.name_of(wl, fl, mode), []):
-            axes.plot(fl, run[-1].accuracy, marker, color=style.GREEN, markersize=8, label=f"{mode}, just now")
+    now = [(run, LOOKS[mode][1]) for mode in modes for run in live.get(runs.name_of(wl, fl, mode), [])]
+    for k, (run, marker) in enumerate(now):
+        axes.plot(fl, run[-1].accuracy, marker, color=style.GREEN, markersize=8, label="" if k else "just now")
     axes.axvline(fl, color=style.INK, linewidth=0.8, linestyle=":")
     axes.set(xlim=(LEAST - 0.5, MOST + 0.5), ylim=(0, 1.03), ylabel=f"after {runs.EPOCHS} epochs")
     axes.set_xlabel("fractional length FL: finer, and a smaller range →")
     _ticks(axes, range(4, MOST + 1, 2))
-    axes.set_title(f"Every split of {wl} bits")
-    seen = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))  # several runs, one entry
-    axes.legend(seen.values(), seen.keys(), loc="center left" if lengths_reach_far(wl) else "center right")
+    style.title_over_legend(axes, f"Every split of {wl} bits")
 
 
 def _ticks(axes, places: range) -> None:
     style.ticks(axes.xaxis, places, [str(place) for place in places])
     style.ticks(axes.yaxis, SHARES, [f"{share:.1f}" for share in SHARES])
-
-
-def lengths_reach_far(wl: int) -> bool:
-    """Whether the curves of a word length go through the right half of the picture."""
-    return runs.LENGTHS[wl][-1] > (LEAST + MOST) / 2 + 2
 
 
 def sentence(wl: int, fl: int, modes: Any) -> str:

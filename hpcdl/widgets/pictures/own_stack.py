@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 ROWS = (("step",), ("tape", "momentum", "buckets"), ("convolution", "rounding", "ring"))  # from the top
 WIDTH = 12.0  # of the wall; a course of bricks is 1 high
+INDENT = 0.007  # the words begin where the caption does
 SPACE = 0.18  # of a mark and the gap beside it; less where a brick has more lines than fit in two rows
 
 
@@ -69,8 +70,8 @@ def draw(state: dict, axes: Mapping[str, Axes], wall: dict[str, Shown] | None = 
     brick = BRICKS[state["brick"]]
     words = axes["words"]
     words.set_axis_off()
-    words.text(0.0, 0.75, "   ".join(brick.functions), family="monospace", fontsize=10.5, va="center")
-    words.text(0.0, 0.1, _about(state["brick"], wall[state["brick"]]), fontsize=10.5, va="center")
+    words.text(INDENT, 0.75, "   ".join(brick.functions), family="monospace", fontsize=10.5, va="center")
+    words.text(INDENT, 0.1, _about(state["brick"], wall[state["brick"]]), fontsize=10.5, va="center")
     own = sum(shown.lines for shown in wall.values() if shown.is_yours)
     lent = [name for name, shown in wall.items() if not shown.is_yours]
     total = sum(shown.lines for shown in wall.values())

@@ -22,7 +22,7 @@ POINTS = DATA["XOR"]
 X, Y = positions(POINTS), torch.tensor([float(y) for _, _, y in POINTS], dtype=torch.float64)
 LEVEL = torch.tensor([0.0, 0.0, 0.0, -1.0], dtype=torch.float64)  # the cut at height 0: +1 below, where x_1 x_2 < 0
 MAX_EPOCHS = 300
-LIFTS = tuple(k / 20 for k in range(2, 31))  # where the curve of mistakes is computed
+LIFTS = tuple(k / 20 for k in range(1, 31))  # where the curve of mistakes is computed
 
 
 def lifted(X: torch.Tensor, t: float) -> torch.Tensor:
@@ -114,7 +114,7 @@ def draw_mistakes(axes: Axes, t: float) -> None:
     axes.plot(LIFTS, [bound(s) for s in LIFTS], color=GREY, linestyle="--")
     axes.plot(LIFTS, [len(run(s).samples) for s in LIFTS], color=BLUE)
     axes.text(0.5, 500, "Novikoff's bound", color=GREY)
-    axes.text(0.5, 6, "mistakes made", color=BLUE)
+    axes.text(0.5, 8, "mistakes made", color=BLUE)
     if run(t).settled:
         axes.plot(t, len(run(t).samples), "o", color=BLUE, markersize=10)
     axes.set(yscale="log", xlim=(0, 1.55), ylim=(1, 1e4))

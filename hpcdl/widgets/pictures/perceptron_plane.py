@@ -15,7 +15,7 @@ from hpcdl.widgets.kit.clicks import ClickableImage, data_position
 from hpcdl.widgets.kit.controls import choice, player, stops
 from hpcdl.widgets.kit.explorable import Explorable
 from hpcdl.widgets.kit.plane import LIMIT, draw_arrow, draw_line, draw_points, positions, shade_sides
-from hpcdl.widgets.kit.style import CARD, FAINT, GREY, INK
+from hpcdl.widgets.kit.style import BEHIND, FAINT, GREY, INK
 
 MAX_EPOCHS = 30
 MAX_POINTS = 200
@@ -71,8 +71,7 @@ def draw_plane(axes: Axes, points: tuple, history: History, k: int) -> None:
         x1, x2, _ = points[history.samples[k - 1]]
         axes.plot(x1, x2, "o", markersize=19, markerfacecolor="none", markeredgecolor=INK, markeredgewidth=1.8)
     numbers = ", ".join(f"{value:.3g}".replace("-", "−") for value in w.tolist())
-    box = {"facecolor": CARD, "edgecolor": "none", "alpha": 0.8, "pad": 2}
-    axes.text(-0.96 * LIMIT, -0.96 * LIMIT, f"w = ({numbers})", va="bottom", fontsize=11, bbox=box)
+    axes.text(-0.96 * LIMIT, -0.96 * LIMIT, f"w = ({numbers})", va="bottom", fontsize=11, bbox=BEHIND)
     axes.set(title="the plane; hollow: called wrong", xlabel="$x_1$", ylabel="$x_2$")
 
 

@@ -80,6 +80,8 @@ def _magnified(axes, f, x, h: float, tangent: float, slope: float, ends) -> None
         axes.plot(step / h, (value - f(x)) / h, "o", color=style.BLUE, markersize=8)
     reach = 2.4 * 2.0 ** max(0, math.ceil(math.log2(abs(tangent)))) if tangent and math.isfinite(tangent) else 2.4
     axes.set(xlim=(-2, 2), ylim=(-reach, reach), xlabel="distance from x, in units of h", ylabel="rise, in units of h")
+    if reach > 100:
+        axes.tick_params(axis="y", labelsize=8.5)  # as wide as the usual ticks: the label stays on the picture
     style.title_over_legend(axes, "Magnified by 1/h")
 
 

@@ -139,7 +139,7 @@ def _draw_table(axes: Axes, found: dict, tool: str, stage: str) -> None:
     for x, name in enumerate(TOOLS):
         for y, row in enumerate(STAGES):
             nbytes = found[name, row]
-            colour = palette.tint(style.ORANGE, 0.15 + 0.75 * nbytes / most) if nbytes else style.CARD
+            colour = palette.tint(style.ORANGE, 0.1 + 0.55 * nbytes / most) if nbytes else style.CARD
             chosen = (name, row) == (tool, stage)
             edge, width = (style.VERMILLION, 2.5) if chosen else (style.GREY, 0.5)
             axes.add_patch(

@@ -64,7 +64,7 @@ DOTS = (
     Published("lecture", "ResNet-50", 1024, 99.2),
     Published("lecture", "ResNet-50", 2048, 99.2 * 8.7 / 6.6 / 2),
 )
-BESIDE = {512: ((6, 1), "left"), 2048: ((4, -15), "right")}  # where a dot's name is, by its GPUs
+BESIDE = {512: ((6, 1), "left"), 2048: ((4, -17), "right")}  # where a dot's name is, by its GPUs
 LEAKS = ("input", "messages", "stragglers", "the batch")
 COLORS = dict(zip(LEAKS, (style.GREEN, style.ORANGE, style.SKY, style.PURPLE), strict=True))
 
@@ -165,7 +165,8 @@ def _draw_curve(axes: Axes, state: Mapping) -> None:
         axes.plot(dot.p, dot.efficiency, "o", color=color, markersize=7 if mine else 5)
         beside, side = BESIDE.get(dot.p, ((-6, 4), "right"))
         place, color = (dot.p, dot.efficiency), style.INK if mine else style.GREY
-        axes.annotate(dot.source, place, beside, textcoords="offset points", ha=side, fontsize=9, color=color)
+        text = axes.annotate(dot.source, place, beside, textcoords="offset points", ha=side, fontsize=9, color=color)
+        text.set_bbox(style.BEHIND)
     axes.axvline(state["p"], ymin=0.22, color=style.GREY, linewidth=0.8, linestyle=":")  # above the legend
     axes.set_xscale("log", base=2)
     axes.set(

@@ -80,6 +80,6 @@ def draw(state: dict, axes: Mapping[str, Axes], design: Design | None) -> str:
 def _limits(axes: Axes, cap: int, p: int, worst: float) -> None:
     """The axes, and a line where the memory ends."""
     axes.axvline(cap, color=style.GREY, linestyle=":", label="cap")
-    axes.set(xlim=(0, 1.55 * max(cap, p, 4)), ylim=(-3, 100 * worst + 8))
+    axes.set(xlim=(0, 1.55 * max(cap, p, 4)), ylim=(-3, max(100 * worst, 10) + 8))
     axes.set(xlabel="microbatches held at most", ylabel="bubble, %", title="Down and to the left is better")
     axes.legend(loc="center right", fontsize=10)

@@ -36,6 +36,12 @@ def test_texts_have_room(name):
         ("grad_steps", {"steps": 8, "lr": 0.15, "forget": False}),
         ("gradient_norms", {"depth": 35, "scale": 0.4}),
         ("stalling_sum", {"steps": 500, "term": 0.0005, "format": "fixed point ⟨6, 4⟩"}),
+        ("secant", {"curve": "1 / x", "x": 0.05, "microscope": True}),
+        ("number_line", {"format": "fixed point ⟨4, 12⟩", "x": -4.57}),
+        ("low_precision_training", {"wl": 14, "fl": 6}),
+        ("bucket_timeline", {"gigabits": 50, "slow": 1.3, "overlap": False, "network": "vgg16"}),
+        ("who_waits", {"over": "updates"}),
+        ("your_design", {"p": 1, "m": 2, "cap": 10, "b": 1.75, "w": 0.5}),
         ("fill_the_bubble", {"preset": "14.6 B|128"}),
         ("fill_the_bubble", {"schedule": "gpipe", "m": 24}),
         (
@@ -58,6 +64,9 @@ def test_texts_have_room_at_the_ends(name, state):
         (lambda axes: (axes.plot([0, 1], [0, 0], label="a"), axes.text(0.9, 0.93, "words")), "text on legend"),
         (lambda axes: (axes.text(0.5, 0.5, "words"), axes.text(0.52, 0.51, "others")), "text on text"),
         (lambda axes: axes.text(0.97, 0.5, "many words that end far beyond"), "text off the page"),
+        (lambda axes: axes.set_xticks([1], ["many words under the last tick"]), "text off the page"),
+        (lambda axes: axes.set_xticks([0.5, 0.51], ["words", "others"]), "text on text"),
+        (lambda axes: axes.figure.text(0.5, 0.01, 10 * "many words "), "text off the page"),
         (lambda axes: axes.plot([0, 1], [0, 0], label="a"), ""),
     ],
 )
@@ -75,18 +84,18 @@ def test_what_has_no_room_is_found(draw, found):
 def clashes(figure: Figure) -> list[tuple[str, str]]:
     found = [clash for axes in figure.axes for clash in _within(axes)]
     page = figure.bbox.padded(1)
-    for axes in figure.axes:
-        for text in (*axes.texts, *_titles(axes), axes.xaxis.label, axes.yaxis.label):
-            box = text.get_window_extent()
-            if _said(text) and not (page.contains(box.x0, box.y0) and page.contains(box.x1, box.y1)):
-                found.append(("text off the page", text.get_text()))
+    texts = [text for axes in figure.axes for text in (*axes.texts, *_titles(axes), *_scales(axes))]
+    for text in (*figure.texts, *texts):
+        box = text.get_window_extent()
+        if _said(text) and not (page.contains(box.x0, box.y0) and page.contains(box.x1, box.y1)):
+            found.append(("text off the page", text.get_text()))
     titles = [text for axes in figure.axes for text in _titles(axes) if _said(text)]
     return found + _overlapping(titles)
 
 
 def _within(axes: Axes) -> list[tuple[str, str]]:
     texts = [text for text in (*axes.texts, *_titles(axes)) if _said(text)]
-    found = _overlapping([text for text in texts if text in [*axes.texts]])
+    found = _overlapping([text for text in texts if text in [*axes.texts]]) + _overlapping(_scales(axes))
     whole = axes.get_window_extent()
     for legend in (child for child in axes.get_children() if isinstance(child, Legend)):
         box = legend.get_window_extent().padded(-SLACK)
@@ -110,6 +119,13 @@ def _overlapping(texts) -> list[tuple[str, str]]:
 
 def _titles(axes: Axes) -> tuple:
     return axes.title, axes._left_title, axes._right_title
+
+
+def _scales(axes: Axes) -> list:
+    """The labels of both axes and of the ticks that are drawn."""
+    seen = [axis for axis in (axes.xaxis, axes.yaxis) if axes.axison and axes.get_visible() and axis.get_visible()]
+    texts = [text for axis in seen for text in (axis.label, *(tick.label1 for tick in axis._update_ticks()))]
+    return [text for text in texts if _said(text)]
 
 
 def _said(text) -> bool:
