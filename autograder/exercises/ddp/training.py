@@ -128,7 +128,7 @@ def wrong_weights(name: str, weights: list, batches, lr: float) -> dict[str, lis
     found = {
         "The step goes uphill: subtract lr times the gradient.": serial(name, weights, everything, -lr),
         "lr is missing: subtract lr times the gradient.": serial(name, weights, everything, 1.0),
-        "The gradients still contain the last step's: begin with model.zero_grad().": serial(
+        "The gradients still contain the last step's: begin with zero_grad.": serial(
             name, weights, everything, lr, keep=True
         ),
     }

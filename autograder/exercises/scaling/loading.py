@@ -159,10 +159,10 @@ def samples_of(student, step: int, rank: int, p: int, n: int, batch: int, seed: 
     share = shuffled(n, seed, epoch).tensor_split(p)[rank]
     mine = torch.arange(n).tensor_split(p)[rank]
     known = {
-        "Every rank has the whole batch: rank r takes its share, `.tensor_split(p)[rank]`.": order[
+        "Every rank has the whole batch: rank r takes its share, with tensor_split.": order[
             i * batch : (i + 1) * batch
         ],
-        "Each epoch has its own order: shuffled(n, seed, epoch).": shuffled(n, seed, 0)[
+        "Each epoch has its own order: `shuffled` takes the epoch, too.": shuffled(n, seed, 0)[
             i * batch : (i + 1) * batch
         ].tensor_split(p)[rank],
         "The last batch of an epoch is smaller, but it is there: an epoch has ceil(n / batch) steps.": shuffled(
