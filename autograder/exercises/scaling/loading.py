@@ -99,7 +99,15 @@ def waiting_is(student, load: list[int], compute: int, workers: int, room: int) 
         * given_back_late(load, compute, workers, room),
     }
     mistakes = {s: v for s, v in mistakes.items() if abs(v - expected) > 1e-9}
-    checks.close(got, expected, name=call, mistakes=mistakes, rtol=1e-9, atol=1e-9, why="Moment by moment.")
+    checks.close(
+        got,
+        expected,
+        name=call,
+        mistakes=mistakes,
+        rtol=1e-9,
+        atol=1e-9,
+        why="These are the seconds in which the training has no batch to compute, added up.",
+    )
 
 
 def given_back_late(load: list[int], compute: int, workers: int, room: int) -> float:
