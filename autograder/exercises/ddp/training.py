@@ -94,7 +94,7 @@ def agree(run, name: str, weights: list, batches, setting: str, lr: float = LR, 
         alone = "Each rank takes a step with its own gradients: average them over the ranks first."
         own = [{alone: serial(name, weights, mine, lr)} if len(batches) > 1 else {} for mine in batches]
         wrongs = wrong_weights(name, weights, batches, lr)
-        wrongs["Nothing changed: these are the old weights."] = weights
+        wrongs["This weight has not changed."] = weights
         have(run, name, expected, setting, [mine | wrongs for mine in own], advice)
         raise
     for rank, label, value, first in each_weight(run, name):
