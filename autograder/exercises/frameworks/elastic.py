@@ -133,9 +133,9 @@ def as_one(student, job: "Job", p: int, setting: str) -> None:
     every_sample_once(job, run, 0, setting)
     losses, weights = job.serial()
     for rank, (returned, _, _, got, _) in enumerate(run.results):
-        mistakes = {STILL: lambda job=job: job.weights}
+        mistakes = {STILL: lambda: job.weights}
         if p == 3 and len(job.batches[0]) == 8:
-            mistakes[MEAN_OF_MEANS] = lambda p=p, job=job: job.mean_of_means(p)
+            mistakes[MEAN_OF_MEANS] = lambda: job.mean_of_means(p)
         weights_agree(got, weights, f"{setting}, rank {rank}", mistakes)
         losses_are(job, returned, 0, len(losses), f"{setting}, rank {rank}")
 
