@@ -1,10 +1,12 @@
 """Find small changes of the reference solutions that lose no points: see `authors.mutants`."""
 
+import copy
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 from autograder import exercises
-from autograder.authoring import Lab
+from autograder.authoring import Exercise, Lab
 from autograder.authors import mutants
 from autograder.authors.mutants import Mutant
 from autograder.walls.zygote import Zygote
@@ -41,9 +43,19 @@ def chosen(slug: str, sample: int = 0, seed: int = 0, only: str = "") -> list[Mu
 
 
 def is_killed(slug: str, mutant: Mutant, solved: list[tuple[str, str]], zygote: Zygote) -> bool:
-    """Whether the mutant loses points of its own exercise."""
+    """Whether the mutant loses points of its own exercise; checks after the first that fails are not run."""
     lab = exercises.load(slug)
     part = Lab(slug, number=lab.number, title=lab.title, brings=lab.brings)
-    part.exercises[mutant.exercise] = lab.exercises[mutant.exercise]
+    part.exercises[mutant.exercise] = up_to_the_first_failure(lab.exercises[mutant.exercise])
     result = selfcheck.run(part, [*solved, (selfcheck.WRONG, mutant.code)], zygote)
     return any(not check.passed for exercise in result.exercises for check in exercise.checks)
+
+
+def up_to_the_first_failure(exercise: Exercise) -> Exercise:
+    """Return the exercise with checks that each need all checks before them."""
+    names = list(exercise.checks)
+    whole = copy.copy(exercise)
+    whole.checks = {
+        name: replace(check, needs=tuple(names[:i])) for i, (name, check) in enumerate(exercise.checks.items())
+    }
+    return whole

@@ -4,6 +4,7 @@ import torch
 
 from autograder.authoring import wrong
 from autograder.bank.ddp.later import ALL_OF_AVERAGE, STEPS
+from autograder.bank.slips import slip
 from hpcdl.collectives import ring_all_reduce
 
 AVERAGE = "ddp.average_gradients"
@@ -90,3 +91,13 @@ def average_gradients(grads, local_n, comm):
     means = flat[:-1] / flat[-1]
     for grad, mean in zip(grads, means.split([grad.numel() for grad in grads])):
         grad.copy_(mean.view_as(grad))
+
+
+slip(
+    AVERAGE,
+    "sums twice",
+    "    ring_all_reduce(flat, comm)\n",
+    "    ring_all_reduce(flat, comm)\n    ring_all_reduce(flat, comm)\n",
+    fails="one_all_reduce train_step.one_message_per_bucket",
+    says="The gradients travel twice",
+)

@@ -24,7 +24,7 @@ def train_step(model, batch, lr, comm, cap_bytes=CAP):
     return loss.item()
 
 
-@wrong(STEP, "zero_grad is missing", fails=("as_one_machine", *ALL_OF_STEP[1:]), says="begin with model.zero_grad()")
+@wrong(STEP, "zero_grad is missing", fails=("as_one_machine", *ALL_OF_STEP[1:]), says="begin with zero_grad")
 def train_step(model, batch, lr, comm, cap_bytes=CAP):
     x, y = batch
     loss = cross_entropy(model(x), y)

@@ -366,3 +366,12 @@ slip(
     fails="one_fewer one_writer",
     says="one rank writes it",
 )
+
+slip(
+    HERE,
+    "no rate",
+    'optimizer.param_groups[0]["lr"] = lr_at(step)',
+    "pass",
+    fails=" ".join(ALL),
+    says="the optimizer's rate is 0 until you set it",
+)

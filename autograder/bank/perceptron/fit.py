@@ -180,3 +180,12 @@ slip(
     fails="stops_when_settled",
     says="if every label is +1",
 )
+
+slip(
+    "perceptron.fit",
+    "three weights for any X",
+    "torch.zeros(X.shape[1])",
+    "torch.zeros(3)",
+    fails="stops_when_settled",
+    says="one weight for each column of X",
+)

@@ -154,7 +154,7 @@ def clip(shares, comm, max_norm):
     return norm
 
 
-@wrong("sharding.clip", "a sum of 32 bits", fails="all_see_a_bad_number", says="mine.double() first")
+@wrong("sharding.clip", "a sum of 32 bits", fails="all_see_a_bad_number", says="square and add in float64")
 def clip(shares, comm, max_norm):
     squares = torch.zeros(1)
     for mine in shares:
@@ -167,7 +167,9 @@ def clip(shares, comm, max_norm):
     return norm
 
 
-@wrong("sharding.clip", "squares in the dtype of the share", fails="all_see_a_bad_number", says="mine.double() first")
+@wrong(
+    "sharding.clip", "squares in the dtype of the share", fails="all_see_a_bad_number", says="square and add in float64"
+)
 def clip(shares, comm, max_norm):
     squares = torch.zeros(1, dtype=torch.float64)
     for mine in shares:

@@ -42,7 +42,7 @@ def running_sum(xs, fmt, mode, generator):
     RUNNING,
     "to nearest in both modes",
     fails=("stochastic_does_not_stall", "its_own_generator"),
-    says="all end at the same",
+    says="round it with stochastic_round",
 )
 def running_sum(xs, fmt, mode, generator):
     s, sums = torch.zeros_like(xs[0]), []
@@ -103,4 +103,13 @@ slip(
     "s = x.copy_(round_nearest_even(s + x, fmt))",
     fails="its_own_generator",
     says="changed its argument xs",
+)
+
+slip(
+    RUNNING,
+    "begins with one number for all columns",
+    "torch.zeros_like(xs[0])",
+    "torch.zeros(())",
+    fails="stochastic_does_not_stall",
+    says="the same after addition 1",
 )

@@ -77,7 +77,7 @@ def check_backprop(student, rng, widths, N, dtype=F64):
             if part == 0 and right.shape[0] == right.shape[1]:
                 named["The gradient is transposed: delta.T @ a, with a row for each entry of delta."] = right.T
             if part == 1:
-                named["This is δ, with a row for each sample: take the mean over the samples, delta.mean(dim=0)."] = (
+                named["This is δ, with a row for each sample: take the mean over the samples, dimension 0."] = (
                     N * deltas[i]
                 )
             setting = f"{N} sample{'s' * (N > 1)} in {widths_text(widths)}"

@@ -42,9 +42,7 @@ def check_grads(got, expected, names: str, formula: str, mistakes=None) -> None:
             named.setdefault(
                 "It is 1, but only the last node's should be 1. Does a call of backward on a parent set it again?", 1.0
             )
-            named.setdefault(
-                "It was never reached: every parent's grad must grow by slope * node.grad, down to the leaves.", 0.0
-            )
+            named.setdefault("It was never reached: every parent gets its part, down to the leaves.", 0.0)
         checks.close(grad, right, name=f"{x}.grad for {formula}", rtol=1e-9, mistakes=named)
 
 

@@ -141,11 +141,11 @@ def a_new_order_each_epoch(student, rng):
 
     checks.that(
         not torch.equal(trained(1, 1), trained(2, 1)),
-        "Two generators gave the same network: shuffle the samples, torch.randperm(len(X), generator=generator).",
+        "Two generators gave the same network: shuffle the samples, with torch.randperm and `generator`.",
     )
     checks.that(
         torch.equal(trained(1, 1), trained(1, 1)),
-        "One seed gave two networks: draw the order from `generator`, torch.randperm(len(X), generator=generator).",
+        "One seed gave two networks: draw the order from `generator`: torch.randperm takes it.",
     )
     few = problem(rng, 4)
     ends = {pairs_of(student, few, seed) for seed in range(24)}  # two outcomes by chance: once in 1e10

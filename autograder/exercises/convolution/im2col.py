@@ -83,7 +83,7 @@ def one_window(student, shape, r: int, s: int, stride: int, padding: int) -> str
     means = adjoint_mistakes(cols, shape, r, s, stride, padding)[MEAN]()
     if type(got) is torch.Tensor and got.shape == means.shape and torch.allclose(got, means):
         return MEAN
-    return "The last window overwrote the others: add, out[...] += columns[...]."
+    return "The last window overwrote the others: add to what is there."
 
 
 def folded(cols, shape, r, s, stride=1, padding=0):

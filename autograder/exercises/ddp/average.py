@@ -5,7 +5,7 @@ import torch
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, carried
-from autograder.exercises.ddp.traffic import all_reduces, per_all_reduce
+from autograder.exercises.ddp.traffic import CARRYING, NUMBERS, all_reduces, per_all_reduce
 from autograder.exercises.ddp.training import parts
 from autograder.exercises.ready_made import RANKS
 
@@ -16,6 +16,9 @@ exercise = Exercise(
     uses=("ring_all_reduce",),
     forbid=RANKS,
     instead="Write yourself what torch.distributed does, with `comm`.",
+    meanings={
+        "split_sizes to sum exactly": "What you split has not as many numbers as the gradients: is n_r still there?",
+    },
 )
 
 
@@ -83,6 +86,17 @@ def a_rank_without_samples(student, rng):
         are_means(student, sizes, rng)
 
 
+def one_too_many(run, messages: int, grads: list, found: float) -> str:
+    """Say why rank 0 takes part in `found` all-reduces of so many `messages`."""
+    sizes = sorted(event.nbytes for event in run.trace if event.rank == 0 and event.op in CARRYING)
+    p = len(run.results)
+    if sum(sizes) > 1.5 * 2 * (p - 1) / p * sum(grad.nbytes for grad in grads):
+        return "The gradients travel twice: one all-reduce brings the sum to all ranks."
+    if found == 2 and sizes[messages - 1] <= NUMBERS:
+        return "You send the number of samples in one more all-reduce: append it to the gradients."
+    return "That is one per tensor, and each costs its latency: put all into one flat tensor first."
+
+
 @exercise.check(points=2, seconds=SECONDS, needs="equal_batches")
 def one_all_reduce(student, rng):
     "All gradients travel in one all-reduce, and n_r with them."
@@ -90,12 +104,10 @@ def one_all_reduce(student, rng):
         run, given, _ = averaged(student, (2,) * p, rng)
         messages = per_all_reduce(student, p, rng)
         found = max(all_reduces(run, rank, messages[rank]) for rank in range(p))
-        each = "That is one per tensor, and each costs its latency: put all into one flat tensor first."
-        apart = "You send the number of samples in one more all-reduce: append it to the gradients."
         if found > 1:
             raise checks.CheckFailure(
                 f"p = {p}: the ranks take part in {found:.3g} all-reduces for {len(given[0])} gradients.",
                 got=f"{found:.3g} all-reduces",
                 expected="1",
-                mistake=apart if found == 2 else each if found >= len(given[0]) else "",
+                mistake=one_too_many(run, messages[0], given[0], found),
             )

@@ -50,7 +50,9 @@ def are_buckets(student, params: list, cap: int) -> None:
             *expected,
         ],
         "Every parameter has its own bucket: let them share one up to cap_bytes.": [[i] for [i] in grouped(sizes, 0)],
-        "Everything is in one bucket: you ignore cap_bytes.": [[i for group in expected for i in group]],
+        "Everything is in one bucket: end it where the next parameter would exceed cap_bytes.": [
+            [i for group in expected for i in group]
+        ],
         "Count the bytes of each bucket on their own: set the count to 0 when you begin one.": never_reset(sizes, cap),
         "A parameter larger than the cap needs its own bucket: do not put it into the one before.": joined(sizes, cap),
     }
@@ -89,7 +91,7 @@ def in_reverse(student, rng):
 @exercise.check(points=3, needs="in_reverse")
 def full_up_to_the_cap(student, rng):
     "A bucket takes the next parameter as long as it stays within cap_bytes."
-    few = (((2,) * 16, 24), ((2, 2, 2, 2), 16), ((2, 2, 2, 2), 15))  # in the first, each mistake has its own result
+    few = (((2,) * 20, 32), ((2, 2, 2, 2), 16), ((2, 2, 2, 2), 15))  # in the first, each mistake has its own result
     for numels, cap in (*few, ((5, 1, 4, 2, 3), 24), ((6, 5, 4, 3, 2, 1), 40)):
         are_buckets(student, parameters(numels, rng), cap)
     are_buckets(student, parameters((2, 2, 2, 2), rng, torch.float64), 32)

@@ -94,7 +94,7 @@ def agree(run, name: str, weights: list, batches, setting: str, lr: float = LR, 
         alone = "Each rank takes a step with its own gradients: average them over the ranks first."
         own = [{alone: serial(name, weights, mine, lr)} if len(batches) > 1 else {} for mine in batches]
         wrongs = wrong_weights(name, weights, batches, lr)
-        wrongs["Nothing changed: these are the old weights."] = weights
+        wrongs["This weight has not changed."] = weights
         have(run, name, expected, setting, [mine | wrongs for mine in own], advice)
         raise
     for rank, label, value, first in each_weight(run, name):
@@ -128,7 +128,7 @@ def wrong_weights(name: str, weights: list, batches, lr: float) -> dict[str, lis
     found = {
         "The step goes uphill: subtract lr times the gradient.": serial(name, weights, everything, -lr),
         "lr is missing: subtract lr times the gradient.": serial(name, weights, everything, 1.0),
-        "The gradients still contain the last step's: begin with model.zero_grad().": serial(
+        "The gradients still contain the last step's: begin with zero_grad.": serial(
             name, weights, everything, lr, keep=True
         ),
     }

@@ -78,10 +78,11 @@ class Job:
     def each_once(self, run, epochs: Sequence[torch.Tensor], what: str, advice: str) -> None:
         """In each part of the training, the samples of all ranks together are `epochs[k]`, once each."""
         used = [[i for chosen in asked for i in chosen] for _, _, asked, *_ in run.results]
+        shares = [sum(len(expected[rank :: self.p]) for expected in epochs) for rank in range(self.p)]
         checks.that(
-            sum(map(len, used)) == sum(map(len, epochs)),
-            f"{self.setting}: the ranks use {', '.join(str(len(mine)) for mine in used)} samples, "
-            f"{sum(map(len, used))} in all; expected {sum(map(len, epochs))}. {advice}",
+            [len(mine) for mine in used] == shares,
+            f"{self.setting}: the ranks use {', '.join(str(len(mine)) for mine in used)} samples; expected "
+            f"{', '.join(map(str, shares))}. {advice}",
         )
         begin = [0] * self.p
         for k, expected in enumerate(epochs):
@@ -90,11 +91,9 @@ class Job:
             begin = ends
             twice = sorted({i for i in got if got.count(i) > 1})
             lost = sorted(set(expected.tolist()) - set(got))
-            checks.that(
-                not twice and not lost,
-                f"{self.setting}: in {what} {k} samples {show.show(twice, 40)} are used more than once, and "
-                f"{show.show(lost, 40)} by no rank. {advice}",
-            )
+            said = [f"samples {show.show(twice, 40)} are used more than once"] if twice else []
+            said += [f"samples {show.show(lost, 40)} are missing"] if lost else []
+            checks.that(not said, f"{self.setting}: in {what} {k} {' and '.join(said)}. {advice}")
 
 
 def mean_of(chosen: torch.Tensor) -> Step:
@@ -276,7 +275,7 @@ def every_rank_takes_part(student, rng):
             checks.equal(
                 [step for step, _ in log],
                 list(steps) if rank == 0 else [],
-                name=f"{job.setting}: the steps that rank {rank} logs",
+                name=f"{job.setting}: the list of steps that rank {rank} logs",
             )
         for step, loss in run.results[0][3]:
             chosen, model = batches[step], network("plain", job.weights)

@@ -29,7 +29,7 @@ exercise = Exercise(
     minutes=20,
     functions=("place", "train"),
     meanings={
-        "is not a leaf": "Wrap the model once: DistributedDataParallel(model).",
+        "is not a leaf": "Wrap the model once, in DistributedDataParallel.",
         "key 'LOCAL_WORLD_SIZE'": "place needs only RANK, WORLD_SIZE and LOCAL_RANK.",
     },
 )

@@ -139,7 +139,9 @@ def two_sums_in_a_block(student, rng):
         most = BACKWARD * BLOCKS * sum_bytes
         returned = sum(call.nbytes for call in carried if middle < call.start <= end)
         checks.that(
-            returned <= most, f"p = 2: in the backward pass rank {rank} exchanges {returned} bytes; {most} are enough."
+            returned <= most,
+            f"p = 2: in the backward pass rank {rank} exchanges {returned} bytes; {most} are enough: the gradients of "
+            "what q, k, v and up read are added up, and nothing else travels.",
         )
         _as_many_bytes_travel(
             run, rank, 2 * BLOCKS * sum_bytes + most, sum(shares[name][1] for name in shares) * NUMBER
@@ -151,5 +153,5 @@ def _as_many_bytes_travel(run, rank: int, of_sums: int, of_gradients: int) -> No
     checks.that(
         run.bytes_sent[rank] <= of_sums + of_gradients,
         f"p = 2: rank {rank} sends {run.bytes_sent[rank]} bytes in all; the sums and the check's own gathering of the "
-        f"gradients have {of_sums + of_gradients}.",
+        f"gradients have {of_sums + of_gradients}. Does the plan, or a style's layout, gather something besides?",
     )

@@ -50,7 +50,7 @@ def descent_mistakes(H, c, w0, lr, steps):
     right = quadratic_path(H, c, w0, lr, steps)
     k = torch.arange(steps + 1, dtype=F64)[:, None]
     return {
-        "Every step uses the gradient at w0: compute it at the last point, grad(path[-1]).": (
+        "Every step uses the gradient at w0: compute it at the last point of the path.": (
             w0.double() - k * lr * (H.double() @ (w0 - c).double())
         ),
         "You climb: the gradient points uphill, so subtract it, w - lr * grad(w).": quadratic_path(

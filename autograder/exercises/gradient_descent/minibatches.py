@@ -92,7 +92,7 @@ def new_order_each_epoch(student, rng):
     first, second = (torch.cat(each).tolist() for each in (batches, epoch(student, 50, 8, generator)))
     checks.that(
         first != list(range(50)),
-        "The indices come in their own order 0, 1, 2, ...: shuffle them with torch.randperm(n, generator=generator).",
+        "The indices come in their own order 0, 1, 2, ...: shuffle them, with torch.randperm and the generator.",
         got=first,
     )
     checks.that(

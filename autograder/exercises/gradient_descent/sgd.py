@@ -20,7 +20,7 @@ exercise = Exercise(
     instead="Write the step yourself; the optimizers of torch.optim are only for comparison.",
 )
 
-AT_W0 = "You compute every gradient at w0: compute it at the last point, grad(path[-1], batch)."
+AT_W0 = "You compute every gradient at w0: compute it at the last point of the path."
 FALSE_ALARM = 1e-9  # of each statistical check
 
 

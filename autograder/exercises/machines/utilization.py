@@ -107,7 +107,7 @@ def printed_utilization(student, rng):
                 value, right, name=f"{call}: {what}", mistakes=mistakes, why=f"{name} parameters.", rtol=1e-9, atol=0.0
             )
         rounded = round(100 * got[0], 1)
-        checks.that(rounded == printed, f"{name}: the model's share is {rounded} %, printed is {printed} %.")
+        checks.that(rounded == printed, f"{name}: the model's share is {rounded} %; the published one is {printed} %.")
 
 
 @exercise.check(points=5)

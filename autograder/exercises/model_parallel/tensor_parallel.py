@@ -171,7 +171,7 @@ SECOND = " after a second pass, with another x"
 FIRST_X = "This is the gradient for the x of the first pass: each forward keeps its own."
 
 
-ADDS_UP = "You add the gradients of both passes: store only those of this pass, `self.weight_grad = ...`."
+ADDS_UP = "You add the gradients of both passes: store only those of this pass."
 
 
 def compare(found, expected: dict, mistakes: dict, dense: Dense, name: str, rank: int) -> None:

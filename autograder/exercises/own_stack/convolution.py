@@ -77,7 +77,7 @@ def wrong_input_grads(x, w, g) -> dict:
     for i in range(w.shape[2]):
         for j in range(w.shape[3]):
             overwritten[:, :, i : i + p, j : j + q] = torch.einsum("kc,nkpq->ncpq", w[:, :, i, j], g)
-    found["Each place overwrites the others: windows overlap, so add, dx[...] += ...."] = overwritten
+    found["Each place overwrites the others: windows overlap, so add to what is there."] = overwritten
     return found
 
 

@@ -167,7 +167,7 @@ def one_message_a_bucket(student, rng):
         run, weights, _, _ = steps(student, (2, 2, 2), rng, cap=cap)
         messages, buckets = per_all_reduce(student, 3, rng), len(grouped([w.nbytes for w in weights], cap))
         each = "There is one message per tensor: put the gradients of a bucket into one flat tensor."
-        whole = "You send all gradients together: use make_buckets(grads, cap_bytes)."
+        whole = "You send all gradients together: cut them with your make_buckets."
         for rank in range(3):
             found = all_reduces(run, rank, messages[rank])
             if not buckets <= found <= buckets + 1:

@@ -23,7 +23,7 @@ exercise = Exercise(
     instead="Write the tape yourself: no autograd, and the softmax from exp and log.",
 )
 
-SHARED = "Two nodes share one tensor: parent.grad += ... changes it for both. Write parent.grad = parent.grad + ...."
+SHARED = "Two nodes share one tensor, and += changes it for both: make the sum a new tensor."
 
 
 ROWS, NARROW, WIDE = 4, 4, 32  # of the matrices whose sweeps are counted
@@ -78,7 +78,7 @@ def agrees(student, formula: str, f: Callable, names: str, inputs: list, mistake
         wrong = dict(named.get(name, {}))
         if bool(value.any()):
             wrong.setdefault(
-                "It was never reached: parent.grad = parent.grad + pull(node.grad), down to the leaves.",
+                "It was never reached: every parent gets its part, down to the leaves.",
                 torch.zeros_like(value),
             )
         why = f"y.backward() begins with ones in y.grad. {formula}"
@@ -214,7 +214,7 @@ def large_logits(student, rng):
 def a_node_used_twice(student, rng):
     "A node that is used twice gets the sum of both gradients."
     a, b = normal(rng, 3, 3), normal(rng, 3, 3)
-    kept = "Only one path counts: parent.grad = parent.grad + pull(node.grad)."
+    kept = "Only one path counts: add each path's part to what the parent has."
     ones = torch.ones(3, 3, dtype=F64)
     shared = lambda a, b: {"a": {kept: ones}, "b": {SHARED: 2 * ones}}  # noqa: E731
     agrees(student, "y = a + b + a", lambda a, b: a + b + a, "a b", [a, b], shared)

@@ -4,10 +4,16 @@ import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.exercises.perceptron.samples import XOR, XOR_LABELS, separable_set
+from autograder.exercises.perceptron.samples import XOR, XOR_LABELS, samples, separable_set
 from hpcdl.nn import perceptron as oracle
 
-exercise = Exercise("fit", points=25, minutes=12, uses=("predict", "update"))
+exercise = Exercise(
+    "fit",
+    points=25,
+    minutes=12,
+    uses=("predict", "update"),
+    meanings={"inconsistent tensor size": "w has one weight for each column of X, however many X has."},
+)
 
 FORGETS = "Every epoch begins again with w = 0 and forgets the one before: set w once, before the loop over epochs."
 ONE_EPOCH = "This is w after the first epoch. Continue until an epoch passes without an update."
@@ -124,6 +130,7 @@ def stops_when_settled(student, rng):
             ),
         },
     )
+    X = samples(24, 3, rng)
     _, none = fitted(student, X, torch.ones(len(X)), 0.5, 60)
     checks.equal(none, [0], name="mistakes, if every label is +1", why="w = 0 calls every sample +1: none is wrong.")
 

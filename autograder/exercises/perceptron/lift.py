@@ -21,7 +21,7 @@ def appends_the_product(student, rng):
             torch.cat([X, product], dim=1),
             name="lift(X)",
             mistakes={
-                "This is only the new column. Put it next to the three of X: torch.cat([X, column], dim=1).": product,
+                "This is only the new column. Put it next to the three of X, with torch.cat.": product,
                 "These are only the products. Make a column of them, and put it next to X.": product.squeeze(1),
                 "The product comes last: (1, x1, x2, x1 x2).": torch.cat([X[:, :1], product, X[:, 1:]], dim=1),
                 "That is x1 squared. The new coordinate is x1 times x2.": torch.cat([X, square], dim=1),

@@ -203,9 +203,7 @@ def lamb_by_layers(student, rng):
             "The ratio is |w| by the norm of the update, not of the gradient.": lamb(
                 w, g, m, v, t, lr, **options, of_gradient=True
             ),
-            "Add epsilon to the root, not under it: v.sqrt() + 1e-6.": lamb(
-                w, g, m, v, t, lr, **options, eps_inside=True
-            ),
+            "Add epsilon to the root, not under it.": lamb(w, g, m, v, t, lr, **options, eps_inside=True),
             "A bias is not decayed.": lamb(w, g, m, v, t, lr, **options, decayed_biases=True),
             "Weight decay is added before the norm is taken, and scaled with the rest.": lamb(
                 w, g, m, v, t, lr, **options, late_decay=True

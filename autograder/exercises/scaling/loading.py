@@ -99,7 +99,15 @@ def waiting_is(student, load: list[int], compute: int, workers: int, room: int) 
         * given_back_late(load, compute, workers, room),
     }
     mistakes = {s: v for s, v in mistakes.items() if abs(v - expected) > 1e-9}
-    checks.close(got, expected, name=call, mistakes=mistakes, rtol=1e-9, atol=1e-9, why="Moment by moment.")
+    checks.close(
+        got,
+        expected,
+        name=call,
+        mistakes=mistakes,
+        rtol=1e-9,
+        atol=1e-9,
+        why="These are the seconds in which the training has no batch to compute, added up.",
+    )
 
 
 def given_back_late(load: list[int], compute: int, workers: int, room: int) -> float:
@@ -159,10 +167,10 @@ def samples_of(student, step: int, rank: int, p: int, n: int, batch: int, seed: 
     share = shuffled(n, seed, epoch).tensor_split(p)[rank]
     mine = torch.arange(n).tensor_split(p)[rank]
     known = {
-        "Every rank has the whole batch: rank r takes its share, `.tensor_split(p)[rank]`.": order[
+        "Every rank has the whole batch: rank r takes its share, with tensor_split.": order[
             i * batch : (i + 1) * batch
         ],
-        "Each epoch has its own order: shuffled(n, seed, epoch).": shuffled(n, seed, 0)[
+        "Each epoch has its own order: `shuffled` takes the epoch, too.": shuffled(n, seed, 0)[
             i * batch : (i + 1) * batch
         ].tensor_split(p)[rank],
         "The last batch of an epoch is smaller, but it is there: an epoch has ceil(n / batch) steps.": shuffled(

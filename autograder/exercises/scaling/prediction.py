@@ -165,5 +165,5 @@ def published(student, rng):
         efficiency = 100 * got["compute"] / sum(got.values())
         checks.that(
             abs(efficiency - printed) <= LIMIT,
-            f"{name} on 512 GPUs: an efficiency of {efficiency:.1f} %, printed is {printed} %.",
+            f"{name} on 512 GPUs: an efficiency of {efficiency:.1f} %; measured was {printed} %.",
         )

@@ -19,7 +19,7 @@ exercise = Exercise(
     instead="Write the second forward pass yourself.",
 )
 
-KEPT = "What is between input and output is kept: forward must return f(*inputs) without recording it."
+KEPT = "What is between input and output is kept: forward must call f without recording it."
 ROWS, WIDE, HIDDEN = 4, 5, 64  # what lies between is much larger than inputs and outputs
 
 

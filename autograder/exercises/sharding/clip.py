@@ -148,7 +148,7 @@ def all_see_a_bad_number(student, rng):
         for rank, got in enumerate(gradient.run(student, 2 * right).results):
             name = f"shares of {show.dtype(gradient.shares[0][0])} of about {scale:g}: the norm on rank {rank}"
             checks.that(type(got) is float, f"{name} is {show.an(show.type_name(got))}, expected a float.")
-            why = "In 16 or 32 bits a square overflows, or vanishes: mine.double() first, and a sum in float64."
+            why = "In 16 or 32 bits a square overflows, or vanishes: square and add in float64."
             checks.that(abs(got - right) <= 1e-6 * right, f"{name} is {got:g}, expected {right:g}.", why=why)
 
 

@@ -229,8 +229,8 @@ def gathers_are_hidden(student, rng):
         "backward": layers * (work + gather) + gather,  # nothing hides the reduce-scatter
     }
     hint = {
-        "forward": "begin(after) comes before layer.forward(...), and its requests are waited for in the next turn.",
-        "backward": "begin(after) comes before layer.backward(...), and the next layer is the one before.",
+        "forward": "Begin the next gather before this layer's forward pass, and wait for it in the next turn.",
+        "backward": "Begin the next gather before this layer's backward pass: the next layer is the one before.",
     }
     works(run, [2 * layers * work] * MANY, network.setting)
     are_gathered(network, run)

@@ -211,5 +211,5 @@ def gradients_are_gone(student, rng):
                 left == 0,
                 f"{training.setting}: after a step {show.show(left)} of {len(training.weights)} parameters have a "
                 f"gradient on rank {rank}. No rank needs them after the sum, and the next backward pass would add to "
-                "them: param.grad = None.",
+                "them: clear the gradient.",
             )

@@ -23,7 +23,7 @@ def ask_bits(student, x, rand16, expected, *, why: str = "", mistakes=None) -> N
     """Compare as numbers; `expected` are codes."""
     got = student.bf16_round_bits(x.clone(), rand16.clone())
     name = "bf16_round_bits(x, rand16)"
-    wrapped = "Return the numbers, not their codes: end with .to(torch.int16).view(torch.bfloat16)."
+    wrapped = "Return the numbers, not their codes: 16 bits each, read as bfloat16 with .view."
     checks.that(type(got) is not torch.Tensor or got.is_floating_point(), f"{name} holds integers. {wrapped}", got=got)
     if type(got) is torch.Tensor and got.dtype == torch.bfloat16:
         named = {sentence: from_code(value).float() for sentence, value in (mistakes or {}).items()}

@@ -80,7 +80,7 @@ def each_weight_its_own(student, rng):
     checks.that(
         0 < moved < n,
         f"Of {n} weights that all should move with odds 1/2, {moved} did: they share one random number, or there is "
-        "none. Draw one for each weight, torch.rand(w.shape, generator=generator).",
+        "none. Draw one for each weight from the generator.",
     )
 
 

@@ -38,7 +38,7 @@ def averaged(student, xs: list[torch.Tensor], together: str = "apart") -> None:
     expected, setting = average(xs), f"{len(xs)} tensors of shape {show.shape(xs[0])}, {TOGETHER[together]}"
     unchanged = (
         "The tensor has not changed. `x = mean` and `xs[i] = mean` give a name or a place in the list to another "
-        "tensor; `x.copy_(mean)` and `x[...] = mean` write into this one's memory."
+        "tensor; `copy_` and `x[...] =` write into this one's memory."
     )
     for i, got in enumerate(left):
         mistakes = {
@@ -57,7 +57,7 @@ def averaged(student, xs: list[torch.Tensor], together: str = "apart") -> None:
             checks.same(got, left[i]),
             f"{setting}: the memory of xs[{i}] still holds the old numbers. `x.data = mean` points the name at "
             "another memory, and code that uses the old one, such as a bucket, does not see the mean. "
-            "`x.copy_(mean)` writes into the old memory.",
+            "`copy_` writes into the old memory.",
             got=got,
             expected=left[i],
         )

@@ -97,7 +97,7 @@ def heard(calls, expected: list[int], setting: str) -> None:
     got = [number for number, _ in calls]
     mistakes = {
         "Every hook calls ready with the last number: a function looks up i when it is called, and by then the loop "
-        "is over. `lambda _, i=i: ready(i)` keeps the value of i.": [max(expected, default=0)] * len(got),
+        "is over. A default argument keeps the value of i.": [max(expected, default=0)] * len(got),
         "You call ready with the tensor that the hook gets: call it with the number.": ["Tensor"] * len(got),
         "The numbers are counted from the other end.": [len(expected) - 1 - i for i in expected],
     }

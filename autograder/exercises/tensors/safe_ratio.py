@@ -31,7 +31,7 @@ def ratios(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 def mistakes(a: torch.Tensor, b: torch.Tensor) -> dict:
     return {
-        "1/0 is inf and 0/0 is nan: choose 0 there, `torch.where(b == 0, 0, a / b)`.": a / b,
+        "1/0 is inf and 0/0 is nan: choose 0 there, with torch.where.": a / b,
         "nan_to_num replaces inf by the largest number of the format: choose by b instead, with torch.where.": (
             torch.nan_to_num(a / b)
         ),
@@ -41,9 +41,7 @@ def mistakes(a: torch.Tensor, b: torch.Tensor) -> dict:
         "(b != 0) * (a / b) multiplies inf by 0, which is nan: torch.where chooses, without arithmetic.": (b != 0)
         * (a / b),
         "A negative b divides as well: leave out only zeros, `b == 0`.": torch.where(b > 0, a / b, 0),
-        "You choose by the result, and an inf of a is lost. Choose by b: `torch.where(b == 0, 0, a / b)`.": torch.where(
-            (a / b).isfinite(), a / b, 0
-        ),
+        "You choose by the result, and an inf of a is lost. Choose by b.": torch.where((a / b).isfinite(), a / b, 0),
         "// rounds down to whole numbers: use /.": torch.where(b == 0, b, a // torch.where(b == 0, 1, b)),
         "Where b is 0 the result must be 0: you return a there.": torch.where(b == 0, a, a / b),
     } | {

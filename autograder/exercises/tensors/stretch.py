@@ -37,7 +37,7 @@ def mistakes(b: torch.Tensor, shape: tuple) -> dict:
         "b lies along the images: it needs two axes of length 1 after its own, you gave it three.": b[
             :, None, None, None
         ].expand(shape),
-        "b has its axes of length 1; now stretch them: `.expand(x.shape)`.": b[:, None, None],
+        "b has its axes of length 1; now stretch them to x's shape, with expand.": b[:, None, None],
     }
 
 

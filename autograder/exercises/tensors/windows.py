@@ -13,10 +13,9 @@ exercise = Exercise(
     points=10,
     minutes=4,
     meanings={
-        "maximum size for tensor at dimension": "The axis is shorter than a window. Is it the last one? "
-        "x.unfold(-1, size, step).",
+        "maximum size for tensor at dimension": "The axis is shorter than a window. Is it the last one?",
         "is invalid for input of size": "view and reshape cut a memory into pieces that do not overlap; windows do. "
-        "x.unfold(-1, size, step) steps through it.",
+        "unfold steps through the memory.",
         "setStorage": "as_strided asks for cells beyond the memory of x: count the windows and their strides again.",
     },
 )
