@@ -83,7 +83,8 @@ def test_page_shows_exercises_and_mistakes(slug):
     [
         ("gradient_descent", r"- forgets the 2: \*The factor 2 is missing: .*\*"),
         ("backprop", r"`output_error`\n  - forgets σ': \*σ'\(z\) is missing: the error is with respect to z.*\*"),
-        ("calculus", r"- forward difference: \*This is the forward difference …\*"),  # two sentences begin so
+        ("calculus", r"- forward difference: \*This is the forward difference \(f\(x\+h\) - f\(x\)\) / h\. .*\*"),
+        ("backprop", r"- not transposed: \*W is not transposed …\*"),  # two sentences begin so
     ],
 )
 def test_mistakes_have_the_sentence_that_students_read(slug, shown):
