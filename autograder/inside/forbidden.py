@@ -20,7 +20,7 @@ import sys
 import types
 import warnings
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -32,7 +32,7 @@ from .doors import Doors, opaque
 from .dotted import imported, python_functions
 from .library import Library, imports, is_below, name_of
 from .once import BARRED
-from .operators import hear, leave, matching, put_in, take_out
+from .operators import matching, watching
 from .shims import NAMED, SHIMS
 
 CONVOLUTION = ("*::*conv[!e]*",)  # every operator with convolution in its name, including mkldnn's; not `_convert_...`
@@ -70,6 +70,7 @@ class Guard:
         self.counts: Counter[str] = Counter()  # calls of operators that are only counted
         self.refused: frozenset[str] = frozenset()  # operators, with their overloads
         self.counting: frozenset[str] = frozenset()
+        self.watchers: dict[str, object] = {}  # by operator; some wait for a later exercise
         self.denied: frozenset[types.FunctionType] = frozenset()
         self.listen = self.called  # one object for a thousand doors: new ones would set off Python's collector
         self.doors, self.finder, self.library = Doors(), finder(self.find_spec), Library(self)
@@ -82,7 +83,7 @@ class Guard:
         self.library.close(opened)
         if not patterns and opened is None:
             self.doors.open_all()
-            leave(self.meet)
+            self.watchers.clear()
 
     def watch(self, patterns: tuple[str, ...], counted: tuple[str, ...]) -> None:
         """Deny calls of the operators among `patterns`, and count calls of the operators `counted`."""
@@ -90,18 +91,23 @@ class Guard:
             return
         self.patterns, self.counted = patterns, counted
         self.refused, self.counting = frozenset(operators(patterns)), frozenset(operators(counted))
-        if wanted := self.refused | self.counting:  # else a worker's cells run
-            hear(self.meet)
-            put_in(self.refused)
-            put_in(self.counting, stay=False)
-            take_out(wanted)
+        wanted = self.refused | self.counting
+        if wanted:  # else a worker's cells run, and the next exercise refuses much of the same
+            for name in self.watchers.keys() - wanted:
+                del self.watchers[name]  # torch removes its kernels when it is freed
+        self._watch(wanted)
 
     def prepare(self, patterns: tuple[str, ...]) -> None:
         """Watch the operators of `patterns`, and make doors for its functions: processes that are forked later have
         them."""
-        put_in(operators(patterns))
+        self._watch(operators(patterns))
         for function in functions_of(dotted_of(patterns)) - self.doors.barred.keys():
             self.doors.prepare(function)
+
+    def _watch(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name not in self.watchers:
+                self.watchers[name] = watching(name, self.meet)
 
     def _look_for(self, patterns: tuple[str, ...]) -> None:
         """Put doors before the functions that `patterns` name, including modules imported since."""

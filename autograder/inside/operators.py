@@ -3,7 +3,7 @@
 import fnmatch
 import functools
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 import torch
@@ -50,65 +50,28 @@ def computes(name: str) -> bool:
     return not _has_kernel(name, DOOR)
 
 
-# What a student's own cells call between checks; of other operators the kernels stay, which torch takes long to put in.
-USED = {
-    f"aten::{name}{end}"
-    for name in ("convolution", "native_layer_norm", "native_batch_norm", "max_pool2d_with_indices", "avg_pool2d",
-                 "_log_softmax", "_softmax", "nll_loss", "mse_loss", "gelu", "embedding", "embedding_dense", "sigmoid",
-                 "silu", "tanh", "threshold", "unfold", "im2col", "_scaled_dot_product_flash_attention_for_cpu")
-    for end in ("", "_forward", "_backward", "_backward_data")
-}  # fmt: skip
-_listening: list[Watch] = []
-_put_in: dict[str, object] = {}  # by operator: what keeps its kernels in the dispatcher
-_passing: set[str] = set()  # those of them that do not stay
+def watching(name: str, watch: Watch) -> object:
+    """Let `watch` know of calls of `name` for as long as the returned object exists.
+
+    It is no `torch.library.Library`: Python's table of finalizers would show that to everyone.
+    """
+    namespace, _, rest = name.partition("::")
+    library = _library("IMPL", namespace, "", __file__, 0)
+    for kernel, key, with_keyset in _watchers(name, watch):
+        library.impl(rest, key, kernel, with_keyset)
+    return library
 
 
-def hear(watch: Watch) -> None:
-    """Let `watch` know of calls of all operators that are watched, until it leaves."""
-    if watch not in _listening:
-        _listening.append(watch)
-
-
-def leave(watch: Watch) -> None:
-    """Let `watch` know of no more calls; after the last one only the kernels stay that no common code meets."""
-    if watch in _listening:
-        _listening.remove(watch)
-    if not _listening:
-        take_out(frozenset())
-
-
-def put_in(names: Iterable[str], stay: bool = True) -> None:
-    """Watch operators. It is no `torch.library.Library`: Python's table of finalizers would show that to everyone."""
-    for name in [name for name in names if name not in _put_in]:
-        namespace, _, rest = name.partition("::")
-        library = _library("IMPL", namespace, "", __file__, 0)
-        for kernel, key, with_keyset in _watchers(name):
-            library.impl(rest, key, kernel, with_keyset)
-        _put_in[name] = library
-        if not stay or name.partition(".")[0] in USED:
-            _passing.add(name)
-
-
-def take_out(wanted: frozenset[str]) -> None:
-    """Watch the operators that do not stay no longer, except the `wanted`, unless others listen, too."""
-    if len(_listening) < 2:
-        for name in _passing - wanted:
-            del _put_in[name]  # torch removes its kernels when it is freed
-        _passing.intersection_update(wanted)
-
-
-def _watchers(name: str) -> Iterator[tuple[Callable, str, bool]]:
-    """Yield what a library's `impl` takes, so that those who listen know of calls of `name`."""
+def _watchers(name: str, watch: Watch) -> Iterator[tuple[Callable, str, bool]]:
+    """Yield what a library's `impl` takes, so that `watch` knows of calls of `name`."""
     operator, is_composite = _known(name)
 
     def kernel(keys, *args, **kwargs):
-        for watch in _listening:
-            watch(name)
+        watch(name)
         return operator.redispatch(keys & BEYOND, *args, **kwargs)
 
     def composite(*args, **kwargs):
-        for watch in _listening:
-            watch(name)
+        watch(name)
         return operator.decompose(*args, **kwargs)
 
     if is_composite:
