@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -85,20 +86,31 @@ def surroundings() -> dict:
     }
 
 
+def pressed(run: Callable[[], object], places: int, draw: random.Random) -> int:
+    """Press Ctrl-C at a random one of so many `places` of `run`, which must be interrupted; return the place."""
+    while True:
+        place = draw.randrange(1, places)
+        with warnings.catch_warnings(), contextlib.suppress(KeyboardInterrupt):
+            warnings.simplefilter("error")
+            with PressAt(place) as press:
+                run()
+            if press.places < place:
+                places = press.places  # this run had fewer: it ended before
+                continue
+            threading.Event().wait(5)
+            pytest.fail(f"the press at place {place} of {places} was lost")
+        return place
+
+
 def stopped_anywhere(slug: str, function: str, moments: int) -> None:
     names, exercise = notebook(slug, function), f"{slug}.{function}"
     right = RIGHT.format(function)
     assert said(names, exercise).startswith(right)
     with PressAt() as counted:
         said(names, exercise)
-    before = surroundings()
-    for place in random.Random(function).sample(range(1, counted.places - 20), moments):
-        with warnings.catch_warnings(), contextlib.suppress(KeyboardInterrupt):
-            warnings.simplefilter("error")
-            with PressAt(place):
-                said(names, exercise)
-            threading.Event().wait(5)
-            pytest.fail(f"the press at place {place} of {counted.places} was lost")
+    before, draw = surroundings(), random.Random(function)
+    for _ in range(moments):
+        place = pressed(lambda: said(names, exercise), counted.places, draw)
         assert surroundings() == before, f"stopped at place {place} of {counted.places}"
     assert said(names, exercise).startswith(right)
 
