@@ -146,13 +146,18 @@ def is_importing(frame: FrameType | None) -> bool:
     return import_patience(frame) > 0
 
 
+def is_between(frame: FrameType | None) -> bool:
+    """Whether `frame` itself enters or leaves a `with` block: an exception there would skip the block's `finally`."""
+    return frame is not None and (frame.f_code in ENTERS_OR_LEAVES or id(frame.f_code) in _whole)
+
+
 def import_patience(frame: FrameType | None) -> float:
     """Return how many seconds an interruption of `frame` should wait for the import in progress, or 0.
 
     Also wait for finalizers, since an exception there is printed and lost; for functions marked `whole`; and while a
     `with` block is being entered or left.
     """
-    if frame is not None and frame.f_code in ENTERS_OR_LEAVES:
+    if is_between(frame):
         return OWN_PATIENCE
     file = ""  # of the module that is being imported
     while frame is not None:

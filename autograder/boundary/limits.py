@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from hpcdl.interrupt import frame_of, interrupt, interrupt_outside_imports, settle
-from hpcdl.lazy import import_patience, whole
+from hpcdl.lazy import import_patience, is_between, whole
 
 AGAIN = 0.05  # seconds before the interruption is raised again, in case the code swallowed it
 SPARED = (f"{Path(__file__).parents[1]}{os.sep}", contextlib.__file__)  # frames of these files are not interrupted
@@ -196,8 +196,8 @@ def _signal_timer(seconds: float):
 
     def ring(signum, frame):
         nonlocal rings
-        if not armed:
-            return
+        if not armed or is_between(frame):
+            return  # it rings again
         if rings == 0 and (more := watch.left(seconds)) > 0:
             signal.setitimer(signal.ITIMER_REAL, max(more, 1e-3), AGAIN)
             return
@@ -261,8 +261,8 @@ def _thread_timer(seconds: float):
                 if not over.is_set() and own.wall() < seconds + _import_patience(None):
                     continue
                 if not over.is_set() and not interrupt_outside_imports(thread, TimeUp):
-                    late = own.wall() > seconds + import_patience(frame_of(thread))
-                    if late:
+                    found = frame_of(thread)
+                    if own.wall() > seconds + import_patience(found) and not is_between(found):
                         interrupt(thread, TimeUp)
 
     watch = threading.Thread(target=ring, daemon=True)

@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import signal
 import subprocess
 import sys
 import threading
@@ -207,6 +208,34 @@ def test_code_that_swallows_in_a_context_is_stopped(context):
     with pytest.raises(limits.TimeUp), limits.time_limit(0.05):
         stubborn()
     assert sys.gettrace() is None
+
+
+@pytest.mark.parametrize("code", [lazy.ENTERS_OR_LEAVES[1], limits._signal_timer.__wrapped__.__code__])
+def test_a_limit_that_rings_while_its_block_ends_leaves_no_timer(code):
+    """After the time, freeing an answer's billion numbers may take so long that it rings again on the way out."""
+    rung = []
+
+    def ring(frame, event, arg):
+        if event == "call" and frame.f_code is code:
+            sys.setprofile(None)
+            rung.append(code)
+            signal.getsignal(signal.SIGALRM)(signal.SIGALRM, frame)
+
+    def endless():
+        try:
+            while True:
+                pass
+        except limits.TimeUp:
+            sys.setprofile(ring)
+            raise
+
+    before = signal.getsignal(signal.SIGALRM)
+    try:
+        with pytest.raises(limits.TimeUp), limits.time_limit(0.05):
+            endless()
+    finally:
+        sys.setprofile(None)
+    assert (rung, signal.getsignal(signal.SIGALRM), sys.gettrace()) == ([code], before, None)
 
 
 def traced(file: str, **names: str) -> bool:
