@@ -49,6 +49,6 @@ slip(
     "w and v change places",
     "return w - lr * v, v",
     "return v, w - lr * v",
-    fails="one_step a_path_of_steps nothing_is_changed",
+    fails=" ".join((*FIRST, *AFTER_THE_LOSS)),
     says="The two have changed places",
 )

@@ -180,7 +180,12 @@ class Sharded:
         return dy
 
 
-@wrong(HERE, "gathered ahead in the wrong direction", fails=(BYTES, TIME), says="the next layer is the one before")
+@wrong(
+    HERE,
+    "gathered ahead in the wrong direction",
+    fails=(BYTES, MEMORY, TIME),
+    says="the next layer is the one before",
+)
 class Sharded:
     def __init__(self, layers, weights, comm):
         self.layers, self.comm, self.sizes = (layers, comm, [len(w) for w in weights])
