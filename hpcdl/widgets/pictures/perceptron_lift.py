@@ -1,4 +1,4 @@
-"""XOR, lifted: one more coordinate, t x_1 x_2, and a flat cut does what no line in the plane can.
+"""XOR, lifted: one more coordinate, t x₁x₂, and a flat cut does what no line in the plane can.
 
 The points are those of the plane's XOR. The higher the lift t, the wider the margin of the level cut at height 0, and
 the fewer mistakes Novikoff's bound (R / margin)^2 allows.
