@@ -63,7 +63,7 @@ def judge(ranks: Team, runs: list[RecordedRun], hidden: bool) -> CheckResult:
     verdict = CheckResult(check.name, check.title, check.points, hidden=hidden)
     run_check(check, verdict, ranks, check.seconds)
     if not verdict.passed:
-        verdict.why = verdict.why or ELSEWHERE
+        verdict.why = ELSEWHERE if verdict.asleep else verdict.why or ELSEWHERE  # a rank that waits for a message
     return verdict
 
 
