@@ -173,8 +173,7 @@ def test_a_rank_that_waits_for_ever_takes_one_limit_and_says_where(graded, monke
     monkeypatch.setattr(real_ranks, "SECONDS", 0.7)
     monkeypatch.setattr(RemoteSession, "is_asleep", lambda ranks: True)  # as it is where waiting costs little
     swap, total = graded(only_there("comm.recv(x, 1 - comm.rank)"), TOTAL)[0]
-    check = last(swap)
-    assert check.kind == "timeout"
+    assert (check := last(swap)).kind == "timeout"
     assert check.message.startswith("Your code did not finish within 0.7 s")
     assert (check.line, check.source) == (6, "comm.recv(x, 1 - comm.rank)")
     assert "On simulated ranks the same call was right" in feedback.text(swap)
