@@ -32,6 +32,7 @@ class CheckResult:
     seed: int = 0
     seconds: float = 0.0  # seconds of the student's code
     asleep: bool = False  # it ran out of time and hardly used a processor
+    undisturbed: bool = False  # it ran out of time although it had a processor to itself
     share: float = 0.0  # partial credit of a check that did not pass
     detail: str = ""  # for instructors only
 

@@ -2,7 +2,7 @@
 
 Limits count only a student's own work, but a busy machine also has slower caches, and each lane has only its part of
 the memory. So before such a verdict counts, the exercise is checked once more alone; the better result counts, with a
-note.
+note. The only lane does not repeat what had a processor to itself: that was alone.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ def ask_again(
 ) -> None:
     """Replace results in `found` by better ones; `later` are the limits after one that times out again."""
     has_part = session.zygote.memory != Allowance()
-    doubtful = [i for i, result in enumerate(found) if is_doubtful(result) or (has_part and wants_memory(result))]
+    doubtful = [i for i, each in enumerate(found) if is_doubtful(each, has_part) or (has_part and wants_memory(each))]
     if not doubtful:
         return
     limit: Limit = full
@@ -55,10 +55,12 @@ def ask_again(
                 found[i] = again
 
 
-def is_doubtful(result: ExerciseResult) -> bool:
-    """Whether the machine, not the answer, may have caused the failure."""
-    late = any(check.kind == "timeout" and not check.asleep for check in result.checks)
-    return late or any(check.kind == "ended" and KILLED in check.message for check in result.checks)
+def is_doubtful(result: ExerciseResult, crowded: bool = True) -> bool:
+    """Whether the machine, not the answer, may have caused the failure; `crowded` with other lanes."""
+    late = [check for check in result.checks if check.kind == "timeout" and not check.asleep]
+    return any(crowded or not check.undisturbed for check in late) or any(
+        check.kind == "ended" and KILLED in check.message for check in result.checks
+    )
 
 
 def wants_memory(result: ExerciseResult) -> bool:

@@ -222,6 +222,7 @@ def _explain(verdict: CheckResult, error: StudentError, session: Session) -> Non
         verdict.message = f"What your code returned cannot be checked: {error.text}."
     else:
         verdict.message = error.text
+    verdict.undisturbed = error.undisturbed
     if error.kind == "timeout" and error.asleep:
         verdict.asleep, verdict.why = True, ASLEEP
 

@@ -19,6 +19,7 @@ class StudentError(Exception):
     source: str = ""
     via: str = ""  # the student's line that led there, if the check called another function
     asleep: bool = False  # a time-out of code that has hardly used a processor
+    undisturbed: bool = False  # a time-out of code that had a processor to itself
 
     def __str__(self):
         return self.text

@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from autograder.boundary.limits import Stopwatch, Together
+from autograder.boundary.limits import Stopwatch, Together, waited
 from autograder.boundary.protocol import Closed, ProtocolError
 from autograder.inside.harnesses import HARNESSES
 from autograder.walls import sandbox
@@ -27,6 +27,7 @@ MOST_PROBLEMS = 100  # reported failed cells
 RESTARTS = 3  # cells that may crash or loop before the whole notebook is given up
 
 ASLEEP = 0.02  # of its limit: code that used less of a processor has waited, even among fifty others
+OWN = 0.9  # of its limit: code that ran for as much of it, and waited for a processor for less than the rest
 RECEIVING = 0.05  # seconds of a processor that each rank's worker may use to receive a call, on a slow machine
 
 
@@ -57,6 +58,7 @@ class RemoteSession(Session):
         self.pid = self.clock = self.stat = 0
         self.ranks_failed = False  # an error of a run on ranks ended the worker
         self.worked, self.mates = 0.0, [self]  # processor seconds before this check; the ranks that share its time
+        self.queued = 0.0  # seconds that the worker has waited for a processor before this check
         self.others: list[RemoteSession] = []  # ranks 1, 2, ... of exercises over several ranks
         self.runs: dict[str, list[RecordedRun]] = {}  # function -> `RecordedRun`s of it that can be repeated
         self.start()
@@ -147,12 +149,12 @@ class RemoteSession(Session):
             return super().timed(target, args, kwargs, objects)
         except StudentError as error:
             if error.kind == "timeout":
-                error.asleep = self.is_asleep()
+                self.look_at(error)
                 self.close()  # it stopped in the middle of something: the next check gets a fresh worker
             raise
         except TimeoutError:
             late = self.timeout()
-            late.asleep = self.is_asleep()
+            self.look_at(late)
             self.close()
             raise late from None
         except Closed:
@@ -244,11 +246,20 @@ class RemoteSession(Session):
 
     def allot(self, seconds: float, *, protected: bool = False) -> None:
         super().allot(seconds, protected=protected)
-        self.worked = self.work()
+        self.worked, self.queued = self.work(), waited(self.clock)
 
     def work(self) -> float:
         """Return the processor seconds of all threads of the worker, to a hundredth; 0 where the system has none."""
         return processor_seconds(self.stat)
+
+    def look_at(self, late: StudentError) -> None:
+        """Say of a time-out whether the code has waited, and whether it had a processor to itself."""
+        late.asleep, late.undisturbed = self.is_asleep(), self.is_undisturbed()
+
+    def is_undisturbed(self) -> bool:
+        """Whether the worker, alone in this check, had a processor for nearly all of its limit."""
+        ran, queued = self.work() - self.worked, waited(self.clock) - self.queued
+        return self.mates == [self] and ran > OWN * self.seconds and queued < (1 - OWN) * self.seconds
 
     def is_asleep(self) -> bool:
         """Whether the code of this check, on all its ranks, has waited instead of working."""

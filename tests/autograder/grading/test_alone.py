@@ -60,6 +60,13 @@ def test_which_verdicts_are_in_doubt(kind, message, expected):
     assert alone.is_doubtful(ExerciseResult("tiny.e", "e", 1.0, [check])) is expected
 
 
+@pytest.mark.parametrize("crowded", [False, True])
+@pytest.mark.parametrize("undisturbed", [False, True])
+def test_only_what_was_alone_is_certain(crowded, undisturbed):
+    check = CheckResult("c", "t", 1.0, kind="timeout", undisturbed=undisturbed)
+    assert alone.is_doubtful(ExerciseResult("tiny.e", "e", 1.0, [check]), crowded) is (crowded or not undisturbed)
+
+
 def test_nobody_else_is_at_work(floor):
     """Another lane, known to the system by its own descriptor, is at work first."""
     other, events = alone.Floor(floor.folder), []

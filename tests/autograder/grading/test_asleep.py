@@ -6,7 +6,8 @@ from autograder import doctor
 from autograder.grading import alone
 from autograder.grading.run import ASLEEP, run_lab
 from autograder.grading.seeds import seeds
-from autograder.walls import sandbox
+from autograder.sessions import remote as sessions
+from autograder.walls import memory, sandbox
 
 pytestmark = pytest.mark.skipif(sandbox.tier() == "weak", reason=f"no sandbox on this system: {doctor.needs()}")
 SEED_OF = seeds(b"", "")
@@ -56,3 +57,30 @@ def test_of_ranks_the_work_of_all_counts(body, asleep, remote):
     with pytest.raises(Exception, match="did not finish") as caught:
         session.student.ranks("f", 2, lambda rank: ())
     assert caught.value.asleep == asleep
+
+
+@pytest.mark.parametrize(
+    ("ran", "queued", "ranks", "undisturbed"),
+    [(5.0, 0.0, 1, True), (4.8, 0.3, 1, True), (2.0, 0.0, 1, False), (5.0, 4.0, 1, False), (5.0, 0.0, 2, False)],
+    ids=["alone", "nearly alone", "the checks computed, too", "a busy machine", "ranks"],
+)
+def test_which_answer_had_a_processor_to_itself(ran, queued, ranks, undisturbed, remote, monkeypatch):
+    session = remote(LOOPS)
+    monkeypatch.setattr(session, "work", lambda: session.worked + ran)
+    monkeypatch.setattr(sessions, "waited", lambda clock: session.queued + queued)
+    session.seconds, session.mates = 5.0, [session] * ranks
+    assert session.is_undisturbed() == undisturbed
+
+
+@pytest.mark.parametrize("part", [False, True], ids=["the only lane", "one of several lanes"])
+def test_the_only_lane_does_not_repeat_what_was_alone(part, tiny, remote, solution, monkeypatch):
+    monkeypatch.setattr(sessions.RemoteSession, "is_undisturbed", lambda session: True)
+    session = remote(solution["mean"], solution["count"], LOOPS)
+    found = run_lab(tiny, session, SEED_OF, lambda exercise, check: 0.1)
+    monkeypatch.setattr(
+        session.zygote, "memory", memory.allowance(2, available=8 << 30) if part else memory.Allowance()
+    )
+    asked = []
+    monkeypatch.setattr(alone, "run_exercise", lambda *given: asked.append(given) or found[1])
+    alone.ask_again(tiny, found, session, SEED_OF)
+    assert len(asked) == part
