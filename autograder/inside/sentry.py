@@ -68,15 +68,19 @@ SEAL = "autograder.seal"  # event: check that the machinery is unchanged
 Knock = Callable[[str], object]
 
 
-def install(report: Knock, denies: Callable[[str], bool], changed: Callable[[], list[str]]) -> None:
-    """Set the hook in this process, for good.
+def prepared(denies: Callable[[str], bool], changed: Callable[[], list[str]]) -> Callable[[Knock], None]:
+    """Return a function that sets the hook in its process, for good: what it needs to know is collected here.
 
-    `report(name)` tells the grader what was refused, `changed()` names changed parts of the machinery, and
-    `denies(name)` says whether this exercise forbids a C function.
+    `changed()` names changed parts of the machinery; `denies(name)` says whether this exercise forbids a C function.
+    The function is given `report(name)`, which tells the grader what was refused.
     """
+    judges = _judges(changed, denies)
+    return lambda report: sys.addaudithook(_hook(report, judges))
+
+
+def _hook(report: Knock, judges: "dict[str, Judge]") -> Callable[[str, tuple], None]:
     busy: set[int] = set()
     looking: set[int] = set()
-    judges = _judges(changed, denies)
 
     def hook(event: str, args: tuple) -> None:
         judge = judges.get(event)
@@ -100,7 +104,7 @@ def install(report: Knock, denies: Callable[[str], bool], changed: Callable[[], 
             if collects:
                 gc.enable()
 
-    sys.addaudithook(hook)
+    return hook
 
 
 Judge = Callable[[str, tuple, Any], str | None]  # (event, arguments, raising frame) -> the name of what is refused

@@ -27,11 +27,10 @@ from .worker import Worker
 class SocketWorker(Worker):
     """A worker at the end of a socket."""
 
-    def __init__(self, sock: socket.socket, namespace: dict, guard: Guard | None = None):
+    def __init__(self, sock: socket.socket, namespace: dict, guard: Guard, harnesses: dict[str, Callable]):
+        """`harnesses` are `private_harnesses()`."""
         super().__init__(namespace, guard)
-        self.sock, self.incoming = sock, protocol.Incoming(sock)
-        known: dict[int, dict] = {}
-        self.harnesses = {name: private(harness.run, known) for name, harness in HARNESSES.items()}
+        self.sock, self.incoming, self.harnesses = sock, protocol.Incoming(sock), harnesses
 
     def make_proxy(self, number: int, is_function: bool, name: str):
         """Return a stand-in that does not expose this worker."""
@@ -93,6 +92,12 @@ class SocketWorker(Worker):
         with contextlib.suppress(protocol.Closed, ProtocolError):
             while True:
                 protocol.send_bytes(self.sock, self.reply(self.incoming.receive()))
+
+
+def private_harnesses() -> dict[str, Callable]:
+    """Return the functions of all harnesses, with names of their own that nothing outside them holds."""
+    known: dict[int, dict] = {}
+    return {name: private(harness.run, known) for name, harness in HARNESSES.items()}
 
 
 def watched(function: Callable) -> Callable:

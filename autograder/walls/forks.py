@@ -17,14 +17,14 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from autograder.boundary import protocol
 from autograder.boundary.protocol import Frame
 from autograder.inside import compiled, hiding, magics, mpi_rank, seal, sentry, shell, shims
 from autograder.inside.forbidden import Guard
-from autograder.inside.socket_worker import SocketWorker, fresh_namespace, warm_up
+from autograder.inside.socket_worker import SocketWorker, fresh_namespace, private_harnesses, warm_up
 from autograder.inside.worker import Worker
 
 from . import namespaces, sandbox
@@ -37,7 +37,7 @@ def serve(descriptor: int, walls: str) -> None:
     torch.set_num_threads(1)
     if not torch.cuda.is_available():
         os.environ["TRITON_INTERPRET"] = "1"  # for the labs' kernels, before any code imports Triton
-    guard = preload()
+    guard = preload(walls)
     namespaces.end_with_parent()
     sandbox.adopt_orphans()
     sock = socket.socket(fileno=descriptor)
@@ -68,21 +68,21 @@ def serve(descriptor: int, walls: str) -> None:
     end_orphans(set())
 
 
-def preload() -> Guard:
+def preload(walls: str) -> Guard:
     """Import what a worker uses later, when it can no longer read the grader's files. Return a guard with its doors
     set."""
     magics.transformer()
     worker = Worker(fresh_namespace())
     warm_up(worker)
     worker.forbid((), ())
-    sandbox.readable()
+    sandbox.prepare(walls)
     importlib.import_module("hpcdl.training.process_group")
     if sys.version_info >= (3, 12):  # then it adds an audit hook where it is imported, which a worker refuses
         importlib.import_module("filelock")
     shims.install(worker.guard)
     compiled.install()
     hiding.hide()
-    freeze()
+    freeze(worker.guard)
     return worker.guard
 
 
@@ -92,23 +92,20 @@ def bring(modules: list[str], closed: list[list[str]], guard: Guard) -> None:
         importlib.import_module(name)
     for patterns in closed:
         guard.prepare(tuple(patterns))
-    freeze()
+    freeze(guard)
 
 
-class Kept:
-    """The machinery's state for future workers."""
-
-    changed: Callable[[], list[str]] = list
+# Prepared once for future workers: one that read all modules itself would copy their memory.
+kept: dict[str, Any] = {}
 
 
-kept = Kept()
-
-
-def freeze() -> None:
+def freeze(guard: Guard) -> None:
     """Make the machinery immutable for answers, and keep the garbage collector from copying imported modules'
     memory."""
     seal.harden()
-    kept.changed = seal.private(seal.take)()
+    linecache.clearcache()  # of the text of libraries
+    kept["sentry"] = seal.private(sentry.prepared)(guard.denies, seal.private(seal.take)())
+    kept["harnesses"] = private_harnesses()
     gc.collect()
     gc.freeze()
 
@@ -147,11 +144,10 @@ def fork_worker(
             rank, size = slot
             mpi_rank.join(descriptors[1], rank, size, keep=descriptors[0])
         sandbox.enter(limits, folder, walls)
-        worker = SocketWorker(socket.socket(fileno=descriptors[0]), fresh_namespace(), guard)
+        worker = SocketWorker(socket.socket(fileno=descriptors[0]), fresh_namespace(), guard, kept.pop("harnesses"))
         shell.install(worker.namespace)
         warm_up(worker)
-        linecache.clearcache()  # of the text of libraries
-        seal.private(sentry.install)(worker.report, worker.guard.denies, kept.changed)
+        kept.pop("sentry")(worker.report)  # nothing keeps it: an answer could change its judges
         worker.run()
         status = 0
     finally:

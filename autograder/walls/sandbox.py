@@ -108,6 +108,13 @@ def secrets() -> list[str]:
     return [path for secret in (*copies, *beside) for path in aliases.shown(os.path.realpath(secret), table)]
 
 
+def prepare(walls: str) -> None:
+    """Compute once, before any fork, what `enter` needs for a tier."""
+    readable()
+    if walls != "weak":
+        syscalls.common()
+
+
 def enter(limits: Limits, folder: str, walls: str) -> None:
     """Apply the limits and the walls of a tier to this process, for good, and work in `folder`."""
     if walls == "namespaces":

@@ -17,7 +17,9 @@ process may change those of every file that its user owns. So such a call succee
 """
 
 import errno
+import functools
 import os
+from typing import Any
 
 try:
     import pyseccomp  # before any fork: it loads a shared library
@@ -77,6 +79,15 @@ def available() -> bool:
 
 def restrict() -> None:
     """Refuse these calls in this process for good. `no_new_privs` must be set; pyseccomp must be installed."""
+    rules = common()
+    for name in OWN:
+        _rule(rules, pyseccomp.ERRNO(errno.EPERM), name, pyseccomp.Arg(0, pyseccomp.NE, os.getpid()))
+    rules.load()
+
+
+@functools.cache
+def common() -> Any:
+    """Return the filter with the rules that are the same for all processes, computed once before a fork."""
     rules = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
     denied, arg = pyseccomp.ERRNO(errno.EPERM), pyseccomp.Arg
     whole = (pyseccomp.MASKED_EQ, 0xFFFFFFFF)  # the kernel reads these 32 bits of an int; machine code may set others
@@ -84,8 +95,6 @@ def restrict() -> None:
         _rule(rules, denied, name)
     _rule(rules, pyseccomp.ERRNO(errno.ENOSYS), "clone3")  # its flags cannot be seen: the C library falls back on clone
     _rule(rules, denied, "clone", arg(0, pyseccomp.MASKED_EQ, CLONE_THREAD, 0))
-    for name in OWN:
-        _rule(rules, denied, name, arg(0, pyseccomp.NE, os.getpid()))
     for name in SELF:
         _rule(rules, denied, name, arg(0, pyseccomp.NE, 0))
     for name, place in QUESTIONS.items():
@@ -113,7 +122,7 @@ def restrict() -> None:
         _rule(rules, nothing, name, arg(0, pyseccomp.EQ, 0))
     for name in CLOCKS:
         _rule(rules, denied, name, arg(0, pyseccomp.GE, OF_PROCESSES))
-    rules.load()
+    return rules
 
 
 def _rule(rules, action, name: str, *args) -> None:
