@@ -84,14 +84,23 @@ def shared_memory(pid: int | str = "self") -> list[str]:
     return []
 
 
-def _watch(clean_up):
+def kernel_lives() -> bool:
+    """Whether the kernel of this process still runs; on another machine nobody can tell, and it counts as alive."""
     host, pid, created = os.environ[VARIABLE].split()
-    here = host == machine()
+    return host != machine() or _alive(int(pid), float(created))
+
+
+def _watch(clean_up):
     lease = os.environ.get(LEASE)
-    while (not here or _alive(int(pid), float(created))) and (lease is None or Path(lease).exists()):
+    while kernel_lives() and (lease is None or Path(lease).exists()):
         time.sleep(0.5)
     with contextlib.suppress(Exception):  # there is no process left to tell
         clean_up()
+    end()
+
+
+def end() -> None:
+    """Kill this process and its children, and remove the files by which it shares memory."""
     for file in shared_memory():
         with contextlib.suppress(OSError):
             os.unlink(file)
