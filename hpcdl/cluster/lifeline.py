@@ -40,11 +40,14 @@ def machine() -> str:
     return f"{platform.node()}/{boot}/{namespace}"
 
 
-def end_with_parent() -> None:
-    """Let Linux end this process as soon as its parent ends, even while it hangs in a library call."""
+def end_with_parent(parent: int | None = None) -> None:
+    """Let Linux end this process as soon as its parent ends, even while it hangs in a library call.
+
+    A process that has just been forked names its `parent`, which may have ended before this call.
+    """
     if sys.platform != "linux":
         return
-    parent = os.getppid()
+    parent = parent or os.getppid()
     set_parent_death_signal = 1  # PR_SET_PDEATHSIG of <linux/prctl.h>
     ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it has just ended

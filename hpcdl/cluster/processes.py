@@ -177,7 +177,7 @@ def environment(directory: Path) -> dict[str, str]:
 
 
 def start(
-    name: str, directory: Path, *command: list[str], job: bool = True, stdin: int = subprocess.DEVNULL, **more: str
+    name: str, directory: Path, *command: list[str], job: bool = True, stdin: Any = subprocess.DEVNULL, **more: str
 ) -> subprocess.Popen:
     """Start a program that prints into `directory`/`name`.log, with `more` in its environment.
 

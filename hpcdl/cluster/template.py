@@ -46,11 +46,12 @@ class Template:
         """Fork an engine; return in the engine what its stand-in asked for, and None here."""
         line, _ = self.listener.accept()
         asked, received = _heard(line)
-        process = None
+        template, process = os.getpid(), None
         if asked:
             with contextlib.suppress(OSError):  # the stand-in then starts the engine itself
                 process = os.fork()
         if asked and process == 0:
+            lifeline.end_with_parent(template)
             self.listener.detach()  # its descriptor is the engine's standard input
             for other in [line, *self._engines]:
                 other.close()

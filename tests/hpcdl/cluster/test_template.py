@@ -97,16 +97,20 @@ def test_a_stand_in_ends_as_its_engine(begin, code, status):
 @pytest.mark.parametrize("gone", [0, 1, 2], ids=["stand-in", "kernel", "template"])
 def test_an_engine_that_hangs_ends_with_the_others(begin, gone):
     """Also while it holds the interpreter's lock, as in MPI's start."""
-    started = begin(
-        "import ctypes; from hpcdl.cluster import lifeline; lifeline.end_with_parent(); print('hangs', "
-        "flush=True); ctypes.PyDLL(None).sleep(300)"
-    )
+    started = begin("import ctypes; print('hangs', flush=True); ctypes.PyDLL(None).sleep(300)")
     engine = psutil.Process(int(started[0].stdout.readline().split()[0]))
     assert started[0].stdout.readline() == b"hangs\n"
     started[gone].kill()
     started[gone].wait()
     engine.wait(30)
     assert started[0].wait(30)
+
+
+@pytest.mark.parametrize(("parent", "status"), [("os.getppid()", 0), ("os.getpid()", -signal.SIGKILL)])
+def test_a_process_ends_whose_parent_has_ended(parent, status):
+    """Also if that was before the process asked Linux to end it."""
+    code = f"import os; from hpcdl.cluster import lifeline; lifeline.end_with_parent({parent})"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == status
 
 
 def test_a_stand_in_without_a_template_is_the_engine(tmp_path):
