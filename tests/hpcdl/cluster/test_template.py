@@ -50,6 +50,31 @@ def test_engines_start_without_a_template(pair, failure, who):
     assert len({*parents}) == 2
 
 
+IMPORTED = """
+import pkgutil, sys, threading
+import torch
+asked = []
+torch.cuda.is_available = lambda: asked.append(1)
+from hpcdl.cluster import processes, template
+names = [
+    module.name
+    for part in processes.OF_RANKS
+    for module in pkgutil.walk_packages(__import__(part, fromlist=["*"]).__path__, part + ".")
+    if not module.name.endswith("__main__")
+]
+template.import_all(names)
+print(len(names) > 50, *(name for name in names if name not in sys.modules))
+print(asked, "mpi4py.MPI" in sys.modules, "torch._dynamo" in sys.modules, threading.active_count())
+"""
+
+
+@pytest.mark.labs  # imports all that ranks may need
+def test_a_template_asks_for_no_gpu_and_starts_nothing():
+    """A GPU that was asked for before a fork cannot be used after it; no lock of another thread would ever open."""
+    said = subprocess.run([sys.executable, "-c", IMPORTED], capture_output=True, text=True, check=True).stdout
+    assert said.splitlines() == ["True", "[] False False 1"]
+
+
 SERVED = """
 import os, socket, sys
 from hpcdl.cluster.template import Template, become
