@@ -21,10 +21,10 @@ On other machines: `Cluster(8, profile="slurm")`, see docs/cluster.md.
 The parts: `cluster` is the main class. `run` follows one run to its end, and `turns` makes one thread's runs wait for
 another's. `cells` knows the notebook's cluster and turns a `%%px` cell into a run. `processes` starts and ends the
 controller, `engine_sets` the engines; `surroundings` finds what keeps them from starting, and `profiles` reads how they
-start on a cluster of machines. `engine` runs in each
-of them under `engine.sh`, which hides a dying engine from mpiexec to save the others. `watcher` is the thread that
-interrupts a rank and knows its current line, `lifeline` ends a process with the kernel, `deadlock` detects ranks that
-wait for each other, and `diagnosis` writes the error.
+start on a cluster of machines. `engine` runs in each of them under `engine.sh`, which hides a dying engine from mpiexec
+to save the others. On this machine MPICH's engines are forked from one `template`, which imports torch once for all; a
+`stand_in` holds each one's place. `watcher` is the thread that interrupts a rank and knows its current line, `lifeline`
+ends a process with the kernel, `deadlock` detects ranks that wait for each other, and `diagnosis` writes the error.
 """
 
 from typing import TYPE_CHECKING

@@ -157,6 +157,7 @@ class Cluster:
         self._processes = processes = self._prepare()
         # Stop at the latest when the kernel exits; `lifeline` covers a killed kernel.
         self._finalizer = weakref.finalize(self, processes.stop)
+        processes.start_template()  # it takes longest
         processes.start_controller()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # such as: this machine's name has no address

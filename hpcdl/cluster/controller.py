@@ -1,6 +1,7 @@
 """The controller process: ipyparallel's, which ends with the kernel."""
 
 import contextlib
+import functools
 import os
 import shutil
 import subprocess
@@ -48,7 +49,8 @@ def end_with_heart_monitor(controller: Any) -> None:
 
 if __name__ == "__main__":
     lifeline.hold(clean_up)
-    os.register_at_fork(after_in_child=lifeline.end_with_parent)  # the process that counts heartbeats
+    # The process that counts heartbeats is forked.
+    os.register_at_fork(after_in_child=functools.partial(lifeline.end_with_parent, os.getpid()))
     os.chdir(os.environ[DIRECTORY])  # ipyparallel imports from here: the notebook's folder may have a select.py
     held = Held()
     if sys.platform == "linux":  # ipyparallel chooses ports long before it listens on the last of them

@@ -20,7 +20,7 @@ else
 fi
 
 # The engine ends by itself when it is to end, but not while it hangs in MPI's start. So a watchdog ends this shell, and
-# Linux ends the engine with it (`lifeline.end_with_parent`).
+# with it Linux ends the engine (`lifeline.end_with_parent`), or the template does (`stand_in`).
 (
     while runs && kill -0 $$ 2>/dev/null && [ -e "$HPCDL_LEASE" ] && kernel_lives; do sleep 1; done
     for second in 1 2 3; do if runs; then sleep 1; fi; done

@@ -14,8 +14,9 @@ from hpcdl.cluster.processes import FROM_LIBRARIES, end, environment, start, unt
 from hpcdl.machine import cores
 
 UNDER_SHELL = ("/bin/sh", str(Path(__file__).with_name("engine.sh")))
+STAND_IN = (sys.executable, "-I", "-S", str(Path(__file__).with_name("stand_in.py")))
 ENGINE = (
-    *(*UNDER_SHELL, sys.executable),
+    *(*UNDER_SHELL, *STAND_IN),
     *(*FROM_LIBRARIES, "hpcdl.cluster.engine", "--mpi", "--IPEngine.enable_nanny=False"),
 )
 # Slurm's reasons why a job would wait forever, without "Resources": other jobs may only be using the nodes.
@@ -36,13 +37,15 @@ class MpiexecEngines:
     def __init__(self, n: int, mpiexec: Launcher, options: tuple[str, ...] = ()):
         self.n, self.mpiexec, self.options = n, mpiexec, options
         self.elsewhere = bool(options)  # then some engines may run on other machines
+        self.forked = sys.platform == "linux" and mpiexec.kind == "MPICH" and not self.elsewhere
+        threads = str(max(1, cores() // n))
+        self.variables = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
         self.process: subprocess.Popen | None = None
 
     def __str__(self):
         return str(self.mpiexec)
 
     def start(self, directory: Path) -> None:
-        threads = str(max(1, cores() // self.n))
         options = self.options if self.elsewhere else tuple(self.mpiexec.options_here)
         here = {} if self.elsewhere else LOOPBACK | NO_TCP | dict.fromkeys(FOLDERS, str(directory))
         self.lease = lifeline.lease(directory)
@@ -53,8 +56,7 @@ class MpiexecEngines:
             [str(self.mpiexec.path), *self.mpiexec.options, *options, "-n", str(self.n)],
             [*ENGINE, f"--profile-dir={directory}"],
             job=self.elsewhere,
-            OMP_NUM_THREADS=threads,
-            MKL_NUM_THREADS=threads,
+            **self.variables,
             **here,
             **lifeline.holding(self.lease),
         )
@@ -81,7 +83,7 @@ class SlurmEngines:
     """`n` engines as one job of Slurm, submitted by ipyparallel's launcher with the settings of a profile."""
 
     patience = 3600  # a job may queue
-    elsewhere = True
+    elsewhere, forked = True, False
     # In the job mpiexec finds Slurm's nodes by itself. The engines take the cores that Slurm gives to a task.
     template = """#!/bin/sh
 #SBATCH --export=ALL

@@ -40,11 +40,14 @@ def machine() -> str:
     return f"{platform.node()}/{boot}/{namespace}"
 
 
-def end_with_parent() -> None:
-    """Let Linux end this process as soon as its parent ends, even while it hangs in a library call."""
+def end_with_parent(parent: int | None = None) -> None:
+    """Let Linux end this process as soon as its parent ends, even while it hangs in a library call.
+
+    A process that has just been forked names its `parent`, which may have ended before this call.
+    """
     if sys.platform != "linux":
         return
-    parent = os.getppid()
+    parent = parent or os.getppid()
     set_parent_death_signal = 1  # PR_SET_PDEATHSIG of <linux/prctl.h>
     ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it has just ended
@@ -84,14 +87,23 @@ def shared_memory(pid: int | str = "self") -> list[str]:
     return []
 
 
-def _watch(clean_up):
+def kernel_lives() -> bool:
+    """Whether the kernel of this process still runs; a kernel on another machine counts as running."""
     host, pid, created = os.environ[VARIABLE].split()
-    here = host == machine()
+    return host != machine() or _alive(int(pid), float(created))
+
+
+def _watch(clean_up):
     lease = os.environ.get(LEASE)
-    while (not here or _alive(int(pid), float(created))) and (lease is None or Path(lease).exists()):
+    while kernel_lives() and (lease is None or Path(lease).exists()):
         time.sleep(0.5)
     with contextlib.suppress(Exception):  # there is no process left to tell
         clean_up()
+    end()
+
+
+def end() -> None:
+    """Kill this process and its children, and remove the files by which it shares memory."""
     for file in shared_memory():
         with contextlib.suppress(OSError):
             os.unlink(file)

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -19,10 +20,13 @@ import psutil
 from hpcdl.cluster import lifeline
 from hpcdl.cluster.diagnosis import ClusterError
 from hpcdl.cluster.launcher import without_job
+from hpcdl.cluster.stand_in import SOCKET
 from hpcdl.cluster.watcher import DIRECTORY
 
 ERROR = re.compile(r"\berror\b|\bfatal\b|abort\(|no such file|not found|cannot|unable to", re.IGNORECASE)
 FROM_LIBRARIES = ("-P", "-m")  # whatever else is in the notebook's folder: a random.py, a queue.py
+# If the notebook has imported parts of these, its runs will need them.
+OF_RANKS = tuple(f"hpcdl.{part}" for part in ("collectives", "ddp", "parallel", "sharding", "consistency", "training"))
 START_SECONDS = 60  # if starting takes longer, the machine has another problem
 
 
@@ -35,6 +39,8 @@ class Engines(Protocol):
 
     patience: int  # seconds
     elsewhere: bool  # some of them run on other machines
+    forked: bool  # from a template, which is on this machine
+    variables: dict[str, str]  # in the environment of each
 
     def start(self, directory: Path) -> None: ...
 
@@ -66,7 +72,23 @@ class Processes:
         self.engines = engines
         self.directory = Path(tempfile.mkdtemp(prefix="hpcdl-cluster-", dir=parent or runtime_folder())).absolute()
         self.controller: subprocess.Popen | None = None
+        self.template: subprocess.Popen | None = None
         self.shared_memory: set[str] = set()  # files that killed engines leave behind
+
+    def start_template(self) -> None:
+        """Start the process from which engines are forked; without it each engine starts by itself."""
+        if not self.engines.forked:
+            return
+        names = [name for name in sys.modules if name.startswith(OF_RANKS)]
+        with contextlib.suppress(OSError), listening(self.directory) as listener:
+            self.template = start(
+                "template",
+                self.directory,
+                [sys.executable, *FROM_LIBRARIES, "hpcdl.cluster.template", *names],
+                stdin=listener.fileno(),
+                job=False,
+                **self.engines.variables,
+            )
 
     def start_controller(self) -> None:
         # The hub counts an engine as started after two heartbeats, which by default are 3 s apart. For an engine on
@@ -121,6 +143,7 @@ class Processes:
 
     def stop_engines(self) -> None:
         self.engines.stop()
+        end_children(self.template)
         for file in self.shared_memory:
             with contextlib.suppress(OSError):
                 os.unlink(file)
@@ -128,8 +151,9 @@ class Processes:
 
     def stop(self) -> None:
         self.stop_engines()
-        end(self.controller)
-        self.controller = None
+        for process in (self.controller, self.template):
+            end(process)
+        self.controller = self.template = None
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
@@ -152,7 +176,9 @@ def environment(directory: Path) -> dict[str, str]:
     return {DIRECTORY: str(directory), **lifeline.environment(), **warnings}
 
 
-def start(name: str, directory: Path, *command: list[str], job: bool = True, **more: str) -> subprocess.Popen:
+def start(
+    name: str, directory: Path, *command: list[str], job: bool = True, stdin: Any = subprocess.DEVNULL, **more: str
+) -> subprocess.Popen:
     """Start a program that prints into `directory`/`name`.log, with `more` in its environment.
 
     If `job` is False, a job's variables are removed (`launcher.without_job`).
@@ -160,13 +186,24 @@ def start(name: str, directory: Path, *command: list[str], job: bool = True, **m
     with (directory / f"{name}.log").open("ab") as log:
         return subprocess.Popen(
             [*itertools.chain(*command)],
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=log,
             stderr=subprocess.STDOUT,
             env=(dict(os.environ) if job else without_job(os.environ)) | environment(directory) | more,
             cwd=folder(directory),
             start_new_session=True,  # Ctrl-C goes only to the notebook, which tells the engines
         )
+
+
+def listening(directory: Path) -> socket.socket:
+    """Return a socket in `directory` on which stand-ins ask for engines."""
+    listener, folder = socket.socket(socket.AF_UNIX), os.open(directory, os.O_RDONLY)
+    try:
+        listener.bind(f"/proc/self/fd/{folder}/{SOCKET}")  # the directory's own path may be too long
+    finally:
+        os.close(folder)
+    listener.listen()
+    return listener
 
 
 def folder(otherwise: Path) -> str:
@@ -195,16 +232,21 @@ def alive(process: psutil.Process) -> bool:
 
 def end(process: subprocess.Popen | None) -> None:
     """Kill a process and all its children at once: there is nothing in them to save."""
-    if process is None:
-        return
+    if process is not None:
+        end_children(process, also=True)
+        process.wait()
+
+
+def end_children(process: subprocess.Popen | None, also: bool = False) -> None:
+    """Kill the children of a process, and `also` the process itself."""
     family = []
     with contextlib.suppress(psutil.NoSuchProcess):
-        parent = psutil.Process(process.pid)
-        family = [*parent.children(recursive=True), parent]
+        if process is not None:
+            parent = psutil.Process(process.pid)
+            family = [*parent.children(recursive=True), *([parent] if also else [])]
     for member in family:
         with contextlib.suppress(psutil.NoSuchProcess):
             member.kill()
-    process.wait()
     for _ in until(2):
         if not any(alive(member) for member in family):
             break

@@ -92,7 +92,7 @@ def main(
     staleness: Annotated[int | None, typer.Option(help="Iterations ahead of the slowest; 0 is BSP, none ASP.")] = None,
     lr: Annotated[float, typer.Option(help="Learning rate.")] = 0.05,
     seed: Annotated[int, typer.Option(help="Of the weights and the batches.")] = 0,
-    snapshots: Annotated[str | None, typer.Option(help="Servers save here, and go on from it.")] = None,
+    snapshots: Annotated[str | None, typer.Option(help="Servers save here, and continue from it.")] = None,
     every: Annotated[int, typer.Option(help="Updates between two savings.")] = 50,
 ) -> None:
     """Train LeNet-5 on digits with servers, and workers that wait for each other only as long as they must."""

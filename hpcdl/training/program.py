@@ -23,9 +23,9 @@ def train(
     data: Annotated[str, typer.Option(help="digits, mnist or cifar10; the last two are fetched once.")] = "digits",
     seed: Annotated[int, typer.Option(help="The same seed gives the same weights, to the last bit.")] = 0,
     bucket_mb: Annotated[float, typer.Option(help="Gradients per message, MB.")] = 4.0,
-    overlap: Annotated[bool, typer.Option(help="Send gradients while backward goes on.")] = True,
+    overlap: Annotated[bool, typer.Option(help="Send gradients during backward.")] = True,
     all_reduce: Annotated[str, typer.Option(help="A collective, such as ring, tree, rabenseifner.")] = "ring",
-    checkpoint: Annotated[str | None, typer.Option(help="Save to this file, and go on from it.")] = None,
+    checkpoint: Annotated[str | None, typer.Option(help="Save to this file, and continue from it.")] = None,
     every: Annotated[int, typer.Option(help="Steps between two savings.")] = 50,
 ) -> None:
     """Train LeNet-5 on all ranks that were started together.

@@ -64,7 +64,7 @@ def train(
     ] = None,
     precision: Annotated[str | None, _option(MESH, "fp64, fp32, bf16 or fp16.")] = None,
     optimizer: Annotated[str | None, _option(MESH, "sgd, adam or adamw.")] = None,
-    steps: Annotated[int | None, _option(MESH, "How many steps, all in all.")] = None,
+    steps: Annotated[int | None, _option(MESH, "How many steps in total.")] = None,
     config: Annotated[
         Path | None, _option(MESH, "Options from a file, as a run prints them.", exists=True, dir_okay=False)
     ] = None,
@@ -92,13 +92,13 @@ def train(
     lr: Annotated[float | None, _option(None, "Learning rate.")] = None,
     seed: Annotated[int | None, _option(None, "The same seed gives the same run.")] = None,
     checkpoint: Annotated[
-        str | None, _option(None, "Save there, and go on from it: a folder; for lab 07's a file.")
+        str | None, _option(None, "Save there, and continue from it: a folder; for lab 07's a file.")
     ] = None,
     every: Annotated[int | None, _option(None, "Steps between two savings.")] = None,
     epochs: Annotated[int | None, _option(LENET, "How often to see every image.")] = None,
     data: Annotated[str | None, _option(LENET, "digits, mnist or cifar10; the last two are fetched once.")] = None,
     bucket_mb: Annotated[float | None, _option(LENET, "Gradients per message, MB.")] = None,
-    overlap: Annotated[bool | None, _option(LENET, "Send gradients while backward goes on.")] = None,
+    overlap: Annotated[bool | None, _option(LENET, "Send gradients during backward.")] = None,
     all_reduce: Annotated[str | None, _option(LENET, "A collective, such as ring, tree, rabenseifner.")] = None,
 ) -> None:
     """Train on all ranks that were started together; with --model or --mesh, any of three models on a mesh.

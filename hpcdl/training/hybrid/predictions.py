@@ -109,7 +109,7 @@ def described(configuration: Configuration, found: dict[str, Any], machine: Mach
         f"a rank     up to {found['held']:,} parameters; {as_bytes(round(found['memory']))} of weights, gradients "
         f"and {states} state{'s' * (states > 1)}",
         f"it sends   {_sent(found)} a step{cut}",
-        f"bubble     {100 * found['bubble']:.1f} % of a stage's time, if F, B and W take as long",
+        f"bubble     {100 * found['bubble']:.1f} % of a stage's time, if F, B and W take equally long",
         predicted_seconds(configuration, machine),
     ]
 

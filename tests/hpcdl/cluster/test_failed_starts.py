@@ -85,9 +85,8 @@ KINDS = {
         "starts again: the process that counts heartbeats has ended.*Error: the controller has ended:.*not callable",
     ),
     "the folder vanishes": (
-        "import shutil\nengine_sets.MpiexecEngines.patience = 60  # longer than the watchdog's five seconds\n"
-        "later(shutil.rmtree, os.environ['JUPYTER_RUNTIME_DIR'], True)\nengine_sets.ENGINE = "
-        f"('/bin/sh', '-c', '{HANG}')",
+        "engine_sets.MpiexecEngines.patience = 60  # longer than the watchdog's five seconds\n"
+        f"engine_sets.ENGINE = ('/bin/sh', '-c', 'sleep 1; rm -rf \"$JUPYTER_RUNTIME_DIR\"; {HANG}')",
         "ended before the engines were up|cannot start|did not start",
     ),
     "few open files": (

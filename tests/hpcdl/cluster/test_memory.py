@@ -6,7 +6,7 @@ import sys
 import psutil
 import pytest
 
-LIMIT_MB = 1300  # proportional set size of kernel, controller, launcher and engines
+LIMIT_MB = 900  # proportional set size of kernel, controller, launcher and engines
 CODE = """
 import torch
 from hpcdl.cluster import Cluster
