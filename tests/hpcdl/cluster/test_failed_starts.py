@@ -7,7 +7,6 @@ import sys
 import time
 import uuid
 
-import psutil
 import pytest
 
 pytestmark = [pytest.mark.mpi, pytest.mark.long, pytest.mark.timeout(200)]
@@ -107,21 +106,9 @@ KINDS = {
 MARK = "HPCDL_TEST_MARK"
 
 
-def left(mark: str) -> list[str]:
-    """Return the commands of processes that `mark`'s program started."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get(MARK) == mark and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(" ".join(process.cmdline()))
-        except psutil.Error:
-            continue
-    return found
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the environment of processes")
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_survives_a_failed_start(kind, tmp_path):
+def test_nothing_survives_a_failed_start(kind, left, tmp_path):
     setup, said = KINDS[kind]
     runtime, mark = tmp_path / "runtime", uuid.uuid4().hex
     program = PROGRAM.replace("{setup}", setup)
