@@ -53,6 +53,7 @@ KINDS = {
     "mpiexec ignores SIGTERM": (f"path = mpiexec('trap \"\" TERM HUP INT; {HANG}')", "0 of 2 engines started"),
     "mpiexec starts a group": (f"path = mpiexec('setsid sleep 300 & {HANG}')", "0 of 2 engines started"),
     "mpiexec is of another MPI": (
+        "engine_sets.MpiexecEngines.patience = 60\n"
         """path = mpiexec('while [ "$1" != /bin/sh ]; do shift; done; "$@" & exec "$@"', "mpirun (Open MPI) 4.1")""",
         "the engines do not know of each other: mpi4py uses MPICH.*started by .*mpirun .Open MPI. 4.1",
     ),
@@ -85,8 +86,9 @@ KINDS = {
     ),
     "the folder vanishes": (
         "import shutil\nengine_sets.MpiexecEngines.patience = 60  # longer than the watchdog's five seconds\n"
-        "later(shutil.rmtree, os.environ['JUPYTER_RUNTIME_DIR'], True)\nengine_sets.ENGINE = "
-        f"('/bin/sh', '-c', '{HANG}')",
+        "begin = engine_sets.MpiexecEngines.start\ndef start(engines, directory):\n    begin(engines, directory)\n"
+        "    later(shutil.rmtree, os.environ['JUPYTER_RUNTIME_DIR'], True)\nengine_sets.MpiexecEngines.start = start\n"
+        f"engine_sets.ENGINE = ('/bin/sh', '-c', '{HANG}')",
         "ended before the engines were up|cannot start|did not start",
     ),
     "few open files": (
