@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -121,9 +122,7 @@ class Processes:
 
     def stop_engines(self) -> None:
         self.engines.stop()
-        for file in self.shared_memory:
-            with contextlib.suppress(OSError):
-                os.unlink(file)
+        remove(self.shared_memory)
         self.shared_memory.clear()
 
     def stop(self) -> None:
@@ -194,13 +193,14 @@ def alive(process: psutil.Process) -> bool:
 
 
 def end(process: subprocess.Popen | None) -> None:
-    """Kill a process and all its children at once: there is nothing in them to save."""
+    """Kill a process and all its children at once, and remove their ranks' shared memory: MPI's start may hang."""
     if process is None:
         return
     family = []
     with contextlib.suppress(psutil.NoSuchProcess):
         parent = psutil.Process(process.pid)
         family = [*parent.children(recursive=True), parent]
+    files = {file for member in family for file in lifeline.shared_memory(member.pid)}
     for member in family:
         with contextlib.suppress(psutil.NoSuchProcess):
             member.kill()
@@ -208,3 +208,11 @@ def end(process: subprocess.Popen | None) -> None:
     for _ in until(2):
         if not any(alive(member) for member in family):
             break
+    remove(files)
+
+
+def remove(files: Iterable[str]) -> None:
+    """Remove those of the files that are there."""
+    for file in files:
+        with contextlib.suppress(OSError):
+            os.unlink(file)
