@@ -12,7 +12,7 @@ from rich.table import Table
 from autograder.outputs import cli as outputs
 from autograder.outputs import lecture, marking  # each command imports what it needs, so `--help` is instant
 from hpcdl import machine
-from hpcdl.commands import Commands, end, printable, say, version_of
+from hpcdl.commands import Commands, during, end, printable, say, version_of
 
 from . import corrections, exercises
 from .options import AsLab, Mpi, Policy, SecretFile, lab_named, timed
@@ -116,7 +116,8 @@ def grade_one(
     todo = [submitted.alone(student or submission.stem, submission)]
     secret = seeds.course_secret(out.parent, secret_file)
     try:
-        ((_, result),) = batch.grade_all(todo, secret, lab_named(lab), mpi=mpi)
+        with during(f"Grading {submission}"):
+            ((_, result),) = batch.grade_all(todo, secret, lab_named(lab), mpi=mpi)
     except WallError as error:
         refuse_weak(str(error), "")
     store.write_json(result, out)
@@ -135,7 +136,8 @@ def check(
     from . import feedback
 
     todo = [submitted.alone(file.stem, file)]
-    ((_, result),) = batch.grade_all(todo, b"check", lab_named(lab), allow_weak=True)
+    with during(f"Checking {file}"):
+        ((_, result),) = batch.grade_all(todo, b"check", lab_named(lab), allow_weak=True)
     result = for_student(result)
     if result.status == "ungradable":
         say(f"{file} cannot be graded: {result.message}.")
@@ -165,7 +167,7 @@ def replay(
     from . import feedback
 
     try:
-        with Zygote() as zygote:
+        with during(f"Checking {exercise} of {submission}"), Zygote() as zygote:
             before, now = replaying.replay(report, submission, exercise, zygote)
     except (replaying.ReplayError, UngradableError) as error:
         end(str(error))
@@ -185,7 +187,8 @@ def doctor() -> None:
     console.print(f"Memory, with a lane a core: {memory.allowance(machine.cores())}.", markup=False)
     for need, there in walls.needs().items():
         console.print(f"{'✓' if there else '✗'} {need}", markup=False)
-    findings = walls.attack()
+    with during("Trying each attack on the walls"):
+        findings = walls.attack()
     for finding in findings:
         console.print(f"{'✓' if finding.held else '✗'} {finding.title}: {finding.said}", markup=False)
     raise typer.Exit(0 if all(finding.held for finding in findings) else 1)

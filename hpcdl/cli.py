@@ -11,7 +11,7 @@ import typer
 
 import hpcdl
 from hpcdl import labs
-from hpcdl.commands import Commands, end, say, version_of
+from hpcdl.commands import Commands, during, end, say, version_of
 from hpcdl.jupyter import LAB
 from hpcdl.slides.command import slides
 from hpcdl.training.hybrid import comparing, tracing
@@ -116,10 +116,11 @@ def cluster(
     """
     if context.invoked_subcommand:
         return
-    from hpcdl.cluster import ClusterError, trial
+    from hpcdl.cluster import ClusterError, trial, waiting
 
     try:
-        findings = trial.try_cluster(n, profile)
+        with during(f"Starting {n} engines") as tell, waiting.told(tell):
+            findings = trial.try_cluster(n, profile)
     except (ClusterError, ValueError) as error:
         end(str(error).rstrip("."), 1)
     typer.echo(json.dumps(findings, indent=2) if as_json else trial.describe(findings))

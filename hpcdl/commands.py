@@ -193,6 +193,16 @@ def _parts() -> set[str]:
     return {part for given in _given for part in Path(given.rpartition("=")[2]).parts}
 
 
+@contextlib.contextmanager
+def during(text: str) -> Iterator[Callable[[str], None]]:
+    """Show `text` in a terminal while the block runs; yield a function that changes it."""
+    from rich.console import Console
+    from rich.markup import escape
+
+    with Console(stderr=True).status(escape(printable(text))) as status:
+        yield lambda text: status.update(escape(printable(text)))
+
+
 def say(text: str) -> None:
     """Print a line, whatever characters it contains."""
     typer.echo(printable(text))

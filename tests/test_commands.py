@@ -110,6 +110,29 @@ def test_the_walk_knows_every_command():
     assert len(known) > 20
 
 
+@pytest.mark.parametrize(
+    ("program", "arguments", "said"),
+    [
+        ("hpcdl", ["cluster", "-n", "3"], "Starting 3 engines"),
+        ("autograder", ["check", "{}"], "Checking {}"),
+        ("autograder", ["grade-one", "{}", "--out", "a.json"], "Grading {}"),
+        ("autograder", ["replay", "{}", "{}", "sgd"], "Checking sgd of {}"),
+        ("autograder", ["doctor"], "Trying each attack on the walls"),
+        ("hpcdl", ["slides", "02"], "Drawing the pictures of 02_gradient_descent"),
+    ],
+)
+def test_a_command_that_takes_long_says_what_it_does(program, arguments, said, monkeypatch, places):
+    """In a terminal; what takes long ends at once here."""
+    notebook = places / "n[b].ipynb"
+    notebook.write_text("{}")
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("COLUMNS", "300")
+    for slow in ("autograder.grading.batch.grade_all", "autograder.doctor.attack", "hpcdl.slides.deck.slides"):
+        monkeypatch.setattr(slow, lambda *args, **options: (_ for _ in ()).throw(typer.Exit(0)))
+    ended = call(program, [argument.format(notebook) for argument in arguments])
+    assert said.format(notebook) in ended.output
+
+
 # Errors that a command cannot foresee
 
 

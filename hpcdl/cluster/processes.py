@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -142,11 +143,9 @@ class Processes:
         return ""
 
     def stop_engines(self) -> None:
-        self.engines.stop()
         end_children(self.template)
-        for file in self.shared_memory:
-            with contextlib.suppress(OSError):
-                os.unlink(file)
+        self.engines.stop()
+        remove(self.shared_memory)
         self.shared_memory.clear()
 
     def stop(self) -> None:
@@ -238,15 +237,24 @@ def end(process: subprocess.Popen | None) -> None:
 
 
 def end_children(process: subprocess.Popen | None, also: bool = False) -> None:
-    """Kill the children of a process, and `also` the process itself."""
+    """Kill the children of a process, and `also` the process; remove their shared memory, as MPI's start may hang."""
     family = []
     with contextlib.suppress(psutil.NoSuchProcess):
         if process is not None:
             parent = psutil.Process(process.pid)
             family = [*parent.children(recursive=True), *([parent] if also else [])]
+    files = {file for member in family for file in lifeline.shared_memory(member.pid)}
     for member in family:
         with contextlib.suppress(psutil.NoSuchProcess):
             member.kill()
     for _ in until(2):
         if not any(alive(member) for member in family):
             break
+    remove(files)
+
+
+def remove(files: Iterable[str]) -> None:
+    """Remove those of the files that are there."""
+    for file in files:
+        with contextlib.suppress(OSError):
+            os.unlink(file)

@@ -70,8 +70,12 @@ class Experience:
         quiet = self._quiet.setdefault(situation, Quiet())
         ratios.append(seconds / predicted)
         holds = 1 / self.FACTOR <= min(ratios) <= self.FACTOR
-        if len(ratios) == self.CALLS and not holds and quiet and doubt(situation.dtype, situation.threads):
+        if len(ratios) < self.CALLS or holds:
+            return
+        if quiet and doubt(situation.dtype, situation.threads):
             forget()
+        else:  # the next calls may be on a quiet machine, or on another day
+            del self._ratios[situation], self._quiet[situation]
 
 
 experience = Experience()

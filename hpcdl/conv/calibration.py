@@ -1,14 +1,16 @@
 """Measure candidates: for the rates of the cost model, and on a GPU for the choice itself.
 
 The rates cost a few seconds of measurements, once for each machine; they are kept in the user's cache folder, and
-measured again if the processor, torch, Numba, the number of threads or the data type changes. Rates measured on a busy
-machine are used, but not kept; where it is so busy that the measurements do not end in time, there are none for now.
+measured again if the processor, torch, Numba, the number of threads or the data type changes. They are measured twice.
+Rates are used, but not kept, if the machine is busy: if this process waits for a processor, or if the two measurements
+differ. Where it is so busy that the measurements do not end in time, there are none for now.
 `hpcdl reset speeds` forgets them all.
 """
 
 import contextlib
 import json
 import math
+import statistics
 import time
 from collections.abc import Callable, Iterable
 from functools import cache, partial
@@ -24,9 +26,13 @@ from hpcdl.conv.registry import run
 from hpcdl.files import write_whole
 from hpcdl.machine import Quiet, processor
 
-ROUNDS = 3  # runs of each sample, at least
-SECONDS = 0.1  # and at least this long
-DOUBTED = "measured again"  # the key for machines with rates that were once wrong
+PASSES = 2  # measurements of all samples, one after the other
+ROUNDS = 2  # runs of each sample in a pass, at least
+SECONDS = 0.05  # and at least this long
+STEADY = 1.2  # how much slower, typically, one pass may be than the other
+ON_GPU = 3  # runs
+DOUBTED = "wrong"  # the key for when a machine's rates were wrong
+DAY = 86400.0  # seconds between two doubts: a problem that the model does not know would cost a calibration each time
 AGAIN = 60.0  # seconds until rates from a busy machine are measured again; twice as many each time
 LIMIT = 20.0  # seconds after which no more is measured on a busy machine
 _due: list[float] = []  # when to measure again, each time that the machine was busy
@@ -62,7 +68,7 @@ def rates(dtype: torch.dtype, threads: int) -> dict[str, list[float]] | None:
         return known[machine]
     quiet = Quiet()
     measured = calibrate(dtype)
-    if quiet and measured:
+    if quiet and measured and not isinstance(measured, Unsteady):
         _write(_read() | {machine: measured})
     else:
         _due.append(time.monotonic() + AGAIN * 2 ** len(_due))
@@ -74,12 +80,13 @@ def _machine(dtype: torch.dtype, threads: int) -> str:
 
 
 def doubt(dtype: torch.dtype, threads: int) -> bool:
-    """Forget wrong stored rates, once per machine, since some problems differ; return whether there were any."""
+    """Forget wrong stored rates, at most once a day, since some problems differ; return whether there were any."""
     machine, known = _machine(dtype, threads), _read()
-    if machine not in known or machine in known.get(DOUBTED, []):
+    doubted = known.get(DOUBTED, {})
+    if machine not in known or time.time() < doubted.get(machine, -DAY) + DAY:
         return False
     del known[machine]
-    _write(known | {DOUBTED: [*known.get(DOUBTED, []), machine]})
+    _write(known | {DOUBTED: doubted | {machine: time.time()}})
     rates.cache_clear()
     return True
 
@@ -104,22 +111,40 @@ def recalibrate() -> bool:
     return were
 
 
+class Unsteady(dict):
+    """Rates from measurements that differ: to be used, but not kept."""
+
+
 def calibrate(
     dtype: torch.dtype, samples: Iterable[Problem] = SAMPLES + NARROW_SAMPLES, seconds: float = SECONDS
 ) -> dict[str, list[float]] | None:
     """Measure every candidate on the samples and fit its rates, with the current number of threads.
 
-    Returns None if a busy machine has not done so after `LIMIT` seconds.
+    The least seconds of all passes count: no short disturbance lasts for two. Returns None if a busy machine has not
+    measured them after `LIMIT` seconds.
     """
-    rows: dict[str, list] = {}
-    limit = _Limit()
-    for problem in samples:
-        for plain_layout in (False, True):  # with prepared filters, and in the other layout without
-            for name, least, work in _measure(problem, dtype, plain_layout, seconds, limit):
-                rows.setdefault(key(name, problem), []).append((work, least))
+    limit, threads = _Limit(), torch.get_num_threads()
+    # With prepared filters, and in the other layout without.
+    situations = [Situation(problem, dtype, kept, kept, threads) for problem in samples for kept in (True, False)]
+    passes: list[dict[tuple[str, Situation], float]] = []
+    for number in range(PASSES):
+        passes.append({})
+        for situation in situations:
+            passes[-1] |= _measure(situation, seconds, limit, warm_up=number == 0)
             if limit:
                 return None
-    return {name: _fit(measured) for name, measured in rows.items()}
+    rows: dict[str, list] = {}
+    for name, situation in passes[0]:
+        least = min(measured[name, situation] for measured in passes)
+        rows.setdefault(key(name, situation.problem), []).append((works(name, situation), least))
+    found = {name: _fit(measured) for name, measured in rows.items()}
+    return found if _spread(passes) <= STEADY else Unsteady(found)
+
+
+def _spread(passes: list[dict]) -> float:
+    """Return how many times slower one pass was than another, as the median over candidates and samples."""
+    ratios = (max(times) / min(times) for times in zip(*(one.values() for one in passes), strict=True))
+    return statistics.median(ratios)
 
 
 class _Limit:
@@ -132,23 +157,24 @@ class _Limit:
         return time.perf_counter() > self._end and not self._quiet
 
 
-def _measure(problem: Problem, dtype: torch.dtype, plain_layout: bool, seconds: float, limit: _Limit):
-    """Return the least seconds of each candidate, run in turns, and its amounts of work; nothing beyond the limit."""
-    situation = Situation(problem, dtype, not plain_layout, not plain_layout, torch.get_num_threads())
-    calls = _calls(situation, candidates(problem))
+def _measure(
+    situation: Situation, seconds: float, limit: _Limit, *, warm_up: bool
+) -> dict[tuple[str, Situation], float]:
+    """Return the least seconds of each candidate, run in turns; nothing beyond the limit."""
+    calls = _calls(situation, candidates(situation.problem))
     with torch.no_grad():
-        for call in calls.values():  # warm up
+        for call in calls.values() if warm_up else ():
             if limit:
-                return []
+                return {}
             call()
         times: dict[str, list[float]] = {name: [] for name in calls}
         end = time.perf_counter() + seconds
         while len(times["torch"]) < ROUNDS or time.perf_counter() < end:
             for name, call in calls.items():
                 if limit:
-                    return []
+                    return {}
                 times[name].append(_seconds(call))
-    return [(name, min(times[name]), works(name, situation)) for name in calls]
+    return {(name, situation): min(found) for name, found in times.items()}
 
 
 def _calls(situation: Situation, names: list[str]) -> dict[str, Callable[[], torch.Tensor]]:
@@ -167,7 +193,7 @@ def seconds_on_gpu(situation: Situation, names: list[str]) -> dict[str, float]:
     calls = _calls(situation, names)
     for call in calls.values():
         call()
-    times = {name: [_seconds_of_events(call) for _ in range(ROUNDS)] for name, call in calls.items()}
+    times = {name: [_seconds_of_events(call) for _ in range(ON_GPU)] for name, call in calls.items()}
     return {name: min(found) for name, found in times.items()}
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from hpcdl import labs
-from hpcdl.commands import end, say
+from hpcdl.commands import during, end, say
 
 
 def slides(
@@ -29,6 +29,8 @@ def slides(
     out = out or Path(f"slides-{notebook.stem}.html")
     if not out.parent.is_dir():  # said before the pictures are drawn
         end(f"{out.parent}: there is no such folder; make it, or choose another place")
-    found = slides_of(json.loads(notebook.read_text(encoding="utf-8"))["cells"])
-    write_whole(out, page(found, None if play else 1))
+    with during(f"Drawing the pictures of {notebook.stem}"):
+        found = slides_of(json.loads(notebook.read_text(encoding="utf-8"))["cells"])
+        text = page(found, None if play else 1)
+    write_whole(out, text)
     say(f"Wrote {out}: {len(found)} slides. Open it in a browser.")

@@ -4,6 +4,7 @@ What ranks call is defined inside tests and fixtures, so that it is pickled by v
 engines cannot import the tests.
 """
 
+import contextlib
 import inspect
 import os
 import time
@@ -95,3 +96,18 @@ def alive():
             return False
 
     return alive
+
+
+@pytest.fixture
+def left():
+    """`left(mark)`: the commands of processes that have `mark` in their environment, as `HPCDL_TEST_MARK`."""
+
+    def left(mark: str) -> list[str]:
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):  # it has just ended
+                if process.environ().get("HPCDL_TEST_MARK") == mark and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(" ".join(process.cmdline()))
+        return found
+
+    return left

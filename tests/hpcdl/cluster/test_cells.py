@@ -66,7 +66,7 @@ def test_px_cells_run_on_every_rank_keep_their_variables_and_fail_readably(mpiex
 
 
 def test_a_start_that_takes_long_says_how_far_it_is(monkeypatch):
-    """One line that changes, after two seconds; nothing if it is quick, and nothing outside notebooks."""
+    """One line that changes, after two seconds, in a notebook or of a command; nothing if it is quick, or elsewhere."""
     now, lines = [0.0], []
 
     class Line:
@@ -90,4 +90,11 @@ def test_a_start_that_takes_long_says_how_far_it_is(monkeypatch):
             line.say(text)
         line.end("all are up")
         assert lines == expected
+    now[0], lines[:] = 0.0, []
+    with waiting.told(lines.append):
+        line = waiting.Waiting(clock=lambda: now[0])
+        for now[0], text in ((1, "0 are up"), (3, "0 are up"), (3.1, "0 are up"), (4, "1 are up")):
+            line.say(text)
+    line.say("2 are up")
+    assert lines == ["0 are up (3 s)", "1 are up (4 s)"]
     waiting.Waiting().end("all are up")

@@ -2,11 +2,13 @@
 
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from hpcdl.cluster import find_launcher, lifeline
+from hpcdl.cluster import find_launcher, lifeline, processes
 from hpcdl.cluster import launcher as module
 from hpcdl.cluster.launcher import LauncherError, launcher_at
 
@@ -93,6 +95,23 @@ def test_the_shared_memory_of_each_mpi_is_known():
     files = ["/dev/shm/mpich_shm_1_0", "/dev/shm/sm_segment.vm.0.c750001.1", "/dev/shm/vader_segment.vm.0.1.0"]
     maps = "".join(f"7f90-7f91 rw-s 00000000 00:1b 5462   {file}\n" for file in [*files, "/dev/shm/sem.mp-1"])
     assert lifeline.SHARED_MEMORY.findall(maps) == files
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads what a process maps")
+def test_a_rank_that_is_ended_leaves_no_shared_memory():
+    """Also in MPI's start, where no rank has told the notebook of its file."""
+    file = Path(f"/dev/shm/mpich_shm_{os.getpid()}_test")
+    program = (
+        "import mmap, sys, time; file = open(sys.argv[1], 'w+b'); file.truncate(4096); "
+        "kept = mmap.mmap(file.fileno(), 4096); print(flush=True); time.sleep(300)"
+    )
+    shell = ["/bin/sh", "-c", '"$@" & wait', "sh", sys.executable, "-c", program, file]
+    rank = subprocess.Popen(shell, stdout=subprocess.PIPE)
+    with rank.stdout:
+        rank.stdout.readline()
+        assert file.exists()
+        processes.end(rank)
+    assert not file.exists()
 
 
 def test_without_any_launcher_it_says_where_it_looked_and_what_to_install(tmp_path, monkeypatch):

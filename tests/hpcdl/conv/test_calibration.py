@@ -78,6 +78,34 @@ def test_a_machine_that_is_busy_for_long_is_not_measured_to_the_end(tmp_path, mo
     auto.forget()
 
 
+@pytest.mark.parametrize(
+    ("share", "slower", "kept"), [(1.0, 1.0, True), (1.0, 1.1, True), (0.2, 3.0, True), (1.0, 1.5, False)]
+)
+@pytest.mark.parametrize("number", range(calibration.PASSES))
+def test_measurements_that_differ_are_not_kept(tmp_path, monkeypatch, share, slower, kept, number):
+    """A guest does not see that its host is busy, only that one pass is slower. A short disturbance does not count."""
+    begun, least = [], {}
+
+    def measure(situation, seconds, limit, *, warm_up):
+        begun.append(situation)
+        disturbed = number * every <= len(begun) - 1 < (number + share) * every
+        found = {(name, situation): sum(model.works(name, situation)) for name in model.candidates(situation.problem)}
+        least.update(found)
+        return {key: seconds * (slower if disturbed else 1.0) for key, seconds in found.items()}
+
+    every = 2 * len(calibration.SAMPLES + calibration.NARROW_SAMPLES)
+    monkeypatch.setenv("HPCDL_DATA", str(tmp_path))
+    monkeypatch.setattr(calibration, "Quiet", Machine(0.0).quiet)
+    monkeypatch.setattr(calibration, "_measure", measure)
+    calibration.recalibrate()
+    known = calibration.rates(torch.float32, 2)
+    assert (tmp_path / "convolution.json").exists() is kept
+    assert bool(calibration._due) is not kept
+    for (name, situation), seconds in least.items():
+        assert model.predict(name, situation, known) == pytest.approx(seconds)
+    calibration.recalibrate()
+
+
 @pytest.mark.parametrize("busy", [0.0, 0.05])
 def test_a_slow_machine_takes_the_time_that_it_needs(monkeypatch, busy):
     machine = Machine(busy)
@@ -90,17 +118,30 @@ def test_a_slow_machine_takes_the_time_that_it_needs(monkeypatch, busy):
 
 @pytest.mark.parametrize(("seen", "again"), [(1.0, False), (1.9, False), (2.5, True), (0.4, True)])
 def test_rates_that_do_not_hold_are_measured_again(tmp_path, monkeypatch, seen, again):
-    """Once: a problem that the model does not know would else cost a calibration in each process."""
-    measured = []
+    """Once a day: a problem that the model does not know would else cost a calibration in each process. Calls on a busy
+    machine do not count."""
+    measured, now, machine = [], [1e9], Machine(5.0)
     monkeypatch.setenv("HPCDL_DATA", str(tmp_path))
     monkeypatch.setattr(calibration, "calibrate", lambda dtype: measured.append(dtype) or {"torch": [1.0]})
     monkeypatch.setattr(auto, "predict", lambda name, situation, rates: rates["torch"][0])
-    monkeypatch.setattr(auto, "Quiet", Machine(0.0).quiet)
+    monkeypatch.setattr(auto, "Quiet", machine.quiet)
+    monkeypatch.setattr(calibration.time, "time", lambda: now[-1])
     calibration.rates.cache_clear()
     auto.forget()
     layer = model.Situation(Problem(1, 16, 8, 8, 16, 3, 3), torch.float32, True, True, 2)
-    for _ in range(3 * auto.Experience.CALLS):
-        auto.experience.note(layer, "torch", seen)
+
+    def note():
+        for _ in range(3 * auto.Experience.CALLS):
+            machine.now += 1.0
+            auto.experience.note(layer, "torch", seen)
+
+    note()
+    assert len(measured) == 1
+    machine.busy = 0.0
+    note()
     assert len(measured) == 1 + again
+    now.append(now[-1] + calibration.DAY)
+    note()
+    assert len(measured) == 1 + 2 * again
     calibration.rates.cache_clear()
     auto.forget()
