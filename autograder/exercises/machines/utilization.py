@@ -87,7 +87,7 @@ def trainings() -> list[Training]:
 
 
 def drawn(rng) -> Training:
-    """Return a training that nobody has published."""
+    """Return a training with drawn figures, and no printed utilization."""
     a, b, c, d, e = (1 + torch.rand(5, generator=rng)).tolist()
     return "A training of drawn sizes.", 1e18 * a, 1e17 * b, 10 * c, int(20 * d), 1e14 * e, None
 
