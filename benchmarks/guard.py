@@ -111,7 +111,7 @@ def main(
             rows.append(pool.apply(measure, (slug, 3 if quick else 9)))
             print(rows[-1], flush=True)
     table = Table(*rows[0])
-    for row in rows:
+    for row in [*rows, together(rows)]:
         table.add_row(*map(str, row.values()))
     Console().print(table)
     findings = {"machine": machine, "labs": rows, "promises": [*map(promise, rows), promise(together(rows))]}

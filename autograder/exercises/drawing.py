@@ -8,3 +8,8 @@ F32, F64 = torch.float32, torch.float64
 def normal(rng: torch.Generator, *shape: int, dtype: torch.dtype = F64) -> torch.Tensor:
     """Standard normal numbers, drawn in float64 whatever their dtype, so that one seed gives the same ones in each."""
     return torch.randn(*shape, generator=rng, dtype=F64).to(dtype)
+
+
+def whole_number(rng, low: int, high: int) -> int:
+    """A number from `low` to `high`, both of them included."""
+    return int(torch.randint(low, high + 1, (), generator=rng))

@@ -1,6 +1,7 @@
 """Harnesses that watch how an answer's code runs: instructions of Python, and memory that a Triton kernel uses."""
 
 import contextlib
+import functools
 import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -96,6 +97,18 @@ def traced(call: Callable[[], Any]) -> tuple[int, Any]:
     return count, result
 
 
+class Calls(ThroughPython):
+    """Counts the calls of torch's operators."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += 1
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+
 class Made(ThroughPython):
     """Counts the numbers in the memory that torch's operators make, views left out."""
 
@@ -121,11 +134,18 @@ FORMULAS: dict[str, Callable] = {
 def swept(make: Callable, formula: str, inputs: list, comm: Communicator) -> tuple[int, int, list]:
     """Sweep two of the student's tapes of a formula; tensors of integers are no nodes.
 
-    Returns the numbers that torch's operators make in the second sweep, how much Python it runs, and the gradients.
+    Returns the numbers that torch's operators make in the second sweep, while its gradients are read, too, how much
+    Python runs, and the gradients.
     """
     for _ in range(2):  # the first sweep imports and compiles
         nodes = [make(x.clone()) if x.is_floating_point() else x for x in inputs]
         result = FORMULAS[formula](*nodes)
         with Made() as made:
-            count, _ = traced(result.backward)
-    return made.numbers, count, [node.grad for node in nodes if not isinstance(node, torch.Tensor)]
+            count, gradients = traced(functools.partial(gradients_of, result, nodes))
+    return made.numbers, count, gradients
+
+
+def gradients_of(result: Any, nodes: list) -> list:
+    """Sweep from `result` and read the nodes' gradients, which a property may compute only then."""
+    result.backward()
+    return [node.grad for node in nodes if not isinstance(node, torch.Tensor)]

@@ -72,7 +72,14 @@ def timed(result: Any, entries: list) -> tuple:
 
 def _share(param: Any) -> tuple[int, int]:
     """Return the number of elements on this rank, and in the whole."""
-    return (param.to_local() if hasattr(param, "to_local") else param).numel(), param.numel()
+    return _local(param).numel(), param.numel()
+
+
+def _local(x: Any) -> torch.Tensor:
+    """Return this rank's part by torch's own method: an attribute of that name may belong to an answer."""
+    from torch.distributed.tensor import DTensor
+
+    return DTensor.to_local(x) if issubclass(type(x), DTensor) else x
 
 
 def state_out(whole: Callable, weights: list, tied: bool, comm: Communicator):
@@ -107,11 +114,13 @@ def _sharded(weights: list, tied: bool) -> Decoder:
 
 
 def _plain(x: Any) -> torch.Tensor:
-    return (x.to_local() if hasattr(x, "to_local") else x).detach().clone()
+    return _local(x).detach().clone()
 
 
 def _whole(x: Any) -> torch.Tensor:
-    return (x.full_tensor() if hasattr(x, "full_tensor") else x).detach().clone()
+    from torch.distributed.tensor import DTensor
+
+    return (DTensor.full_tensor(x) if issubclass(type(x), DTensor) else x).detach().clone()
 
 
 def planned(plan: Callable, weights: list, tokens: torch.Tensor, comm: Communicator, book: Any):

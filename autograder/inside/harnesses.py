@@ -22,7 +22,7 @@ from hpcdl.nn.awkward import MODELS, takes_time
 from hpcdl.nn.stage import Stage
 
 from .book import of_kind
-from .code_harnesses import instructions, loads, reads, swept
+from .code_harnesses import Calls, instructions, loads, reads, swept
 from .consistency_harnesses import asynchronous, comm_first, downpour
 from .dtensor_harnesses import fully_sharded, planned, state_in, state_out, timed
 from .framework_harnesses import (
@@ -198,11 +198,12 @@ def measured(function: Callable, seconds: float, *args: Any):
 
 
 def peak(function: Callable, *args: Any):
-    """Return the student function's result without a communicator, and the peak bytes of tensors."""
+    """Return the student function's result without a communicator, the peak bytes of tensors, and how many of torch's
+    operators it called."""
     *given, _ = args
-    with meter(*(arg for arg in given if isinstance(arg, torch.Tensor))) as memory:
+    with meter(*(arg for arg in given if isinstance(arg, torch.Tensor))) as memory, Calls() as calls:
         result = function(*given)
-    return result, memory.peak.total
+    return result, memory.peak.total, calls.count
 
 
 class Harness(NamedTuple):

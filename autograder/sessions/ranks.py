@@ -117,6 +117,15 @@ def without_time_of_its_own(harness: str | None, trace: Trace) -> None:
         )
 
 
+COMMUNICATOR = "hpcdl.comm.base.Communicator."
+
+
+def closed_collectives(patterns: Sequence[str], trace: Trace) -> list[str]:
+    """Return the machine's own collectives that `patterns` forbid and the ranks called, by public methods or not."""
+    closed = {name.removeprefix(COMMUNICATOR): name for name in patterns if name.startswith(COMMUNICATOR)}
+    return sorted({closed[event.op] for event in trace if event.op in closed})
+
+
 def explained(p: int, error: CommError, desks: Sequence[Desk | None]) -> BaseException:
     """Explain an error if the ranks are processes; a rank that never began has no desk."""
     if isinstance(error, DeadlockError):

@@ -18,7 +18,7 @@ from hpcdl.comm import Simulation
 from .copies import copied
 from .errors import StudentError
 from .grader import Grader, shown_call
-from .ranks import RankCall, Ranks, copies_for, without_time_of_its_own
+from .ranks import RankCall, Ranks, closed_collectives, copies_for, without_time_of_its_own
 
 Forbidden = tuple[tuple[str, ...], tuple[str, ...] | None]  # patterns, and the open names in hpcdl (None: all)
 NOTHING: Forbidden = ((), None)
@@ -162,6 +162,8 @@ class Session:
         if self.left <= 0:
             raise self.timeout()
         run = self.simulate(call)
+        for collective in closed_collectives(self.forbidden[0], run.trace):
+            self.deny(collective, None)
         without_time_of_its_own(harness, run.trace)
         return Ranks(run.results, run.seconds, run.trace, run.bytes_sent, arguments, self.careless, given, copies)
 

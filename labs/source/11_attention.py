@@ -140,8 +140,8 @@ check("attention.attention")
 # {{exercise online_softmax}}
 #
 # Write both functions. `absorb` adds one block to the running softmax. It begins with $t = -\infty$, $s = 0$ and $o = 0$. A score may be $-\infty$ (hidden);
-# each row sees at least one score of the first block. `flash` is causal attention by blocks of at most `block` keys; it holds only a few tensors of `n × block` numbers
-# at a time, and none of `n × n`. Do not change the arguments.
+# each row sees at least one score of the first block. `flash` is causal attention by blocks of `block` keys; the last block may be shorter. It holds only a few
+# tensors of `n × block` numbers at a time, and none of `n × n`. Do not change the arguments.
 #
 # <details><summary>Hint 1: absorb</summary>
 #
@@ -182,8 +182,8 @@ def absorb(
 
 
 def flash(q: Tensor, k: Tensor, v: Tensor, block: int) -> Tensor:
-    """Return causal attention of q, k, v (n, d), by blocks of at most `block` keys, which
-    need not divide n.
+    """Return causal attention of q, k, v (n, d), by blocks of `block` keys; the
+    last block may be shorter.
 
     >>> q, k, v = torch.zeros(2, 1), torch.ones(2, 1), torch.tensor([[2.0], [4.0]])
     >>> flash(q, k, v, block=1).tolist()

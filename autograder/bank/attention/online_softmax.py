@@ -172,6 +172,12 @@ def flash(q, k, v, block):
     return state[2] / state[1]
 
 
+@wrong(HERE, "a row at a time, whatever the block", fails="no_square", says="Larger blocks are fewer")
+def flash(q, k, v, block):
+    rows = [(q[i] @ k[: i + 1].T / math.sqrt(q.shape[1])).softmax(0) @ v[: i + 1] for i in range(len(q))]
+    return torch.stack(rows)
+
+
 slip(
     HERE,
     "the block's own softmax first",

@@ -30,6 +30,12 @@ for mistake, changes, fails, says in (
     ),
     ("padding wraps around", ("(padding,) * 4)", '(padding,) * 4, mode="circular")'), ZEROS, "meets the other side"),
     (
+        "windows, not spectra",
+        ("    x = functional", "    return conv_im2col(x, w, padding=padding)\n    x = functional"),
+        FFT,
+        "multiply spectra, not windows",
+    ),
+    (
         "a complex result",
         ("irfft2", "INVERSE", "rfft2", "fft2", "INVERSE", "ifft2"),
         FFT,

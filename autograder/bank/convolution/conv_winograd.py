@@ -1,6 +1,6 @@
 """Wrong answers to `conv_winograd`."""
 
-from autograder.bank.convolution.later import COUNTS, TILES
+from autograder.bank.convolution.later import OTHER_SIZES, TILES, UNPROVED
 from autograder.bank.convolution.slips import slip
 
 ONCE = "each_filter_is_transformed_once"
@@ -15,23 +15,28 @@ FILLED = "functional.pad(x, (0, -Q % m, 0, -P % m))"
 for mistake, changes, fails, says in (
     ("transforms the filter for each tile", ("M = matmul(U, V)", PER_TILE), ONCE, "does not depend on the tile"),
     ("stacks a filter for each tile", ("matmul(U, V).view", STACKED), ONCE, "does not depend on the tile"),
-    ("drops tiles that stick out", (FILLED, "x"), "tiles_that_stick_out larger_tiles_and_filters", "are missing"),
-    ("leaves the surplus outputs", ("[:, :, :P, :Q]", ""), "tiles_that_stick_out larger_tiles_and_filters", "too many"),
+    ("drops tiles that stick out", (FILLED, "x"), OTHER_SIZES, "are missing"),
+    ("leaves the surplus outputs", ("[:, :, :P, :Q]", ""), OTHER_SIZES, "too many"),
     ("tiles not put together", ("Y.transpose(3, 4)", "Y"), TILES, "The tiles are not joined"),
     ("flips the filter", ("G @ w @ G.T", "G @ w.flip(2, 3) @ G.T"), TILES, "with a flipped kernel"),
     (
         "the direct way, counted",
         ("    (N, C, H, W), (K", "    return conv_im2col(x, w, matmul=matmul)\n    (N, C, H, W), (K"),
-        COUNTS,
+        UNPROVED,
         "as many as the direct way",
     ),
-    ("does not use matmul", ("matmul(U, V)", "torch.bmm(U, V)"), COUNTS, "never called matmul"),
+    ("does not use matmul", ("matmul(U, V)", "torch.bmm(U, V)"), UNPROVED, "never called matmul"),
     (
         "transforms by matmul too",
         ("(G @ w @ G.T)", "matmul(matmul(G, w), G.T)", "(B_T @ tiles @ B_T.T)", "matmul(matmul(B_T, tiles), B_T.T)"),
-        COUNTS,
+        UNPROVED,
         "The transforms went through matmul too",
     ),
-    ("tiles of 2x2 whatever m is", ("    (N, C, H, W), (K", "    m = 2\n    (N, C, H, W), (K"), COUNTS, "tiles of 4x4"),
+    (
+        "tiles of 2x2 whatever m is",
+        ("    (N, C, H, W), (K", "    m = 2\n    (N, C, H, W), (K"),
+        UNPROVED,
+        "tiles of 4x4",
+    ),
 ):
     slip("conv_winograd", mistake, *changes, fails=fails, says=says)

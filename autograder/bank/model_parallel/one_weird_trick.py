@@ -7,7 +7,7 @@ VOLUMES = ("by_the_batch", "by_the_network")
 PLANS = ("least_of_all_plans", "alexnet_and_vgg")
 
 
-@wrong(TRICK, "gathers and forgets the way back", fails=("by_the_network", PLANS[0]), says="That is half: backward")
+@wrong(TRICK, "gathers and forgets the way back", fails=("by_the_network", *PLANS), says="That is half: backward")
 def volume(weights, inputs, batch, p, how):
     n = 4 * (weights if how == "data" else batch * inputs)
     return (2 if how == "data" else 1) * (p - 1) / p * n

@@ -139,17 +139,19 @@ def by_blocks(student, rng):
             checks.unchanged(now, before, name=letter)
 
 
-N, D, BLOCK = 96, 2, 4
+N, D, BLOCK, LARGE = 96, 2, 4, 48
 
 
 @exercise.check(points=3, needs="by_blocks", seconds=SECONDS)
 def no_square(student, rng):
-    "flash: never holds the scores of all tokens at once."
+    "flash: never holds the scores of all tokens at once, and takes fewer steps in larger blocks."
     q, k, v = (torch.randn(N, D, generator=rng) for _ in range(3))
-    run = student.ranks("flash", 1, lambda _: (q.clone(), k.clone(), v.clone(), BLOCK), harness="peak")
-    got, peak = run.results[0]
     expected = row_by_row(q.double(), k.double(), v.double(), True).float()
-    checks.close(got, expected, name=f"flash of {N} tokens in blocks of {BLOCK}")
+    counts = {}
+    for block in (LARGE, BLOCK):
+        run = student.ranks("flash", 1, lambda _, block=block: (q.clone(), k.clone(), v.clone(), block), harness="peak")
+        got, peak, counts[block] = run.results[0]
+        checks.close(got, expected, name=f"flash of {N} tokens in blocks of {block}")
     least, most = 4 * 4 * N * D, 4 * N * N // 2
     checks.that(
         type(peak) is int and peak >= least,
@@ -162,4 +164,9 @@ def no_square(student, rng):
         "time, and free them.",
         got=f"{peak:,} bytes",
         expected=f"at most {most:,} bytes; all scores have {4 * N * N:,}, those of a block {4 * N * BLOCK:,}",
+    )
+    checks.that(
+        counts[BLOCK] > counts[LARGE],
+        f"{N} tokens: flash calls {counts[BLOCK]:,} of torch's operators in blocks of {BLOCK} keys, and "
+        f"{counts[LARGE]:,} in blocks of {LARGE}. Larger blocks are fewer: take `block` keys at a time.",
     )

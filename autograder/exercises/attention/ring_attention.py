@@ -8,6 +8,7 @@ import torch
 from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, carried, sends
+from autograder.exercises.drawing import whole_number
 from autograder.exercises.ready_made import ATTENTION, LOADERS, MACHINES_COLLECTIVES, RANKS
 from autograder.exercises.under_way import waited_for
 
@@ -201,7 +202,8 @@ def messages_are_hidden(student, rng):
 @exercise.check(points=2)
 def stripes_share_the_work(student, rng):
     "stripes: each token is on one rank, and all ranks see about equally much in each step."
-    for n, p in ((8, 2), (12, 3), (10, 4), (5, 1)):
+    drawn = whole_number(rng, 13, 40), whole_number(rng, 2, 5)
+    for n, p in ((8, 2), (12, 3), (10, 4), (5, 1), drawn):
         got, call = student.stripes(n, p), f"stripes({n}, {p})"
         checks.that(
             type(got) in (list, tuple) and len(got) == p,

@@ -5,7 +5,7 @@ import torch
 from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.exercises.convolution.counts import Counted, counted
-from autograder.exercises.convolution.drawing import whole_number
+from autograder.exercises.drawing import whole_number
 
 exercise = Exercise("conv_cost", points=10, minutes=10, functions=("conv_cost", "Problem"))
 

@@ -6,9 +6,9 @@ from torch.nn import functional
 from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.exercises.convolution.calls import called
-from autograder.exercises.convolution.drawing import Sizes, images, problems
+from autograder.exercises.convolution.drawing import Sizes, images, problems, whole
 from autograder.exercises.convolution.libraries import OWN
-from autograder.exercises.convolution.oracles import output
+from autograder.exercises.convolution.oracles import conv, output
 from autograder.exercises.convolution.outputs import check_output
 from autograder.exercises.drawing import F64
 
@@ -27,11 +27,29 @@ def check_fft(student, rng, sizes: Sizes, dtype=F64, **options):
     check_output(got, x, w, padding=padding, name=called("conv_fft", options), extra=spectral_mistakes(x, w, padding))
 
 
+HUGE = 2.0**60
+
+
+def transforms(student, rng) -> None:
+    """Check that all pixels are mixed, as a transform mixes them: next to a huge pixel the small ones are rounded
+    away."""
+    x, w = whole(rng, 1, 1, 12, 12), whole(rng, 1, 1, 3, 3)
+    x[0, 0, 0, 0] = HUGE
+    got, right = student.conv_fft(x.clone(), w.clone()), conv(x, w)
+    checks.tensor(got, name="conv_fft(x, w)", shape=right.shape, dtype=F64)
+    checks.that(
+        not torch.equal(got[..., 6:, 6:], right[..., 6:, 6:]),
+        "With one pixel of 2^60, and others from 1 to 9, conv_fft is exact in windows far from that pixel. In a "
+        "Fourier transform it is part of every number, and rounds the small ones away: multiply spectra, not windows.",
+    )
+
+
 @exercise.check(points=3)
 def a_product_of_spectra(student, rng):
     "One image, one filter: transform both, multiply by the conjugate, transform back, cut."
     for sizes in ((1, 1, 4, 4, 1, 2, 2), (1, 1, 8, 6, 1, 3, 3), (1, 1, 6, 8, 1, 2, 5)):
         check_fft(student, rng, sizes)
+    transforms(student, rng)
 
 
 @exercise.check(points=2, needs="a_product_of_spectra")

@@ -40,27 +40,6 @@ def whole_tiles(student, rng):
     checks.leaves_alone(student.conv_winograd, x=x, w=w)
 
 
-@exercise.check(points=2, needs="whole_tiles")
-def tiles_that_stick_out(student, rng):
-    "Outputs that are not a multiple of m: pad the image with zeros, and cut off the surplus outputs."
-    for sizes in ((1, 1, 5, 5, 1, 3, 3), (2, 2, 7, 6, 3, 3, 3), (1, 2, 3, 3, 2, 3, 3), (1, 1, 4, 9, 1, 3, 3)):
-        check_winograd(student, rng, sizes)
-
-
-@exercise.check(points=1, needs="whole_tiles")
-def larger_tiles_and_filters(student, rng):
-    "m = 4, m = 3 and m = 1, filters of 5x5 and 2x2: the matrices change, the algorithm does not."
-    for m, sizes in (
-        (4, (1, 2, 9, 11, 2, 3, 3)),
-        (3, (1, 1, 8, 8, 2, 2, 2)),
-        (2, (1, 1, 8, 9, 1, 5, 5)),
-        (1, (1, 1, 4, 5, 1, 3, 3)),
-    ):
-        check_winograd(student, rng, sizes, m=m)
-    for (n, c, h, w, k, r, _), m, _ in problems(rng):
-        check_winograd(student, rng, (n, c, h + 1, max(w, r) + 1, k, r, r), m=m)
-
-
 def counted_winograd(student, rng, sizes, m: int):
     """A counted run: `(x, w, products, tiles)`; sizes fall into whole tiles."""
     x, w = images(rng, *sizes)
@@ -88,6 +67,27 @@ def sixteen_multiplications(student, rng):
             got=f"{products.multiplications:,} multiplications",
             expected=f"{wanted:,} (the direct way: {direct:,})",
         )
+
+
+@exercise.check(points=2, needs="sixteen_multiplications")
+def tiles_that_stick_out(student, rng):
+    "Outputs that are not a multiple of m: pad the image with zeros, and cut off the surplus outputs."
+    for sizes in ((1, 1, 5, 5, 1, 3, 3), (2, 2, 7, 6, 3, 3, 3), (1, 2, 3, 3, 2, 3, 3), (1, 1, 4, 9, 1, 3, 3)):
+        check_winograd(student, rng, sizes)
+
+
+@exercise.check(points=1, needs="sixteen_multiplications")
+def larger_tiles_and_filters(student, rng):
+    "m = 4, m = 3 and m = 1, filters of 5x5 and 2x2: the matrices change, the algorithm does not."
+    for m, sizes in (
+        (4, (1, 2, 9, 11, 2, 3, 3)),
+        (3, (1, 1, 8, 8, 2, 2, 2)),
+        (2, (1, 1, 8, 9, 1, 5, 5)),
+        (1, (1, 1, 4, 5, 1, 3, 3)),
+    ):
+        check_winograd(student, rng, sizes, m=m)
+    for (n, c, h, w, k, r, _), m, _ in problems(rng):
+        check_winograd(student, rng, (n, c, h + 1, max(w, r) + 1, k, r, r), m=m)
 
 
 @exercise.check(points=2, needs="sixteen_multiplications")

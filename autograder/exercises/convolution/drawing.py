@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from autograder.exercises.drawing import F64, normal
+from autograder.exercises.drawing import F64, normal, whole_number
 
 
 def whole(rng, *shape) -> torch.Tensor:
@@ -16,11 +16,6 @@ def numbered(rng, *shape: int) -> torch.Tensor:
     """Pixels numbered row after row, image after image, from a number of 1 to 9 on."""
     first = int(torch.randint(1, 10, (), generator=rng))
     return torch.arange(first, first + math.prod(shape), dtype=F64).view(shape)
-
-
-def whole_number(rng, low: int, high: int) -> int:
-    """A number from `low` to `high`, both of them included."""
-    return int(torch.randint(low, high + 1, (), generator=rng))
 
 
 def window(rng) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 from autograder import checks, show
 from autograder.authoring import Exercise
-from autograder.exercises.convolution.drawing import whole_number
+from autograder.exercises.drawing import whole_number
 
 exercise = Exercise("winograd_matrices", points=10, minutes=15, extra=True)
 

@@ -13,6 +13,7 @@ from torch.nn.functional import cross_entropy
 from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, carried
+from autograder.exercises.drawing import whole_number
 from autograder.exercises.frameworks.serial import MOMENTUM, RTOL, network, samples, weights_agree, weights_of
 
 exercise = Exercise("config", points=10, minutes=20, extra=True, functions=("zero_config", "loop_per_worker"))
@@ -75,7 +76,8 @@ SETTINGS = ((512, 4, 16), (64, 8, 8), (24, 1, 2), (7, 7, 1))  # batch, micro, wo
 @exercise.check(points=3)
 def sizes_agree(student, rng):
     "zero_config: batch = micro-batch × accumulation × processes, with the names that DeepSpeed knows."
-    for batch, micro, world in SETTINGS:
+    a, b, c = (whole_number(rng, 2, 9) for _ in range(3))
+    for batch, micro, world in (*SETTINGS, (a * b * c, a, b)):
         config, call = student.zero_config(batch, micro, world, 2), f"zero_config({batch}, {micro}, {world}, stage=2)"
         read_strictly(config)
         right = {

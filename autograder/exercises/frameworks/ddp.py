@@ -12,6 +12,7 @@ from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.checks.collectives import carried_calls
 from autograder.checks.messages import SECONDS, carried
+from autograder.exercises.drawing import whole_number
 from autograder.exercises.frameworks.serial import (
     MOMENTUM,
     NUMBER,
@@ -49,7 +50,8 @@ def env_of(rank: int, p: int, each: int) -> dict[str, str]:
 @exercise.check(points=3)
 def where_am_i(student, rng):
     "place: the rank and the number of processes on all machines, and the GPU of this machine."
-    for p, each in ((8, 4), (4, 4), (6, 2), (1, 1)):
+    drawn = whole_number(rng, 3, 5)
+    for p, each in ((8, 4), (4, 4), (6, 2), (1, 1), (2 * drawn, drawn)):
         for rank in range(p):
             env = env_of(rank, p, each)
             got = student.ranks("place", 1, lambda _, env=env: (env,), harness="with_gpus").results[0]

@@ -5,6 +5,7 @@ import torch
 from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, sends
+from autograder.exercises.drawing import whole_number
 from autograder.exercises.ready_made import MACHINES_COLLECTIVES, RANKS
 from autograder.exercises.under_way import waited_for
 
@@ -17,7 +18,9 @@ exercise = Exercise(
     instead="Each worker sends the server its own part, by send and recv.",
 )
 
-VGG = {"fc6": (25088, 4096, 3521), "fc7": (4096, 4096, 2048), "fc8": (4096, 1000, 804)}  # batches of equal bytes
+VGG = {  # batches of equal bytes
+    f"VGG-16's fc{i}": sizes for i, sizes in enumerate([(25088, 4096, 3521), (4096, 4096, 2048), (4096, 1000, 804)], 6)
+}
 
 
 @exercise.check(points=3)
@@ -69,14 +72,15 @@ def bytes_of_both(student, rng):
 @exercise.check(points=3, needs="bytes_of_both")
 def which_is_less(student, rng):
     "cheaper: factors below a batch of mn/(m + n): 3521, 2048 and 804 in VGG-16's three layers."
-    for name, (m, n, batch) in VGG.items():
+    a, b = whole_number(rng, 50, 5000), whole_number(rng, 50, 5000)
+    for name, (m, n, batch) in {**VGG, "a layer": (a, b, a * b // (a + b) + 1)}.items():
         for b in (1, batch - 1, batch, batch + 1, 8192):
             got = student.cheaper(b, m, n)
             sizes = {how: counted(b, m, n, how) for how in ("gradient", "factors")}
             right = "factors" if sizes["factors"] < sizes["gradient"] else "gradient"
             if got != right or type(got) is not str:
                 raise checks.CheckFailure(
-                    f"cheaper({b}, {m}, {n}), VGG-16's {name}, is {show.show(got)}, expected {show.show(right)}: the "
+                    f"cheaper({b}, {m}, {n}), {name}, is {show.show(got)}, expected {show.show(right)}: the "
                     f"gradient has {sizes['gradient']:,} bytes, the factors {sizes['factors']:,}.",
                     mistake="If both are equal, choose the gradient: the server need not compute it."
                     if sizes["factors"] == sizes["gradient"]

@@ -118,7 +118,7 @@ def least_of_all_plans(student, rng):
         plan_is(student, layers, batch, p, f"one_weird_trick(6 layers, {batch}, {p})")
 
 
-@exercise.check(points=2)
+@exercise.check(points=2, needs="least_of_all_plans")
 def alexnet_and_vgg(student, rng):
     "one_weird_trick: AlexNet's and VGG-16's convolutions by the batch, their linear layers by the network; or not?"
     for name, network in (("alexnet", alexnet()), ("vgg16", vgg16())):

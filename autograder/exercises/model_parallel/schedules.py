@@ -4,12 +4,24 @@ import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
+from autograder.exercises.drawing import whole_number
 from autograder.exercises.model_parallel.pipelines import can_be_followed, held, orders_of, play
 
 exercise = Exercise("schedules", points=15, minutes=15, functions=("gpipe", "one_f_one_b", "interleaved"))
 
 SIZES = ((2, 5), (3, 3), (4, 9), (4, 2), (1, 1), (1, 3))  # p, m: also fewer microbatches than stages
 LOOPED = ((2, 2, 1), (2, 4, 2), (3, 6, 2), (4, 4, 3), (4, 8, 2), (1, 3, 2))  # p, m, v: p divides m
+
+
+def sizes(rng) -> tuple:
+    """`SIZES`, and a pair that is drawn."""
+    return *SIZES, (whole_number(rng, 2, 5), whole_number(rng, 6, 12))
+
+
+def looped(rng, least: int = 1) -> tuple[int, int, int]:
+    """Some p, m, v, with at least `least` microbatches for each stage."""
+    p = whole_number(rng, 2, 4)
+    return p, p * whole_number(rng, least, 4), whole_number(rng, 2, 3)
 
 
 def followed(student, name: str, *sizes: int):
@@ -47,14 +59,14 @@ ONE_AT_A_TIME = "Only one stage works at a time: nothing overlaps. Let more forw
 @exercise.check(points=1)
 def gpipe_is_a_schedule(student, rng):
     "gpipe: each stage does every op once, in an order that all stages can follow together."
-    for p, m in SIZES:
+    for p, m in sizes(rng):
         followed(student, "gpipe", p, m)
 
 
 @exercise.check(points=2, needs="gpipe_is_a_schedule")
 def gpipe_forward_first(student, rng):
     "gpipe: all forward passes, then all backward passes, each from microbatch 0 on, in (m + p - 1)(F + B) seconds."
-    for p, m in SIZES:
+    for p, m in sizes(rng):
         orders, call = followed(student, "gpipe", p, m)
         f, b = seconds_of(rng)
         takes(orders, call, (m + p - 1) * (f + b), f, b, "(m + p - 1)(F + B)", {ONE_AT_A_TIME: m * p * (f + b)})
@@ -83,14 +95,14 @@ def in_turn(orders, call: str) -> None:
 @exercise.check(points=1)
 def one_f_one_b_is_a_schedule(student, rng):
     "one_f_one_b: each stage does every op once, in an order that all stages can follow together."
-    for p, m in SIZES:
+    for p, m in sizes(rng):
         followed(student, "one_f_one_b", p, m)
 
 
 @exercise.check(points=3, needs="one_f_one_b_is_a_schedule")
 def one_f_one_b_loses_no_time(student, rng):
     "one_f_one_b: as fast as GPipe, (m + p - 1)(F + B) seconds; each op from microbatch 0 on."
-    for p, m in SIZES:
+    for p, m in sizes(rng):
         orders, call = followed(student, "one_f_one_b", p, m)
         f, b = seconds_of(rng)
         takes(orders, call, (m + p - 1) * (f + b), f, b, "(m + p - 1)(F + B)", {ONE_AT_A_TIME: m * p * (f + b)})
@@ -100,7 +112,7 @@ def one_f_one_b_loses_no_time(student, rng):
 @exercise.check(points=3, needs="one_f_one_b_is_a_schedule")
 def one_f_one_b_holds_little(student, rng):
     "one_f_one_b: stage i never holds more than p - i microbatches."
-    for p, m in SIZES:
+    for p, m in sizes(rng):
         orders, call = followed(student, "one_f_one_b", p, m)
         for i, order in enumerate(orders):
             most, bound = held(order), min(m, p - i)
@@ -116,14 +128,14 @@ def one_f_one_b_holds_little(student, rng):
 @exercise.check(points=2)
 def interleaved_is_a_schedule(student, rng):
     "interleaved: each stage does every op of every chunk once, in an order that all stages can follow together."
-    for p, m, v in LOOPED:
+    for p, m, v in (*LOOPED, looped(rng)):
         followed(student, "interleaved", p, m, v)
 
 
 @exercise.check(points=1, needs="interleaved_is_a_schedule")
 def interleaved_divides_the_bubble(student, rng):
     "interleaved: the bubble is 1F1B's divided by v, (p - 1)(F + B) / v."
-    for p, m, v in LOOPED:
+    for p, m, v in (*LOOPED, looped(rng)):
         orders, call = followed(student, "interleaved", p, m, v)
         f, b = seconds_of(rng)
         why = f"m(F + B) + (p - 1)(F + B)/v, where F and B of a whole stage are {v * f:g} and {v * b:g} s."
@@ -133,7 +145,7 @@ def interleaved_divides_the_bubble(student, rng):
 @exercise.check(points=2, needs="interleaved_is_a_schedule")
 def interleaved_holds_little(student, rng):
     "interleaved: stage i begins with (v - 1)p + 2(p - i - 1) + 1 forward passes, and never holds more; each in order."
-    for p, m, v in ((2, 8, 2), (3, 12, 2), (4, 12, 3)):
+    for p, m, v in ((2, 8, 2), (3, 12, 2), (4, 12, 3), looped(rng, 3)):
         orders, call = followed(student, "interleaved", p, m, v)
         for i, order in enumerate(orders):
             most, bound = held(order), 2 * (p - i - 1) + (v - 1) * p + 1

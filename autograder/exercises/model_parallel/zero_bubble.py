@@ -4,6 +4,7 @@ import torch
 
 from autograder import checks, show
 from autograder.authoring import Exercise
+from autograder.exercises.drawing import whole_number
 from autograder.exercises.model_parallel.pipelines import can_be_followed, held, orders_of, play
 from autograder.exercises.model_parallel.published import TABLE_5, one_f_one_b, zb_h1, zb_h2
 from autograder.sessions.errors import StudentError
@@ -11,6 +12,11 @@ from autograder.sessions.errors import StudentError
 exercise = Exercise("zero_bubble", points=15, minutes=20, functions=("zb_h1", "bubble"), uses=("schedules",))
 
 SIZES = ((2, 4), (3, 5), (4, 4), (5, 11), (1, 3))  # p, m >= p
+
+
+def drawn(rng) -> tuple[int, int]:
+    """Some p, and an m that is no smaller."""
+    return whole_number(rng, 2, 5), whole_number(rng, 6, 12)
 
 
 def followed(student, p: int, m: int):
@@ -30,14 +36,14 @@ def seconds_of(rng) -> tuple[float, float, float]:
 @exercise.check(points=2)
 def a_schedule(student, rng):
     "zb_h1: F, B and W of each microbatch once, in an order that all stages can follow together."
-    for p, m in (*SIZES, (4, 2)):
+    for p, m in (*SIZES, (4, 2), drawn(rng)):
         followed(student, p, m)
 
 
 @exercise.check(points=2, needs="a_schedule")
 def no_more_memory(student, rng):
     "zb_h1: no stage holds more than p microbatches between their F and their W, 1F1B's most; the oldest W comes first."
-    for p, m in SIZES:
+    for p, m in (*SIZES, drawn(rng)):
         orders, call = followed(student, p, m)
         for i, order in enumerate(orders):
             most = held(order)
@@ -59,7 +65,7 @@ def no_more_memory(student, rng):
 @exercise.check(points=3, needs="a_schedule")
 def smaller_bubble(student, rng):
     "zb_h1: m(F + B + W) + (p - 1)(F + B - W) seconds where messages are free and W is no longer than F and B."
-    for p, m in SIZES:
+    for p, m in (*SIZES, drawn(rng)):
         orders, call = followed(student, p, m)
         f, b, w = seconds_of(rng)
         took, expected = play(orders, f, b, w).makespan, m * (f + b + w) + (p - 1) * (f + b - w)
@@ -120,10 +126,13 @@ def bubble_mistakes(orders, f, b, w, message, played, work) -> dict[str, float]:
 
 @exercise.check(points=2)
 def by_hand(student, rng):
-    "bubble: one stage has none; two stages and one microbatch idle for half of the time."
+    "bubble: one stage has none; two stages idle for half of the time with one microbatch, for less with more."
     bubble_is(student, [[("F", 0, 0), ("B", 0, 0)]], (1.0, 2.0, 0.5), 3.0, "bubble of one stage")
     orders = [[("F", 0, 0), ("B", 0, 0)]] * 2
     bubble_is(student, orders, (1.0, 1.0, 0.0), 0.0, "bubble of F0 B0 on 2 stages, f = b = 1")
+    m = whole_number(rng, 2, 9)
+    orders = [[(op, k, 0) for op in "FB" for k in range(m)]] * 2
+    bubble_is(student, orders, (1.0, 1.0, 0.0), 0.0, f"bubble of GPipe on 2 stages, m = {m}, f = b = 1")
 
 
 @exercise.check(points=2, needs="by_hand")

@@ -89,14 +89,17 @@ def no_differences(student, rng, formula: str, f: Callable, labels: bool = False
     """Check that a sweep works on whole tensors: differences evaluate the formula once or twice for each number."""
     counts = []
     for width in (NARROW, WIDE):
-        last = torch.randint(width, (ROWS,), generator=rng) if labels else normal(rng, width, width)
-        inputs = [normal(rng, ROWS, width), last]
+        rows = (
+            width if labels else ROWS
+        )  # then the numbers are the square of what a loop over rows or columns goes through
+        last = torch.randint(width, (rows,), generator=rng) if labels else normal(rng, width, width)
+        inputs = [normal(rng, rows, width), last]
         run = student.ranks("Node", 1, lambda _, inputs=inputs: (formula, inputs), harness="swept")
         made, count, got = run.results[0]
         leaves = [x.clone().requires_grad_() for x in inputs if x.is_floating_point()]
         y = f(*map(Plain, leaves), *([last] if labels else [])).data
         for grad, right in zip(got, torch.autograd.grad(y.sum(), leaves), strict=True):
-            checks.close(grad, right, name=f"a gradient of {formula}, {ROWS} rows of {width}")
+            checks.close(grad, right, name=f"a gradient of {formula}, {rows} rows of {width}")
         size = sum(leaf.numel() for leaf in leaves) + y.numel()
         counts.append(count)
         checks.that(

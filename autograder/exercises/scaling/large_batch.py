@@ -8,6 +8,7 @@ from torch import Tensor
 
 from autograder import checks, show
 from autograder.authoring import Exercise
+from autograder.exercises.drawing import whole_number
 from autograder.exercises.ready_made import OPTIMIZERS
 
 exercise = Exercise(
@@ -250,12 +251,14 @@ def rate(step: int, lr: float, k: float, warmup: int, drops: Sequence[int] = ())
 @exercise.check(points=7)
 def the_learning_rate(student, rng):
     "lr_at: from lr to k lr in equal steps, then k lr, and a tenth of it from each drop on, wherever it is."
+    steps = whole_number(rng, 2, 9)
     for lr, k, warmup, drops in (
         (0.1, 32, 5, (8, 12)),
         (0.4, 8, 10, ()),
         (0.25, 1, 4, (6,)),
         (0.1, 16, 0, (3,)),
         (0.1, 8, 6, (2, 9)),
+        (whole_number(rng, 1, 9) / 20, whole_number(rng, 3, 40), steps, (whole_number(rng, steps + 2, 18),)),
     ):
         for step in (0, 1, 2, 3, warmup, warmup + 1, *drops, 20):
             given = list(drops)

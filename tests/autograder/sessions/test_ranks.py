@@ -234,6 +234,16 @@ def test_forged_operations_are_the_students_own_error(remote, call):
         running.student.ranks("f", 2, lambda rank: (torch.ones(1),))
 
 
+@pytest.mark.parametrize("call", ["comm._all_reduce(x)", "comm._operate('all_reduce', x, '')"])
+def test_a_closed_collective_is_denied_by_any_name(remote, call):
+    closed = "hpcdl.comm.base.Communicator.all_reduce"
+    running = start(remote, f"def f(x, comm):\n    {call}\n")
+    running.forbid((closed,), ())
+    running.start_check(20.0)
+    running.student.ranks("f", 2, lambda rank: (torch.ones(1),))
+    assert [error.text for error in running.denied] == [closed]
+
+
 def test_a_harness_builds_the_model_where_the_students_code_runs(session):
     code = """
 import torch
