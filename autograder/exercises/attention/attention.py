@@ -62,7 +62,8 @@ def mistakes(q, k, v, causal: bool) -> dict[str, torch.Tensor]:
                 later, 0.0
             ).softmax(1)
             @ v,
-            "You mask after the softmax, so the rest of a row no longer sums to 1: hide the scores.": (weights @ v),
+            "You mask after the softmax, so the rest of a row no longer sums to 1: hide the scores before it.": weights
+            @ v,
             "You hide the past and show the future.": scores.masked_fill(later.T, -math.inf).softmax(1) @ v,
         }
     elif len(q) == len(k):

@@ -41,7 +41,9 @@ def how_much_edges_overlap(student, rng):
         )
         omega, delta, rho = by_pairs(edges, n)
         count = len(edges)
-        checks.equal(float(got[0]), float(omega), name=f"omega in {call}", why="The largest number of components.")
+        checks.equal(
+            float(got[0]), float(omega), name=f"omega in {call}", why="The largest number of components in an edge."
+        )
         named = {
             "Divide by the number of edges, not of components.": delta * count / n,
             "That is a number of edges: divide by the number of all edges.": delta * count,
