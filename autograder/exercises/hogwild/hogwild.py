@@ -131,7 +131,7 @@ class Problem:
             "whole": "A store writes only its own component: otherwise it undoes what others have written.",
             "order": "x has the order of edges[k], in whatever order the components were read.",
             "one register": "Each update has its own register: keep what it loads by (k, v).",
-            "late": "Compute the gradient from the values that were read, not from those at the time of the store.",
+            "late": "Compute the gradient from the values that were read, not from those of a load or a store.",
         }
         named = {sentence: self.replay(schedule, lr, kind) for kind, sentence in names.items()}
         named["Downhill: minus lr times the gradient."] = self.replay(schedule, -lr)
