@@ -88,7 +88,8 @@ def cheapest(layers: list, batch: int, p: int) -> list[str]:
 def by_volume(student, layers: list, batch: int, p: int) -> list[str]:
     """Return the cheapest plan by the student's own `volume`; nothing if it fails."""
     try:
-        return [min(HOW, key=lambda how, layer=layer: student.volume(*layer, batch, p, how)) for layer in layers]
+        prices = [[student.volume(*layer, batch, p, how) for how in HOW] for layer in layers]
+        return [HOW[price.index(min(price))] for price in prices]
     except (StudentError, TypeError):
         return []
 
