@@ -232,6 +232,7 @@ class WrongAnswer:
     fails: tuple[str, ...]
     says: str  # a phrase the feedback must contain: it names the mistake
     source: str  # replaces the reference's definition of the same function
+    causes: int = 1  # how many mistakes the feedback of an exercise may name: one cause is told once
 
 
 BANK: list[WrongAnswer] = []
@@ -259,13 +260,13 @@ def _first_line(node) -> int:
     return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
 
 
-def wrong(exercise: str, mistake: str, *, fails: str | tuple[str, ...], says: str):
+def wrong(exercise: str, mistake: str, *, fails: str | tuple[str, ...], says: str, causes: int = 1):
     """Put the decorated function (or class) into the bank as a wrong answer to `exercise` ("slug.name")."""
 
     def register(definition):
         code = _source(definition)
         failing = (fails,) if isinstance(fails, str) else tuple(fails)
-        BANK.append(WrongAnswer(exercise, mistake, failing, says, code))
+        BANK.append(WrongAnswer(exercise, mistake, failing, says, code, causes))
         return definition
 
     return register

@@ -1,10 +1,13 @@
 """A student's feedback: HTML for the notebook, in the colours of its theme, and the same as plain text."""
 
 import re
+from collections import Counter
+from dataclasses import replace
 from html import escape
 from typing import Any
 
 from .results import CheckResult, ExerciseResult, Status
+from .show import OR
 
 MARK = {"passed": "✓", "failed": "✗", "skipped": "–", "not_done": "○"}
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*(?:e[+-]?\d+)?")
@@ -110,7 +113,24 @@ def sentences(check: CheckResult) -> list[str]:
 def told(result: ExerciseResult) -> list[tuple[CheckResult, list[str]]]:
     """Return the checks with their sentences; a cause that an earlier check has told is named, not told again."""
     first: dict[str, CheckResult] = {}
-    return [(check, sentences(check) if check.status != "failed" else _once(check, first)) for check in result.checks]
+    return [
+        (check, sentences(check) if check.status != "failed" else _once(check, first)) for check in narrowed(result)
+    ]
+
+
+def narrowed(result: ExerciseResult) -> list[CheckResult]:
+    """Return the checks; where an input cannot tell two mistakes apart, they name the one that another check names."""
+    named = [{without_numbers(said): said for said in check.mistake.split(OR)} for check in result.checks]
+    times = Counter(said for mistakes in named for said in mistakes)
+    return [
+        replace(check, mistake=OR.join([mistakes[said] for said in mistakes if times[said] > 1] or mistakes.values()))
+        for check, mistakes in zip(result.checks, named, strict=True)
+    ]
+
+
+def causes(result: ExerciseResult) -> list[str]:
+    """Return the mistakes that the checks name, without numbers, each once."""
+    return list(dict.fromkeys(filter(None, (without_numbers(check.mistake) for check in narrowed(result)))))
 
 
 def without_numbers(sentence: str) -> str:
@@ -192,8 +212,9 @@ def _html_body(result: ExerciseResult) -> str:
     if result.status == "not_done":
         first = next(check for check in result.checks if check.status == "not_done")
         return f"<div>{_inline(first.message)}</div>"
-    first_failure = next((check for check in result.checks if check.status in ("failed", "not_done")), None)
-    return "".join(_html_check(check, said, opened=check is first_failure) for check, said in told(result))
+    shown = told(result)
+    first_failure = next((check for check, _ in shown if check.status in ("failed", "not_done")), None)
+    return "".join(_html_check(check, said, opened=check is first_failure) for check, said in shown)
 
 
 def _html_check(check: CheckResult, said: list[str], opened: bool) -> str:

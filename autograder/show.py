@@ -10,6 +10,7 @@ import torch
 
 WIDTH = 220  # characters of one shown value
 FEW = 12  # tensor elements or list items shown in full
+OR = " Or: "  # between two mistakes that an input cannot tell apart
 
 
 class Named:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from autograder import show
-from autograder.show import an, type_name
+from autograder.show import OR, an, type_name
 
 from .equality import agree, first_difference, same, wide
 
@@ -170,7 +170,7 @@ def _has_shape(got: torch.Tensor, expected: tuple, name: str) -> None:
 def _has_dtype(got: torch.Tensor, expected: torch.dtype, name: str) -> None:
     if got.dtype != expected:
         is_, wanted = show.dtype(got), show.dtype(expected)
-        raise CheckFailure(f"{name} has dtype {is_}, expected {wanted}, as its inputs have.", is_, wanted)
+        raise CheckFailure(f"{name} has dtype {is_}, expected {wanted}.", is_, wanted)
 
 
 def _is_finite(got: torch.Tensor, name: str) -> None:
@@ -237,7 +237,7 @@ def _named_mistake(got, expected, mistakes, rtol: float, atol: float) -> str:
 
 def _either(sentences: Iterable[str]) -> str:
     """Join the first two mistakes that give the value: the input may not tell one from the other."""
-    return " Or: ".join(itertools.islice(sentences, 2))
+    return OR.join(itertools.islice(sentences, 2))
 
 
 def _value(value):

@@ -111,6 +111,11 @@ def judge(answer: WrongAnswer, result: LabResult) -> list[str]:
         problems.append(f"the feedback does not say {answer.says!r}; it says:\n{shown}")
     if found := places_of_ours(shown):
         problems.append(f"the feedback names places in our files or on this machine: {found}")
+    problems += [
+        f"{e.name} names {len(named)} causes: {' || '.join(named)}"
+        for e in result.exercises
+        if len(named := feedback.causes(e)) > answer.causes
+    ]
     bugs = [c for e in result.exercises for c in e.checks if c.kind == "check"]
     return problems + [f"{c.name} fails with an error of its own:\n{c.detail}" for c in bugs]
 

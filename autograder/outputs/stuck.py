@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
-from autograder.feedback import without_numbers
+from autograder.feedback import narrowed, without_numbers
 from autograder.results import ExerciseResult, LabResult
 
 from .instructor import ExerciseOverview, exercise_overviews
@@ -55,7 +55,7 @@ def exercises(found: list[LabResult]) -> list[Stuck]:
 
 def named_mistakes(own: list[ExerciseResult]) -> list[str]:
     """Return the mistakes that checks named, each once per student."""
-    by_student = ({without_numbers(check.mistake): check.mistake for check in each.checks} for each in own)
+    by_student = ({without_numbers(check.mistake): check.mistake for check in narrowed(each)} for each in own)
     return [said for mistakes in by_student for said in mistakes.values() if said]
 
 

@@ -130,7 +130,12 @@ def moe(x, gate, w, capacity, comm):
     return y, n - kept
 
 
-@wrong(MOE, "always as many rows as there is room for", fails="no_more_than_the_tokens", says="You send empty rows")
+@wrong(
+    MOE,
+    "always as many rows as there is room for",
+    fails="no_more_than_the_tokens",
+    says="You send more than the kept rows",
+)
 def moe(x, gate, w, capacity, comm):
     probability, chosen = (x @ gate.T).softmax(1).max(1)
     p, sent = comm.size, x.new_zeros(comm.size * capacity, x.shape[1])
@@ -193,4 +198,16 @@ slip(
     "    if not len(x):\n        return x, 0\n    probability, chosen",
     fails="a_rank_without_tokens",
     says="deadlock",
+)
+
+
+slip(
+    MOE,
+    "every rank gets the weights of every expert",
+    "    arrived = all_to_all(x[kept], comm, counts, coming)\n"
+    "    answers = all_to_all(expert(arrived, w), comm, coming, counts)\n",
+    "    experts = all_to_all(w.repeat(comm.size, 1), comm).view(comm.size, *w.shape)\n"
+    "    answers = torch.cat([expert(x[part], one) for part, one in zip(parts, experts, strict=True)])\n",
+    fails="no_more_than_the_tokens",
+    says="no weights",
 )

@@ -25,7 +25,7 @@ def softmax_cross_entropy(logits, labels):
     "backprop.softmax_cross_entropy",
     "sum for mean",
     fails=("mean_loss", "gradient_of_the_loss", "huge_logits", *TRAIN, "rows_sum_to_zero"),
-    says="This is the sum over the 4 samples",
+    says="The loss is a mean: divide by the 4 samples",
 )
 def softmax_cross_entropy(logits, labels):
     shifted = logits - logits.max(dim=1, keepdim=True).values

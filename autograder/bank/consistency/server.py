@@ -75,7 +75,13 @@ def serve(comm, w, staleness, steps, lr):
     return w
 
 
-@wrong(HERE, "receives in the order of ranks", fails=(VALUES, BEHIND, TIME), says="receives in the order of ranks")
+@wrong(  # it holds no worker back, either
+    HERE,
+    "receives in the order of ranks",
+    fails=(VALUES, BEHIND, TIME),
+    says="receives in the order of ranks",
+    causes=2,
+)
 def serve(comm, w, staleness, steps, lr):
     w, buffer = w.clone(), torch.empty_like(w)
     for _ in range(steps):

@@ -341,7 +341,7 @@ def run_stage(stage, order, rows, comm):
     RUN,
     "all forward passes first, whatever the order",
     fails=("as_fast_as_predicted", "b_and_w_apart", "no_more_messages_and_memory"),
-    says="at a time, its order",
+    says="at a time, and its order",
 )
 def run_stage(stage, order, rows, comm):
     posted, sent, loss = post_receives(stage, order, comm), [], 0.0

@@ -253,3 +253,15 @@ slip(
     fails="cheapest_plan",
     says="exactly budget fits, too",
 )
+
+
+slip(
+    "sharding.checkpointed",
+    "copies of the inputs are kept",
+    "ctx.save_for_backward(*inputs)",
+    "ctx.save_for_backward(*[x.clone() for x in inputs])",
+    ".requires_grad_(x.requires_grad)",
+    ".requires_grad_()",
+    fails="keeps_its_inputs_alone",
+    says="Copies of the inputs are kept",
+)

@@ -1,6 +1,7 @@
 """Wrong answers to `memory`, `largest` and `activations`."""
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 MEMORY = "sharding.memory"
 STATES = ("states_gradients_weights", "the_largest_that_fits")
@@ -78,3 +79,13 @@ def activations(sequence, batch, hidden, heads, recompute="nothing", t=1, cut=Fa
 @wrong("sharding.memory", "whole parameters", fails="the_largest_that_fits", says="That is rounded down")
 def largest(nbytes, p, stage):
     return nbytes // memory(1, p, stage)
+
+
+slip(
+    MEMORY,
+    "tensor parallelism keeps the scores whole",
+    "(24 * tokens + scores) / t",
+    "24 * tokens / t + scores",
+    fails="over_ranks",
+    says="Tensor parallelism divides the scores of attention, too",
+)

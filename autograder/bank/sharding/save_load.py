@@ -161,7 +161,7 @@ def save(disk, step, state, n, comm):
         disk.rename("manifest-to-be", "manifest")
 
 
-@wrong(HERE, "every rank writes the manifest", fails="nobody_has_the_whole", says="one rank writes the manifest")
+@wrong(HERE, "every rank writes the manifest", fails="nobody_has_the_whole", says="let one rank write the manifest")
 def save(disk, step, state, n, comm):
     disk.write(f"step-{step}-rank-{comm.rank}", state)
     comm.barrier()
@@ -197,4 +197,17 @@ slip(
     "    if not len(state['weights']):\n        return\n    disk.write(f",
     fails="onto_other_numbers",
     says="returned",
+)
+
+slip(
+    HERE,
+    "each rank renames its new file over its old one",
+    *(
+        '    disk.write(f"step-{step}-rank-{comm.rank}", state)\n    comm.barrier()\n',
+        '    disk.write(f"new-{comm.rank}", state)\n    comm.barrier()\n'
+        '    disk.rename(f"new-{comm.rank}", f"rank-{comm.rank}")\n    comm.barrier()\n',
+    ),
+    *("f\"step-{manifest['step']}-rank-{rank}\"", 'f"rank-{rank}"'),
+    fails="killed_at_any_moment",
+    says="You overwrite a file that the old state needs",
 )

@@ -112,7 +112,7 @@ class Sharded:
         return dy
 
 
-@wrong(HERE, "nothing is gathered ahead", fails=TIME, says="gather, 0.6 s, is waited for")
+@wrong(HERE, "nothing is gathered ahead", fails=TIME, says="gathers of 0.6 s that it waits for")
 class Sharded:
     def __init__(self, layers, weights, comm):
         self.layers, self.comm, self.sizes = (layers, comm, [len(w) for w in weights])
@@ -373,8 +373,12 @@ class Sharded:
         return dy
 
 
-@wrong(
-    HERE, "a tied layer has one use's gradient", fails=("tied_layers", MEMORY), says="this is the gradient of one use"
+@wrong(  # its shares of the gradients are views, too
+    HERE,
+    "a tied layer has one use's gradient",
+    fails=("tied_layers", MEMORY),
+    says="this is the gradient of one use",
+    causes=2,
 )
 class Sharded:
     def __init__(self, layers, weights, comm):

@@ -58,11 +58,12 @@ def mistakes(q, k, v, causal: bool) -> dict[str, torch.Tensor]:
                 (scores - 1e9 * later).softmax(1) @ v
             ),
             "The future is not hidden: token i sees tokens 0 to i only.": row_by_row(q, k, v, False),
-            "A hidden score is -inf. A score of 0 still has the weight exp(0) = 1.": scores.masked_fill(
+            "A hidden score is -inf. Any finite score, such as 0, still has a weight: exp(0) = 1.": scores.masked_fill(
                 later, 0.0
             ).softmax(1)
             @ v,
-            "You mask after the softmax, so the rest of a row no longer sums to 1: hide the scores.": (weights @ v),
+            "You mask after the softmax, so the rest of a row no longer sums to 1: hide the scores before it.": weights
+            @ v,
             "You hide the past and show the future.": scores.masked_fill(later.T, -math.inf).softmax(1) @ v,
         }
     elif len(q) == len(k):
@@ -102,7 +103,8 @@ def large_scores(student, rng):
     one, (_, _, v) = torch.ones(3, 1).double(), drawn(rng, 3, 3, 1, 2)
     is_attention(student, (one, 2.0**40 * torch.arange(3.0).double()[:, None], v), True, "hidden scores of 10^12")
     is_attention(student, drawn(rng, 4, 4, 3, 3, 1e4), True, "scores of 10^4")
-    is_attention(student, (-(2.0**40) * one, one, v), True, "scores of -10^12")
+    low = torch.arange(3.0, 0.0, -1.0).double()[:, None]  # the last visible token outweighs the others
+    is_attention(student, (-(2.0**40) * one, low, v), True, "scores of -10^12")
     q, k, v = drawn(rng, 3, 3, 2, 2)
     is_attention(student, (-100 * q.abs(), 100 * k.abs(), v), True, "scores of -10^4")
 

@@ -85,8 +85,8 @@ def is_counted(student, b: int, n: int, h: int, heads: int, which: int) -> None:
             "The output of the softmax is missing: n² numbers in each head.": right[2] - heads * pairs,
             "The scores before the softmax are not needed again.": right[2] + heads * pairs,
             "ReLU's output is the input of `down`: it counts once.": right[2] + 4 * tokens * h,
-            "2 b n h numbers are missing: both norms keep their inputs, and their outputs enter products. Of q, k and "
-            "v, each counts.": right[2] - 2 * tokens * h,
+            "2 b n h numbers are missing. Count inputs and outputs of both norms, and each of q, k and v.": right[2]
+            - 2 * tokens * h,
             "3 b n h numbers are missing: q, k and v have as many, and ReLU returns 4 h for each token.": right[2]
             - 3 * tokens * h,
             "b n h numbers are missing, as many as the merged heads, which enter a product.": right[2] - tokens * h,

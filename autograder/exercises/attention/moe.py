@@ -85,7 +85,7 @@ def every_token_to_its_expert(student, rng):
     "If no expert is full, each token returns from its expert to its own place, for p = 1 to 4."
     for tokens in TOKENS:
         Layer(tokens, max(tokens), rng).agrees(student)
-    carried(student, rng, lambda: Layer((3, 3), 3, rng).agrees(student), "p = 2")
+    carried(student, rng, lambda: Layer((9, 9), 9, rng).agrees(student), "p = 2")
 
 
 @exercise.check(points=4, needs="every_token_to_its_expert", seconds=SECONDS)
@@ -126,7 +126,9 @@ def no_more_than_the_tokens(student, rng):
             sent = sum(event.nbytes for event in sends(run) if event.rank == rank)
             right, padded = 8 * WIDE * rows, 2 * 8 * WIDE * capacity * len(others)
             mistake = (
-                "You send empty rows, too: send only the kept rows, and first their number." if sent >= padded else ""
+                "You send more than the kept rows: no empty rows, no other tokens, no weights. Send their number first."
+                if sent >= padded
+                else ""
             )
             everything = 8 * WIDE * sum(len(layer.x[rank]) + len(layer.x[other]) for other in others)
             mistake = (

@@ -72,12 +72,14 @@ class Sequence:
                 "1.": self.by_block(rank),
                 "Divide the scores by the square root of d.": self.dense(rank, scale=1.0),
                 "Divide by the square root of d, not by d.": self.dense(rank, scale=float(D)),
-                "The rank sees only its own block.": self.dense(rank, lambda r, s: self.sees(r, s) & (r == s)),
+                "The rank sees only its own block: the other blocks come round the ring.": self.dense(
+                    rank, lambda r, s: self.sees(r, s) & (r == s)
+                ),
             }
             expected = self.dense(rank)
             mistakes = {s: v for s, v in mistakes.items() if (v - expected).abs().max() > 1e-6}
             name = f"{setting}, blocks of {', '.join(map(str, size))} tokens: the output on rank {rank}"
-            why = "Softmax over all tokens that it may see, on one machine."
+            why = "Expected is the softmax over all tokens that it may see, on one machine."
             checks.close(run.results[rank], expected, name=name, why=why, mistakes=mistakes)
 
 
@@ -174,8 +176,8 @@ def few_blocks_at_a_time(student, rng):
         )
         checks.that(
             type(peak) is int and peak <= most * block,
-            f"{MANY} ranks: rank {rank} holds {peak / block:.1f} blocks at a time. The keys and values of one "
-            "rank are here at a time, and those of the next arrive: free what you have passed on.",
+            f"{MANY} ranks: rank {rank} holds {peak / block:.1f} blocks at a time. Hold the keys and values of "
+            "one rank while those of the next one arrive, and free what you have passed on.",
             got=f"{peak / block:.1f} blocks of {block} bytes",
             expected=f"{most} at most; the keys and values of all ranks have {2 * MANY} alone",
         )
@@ -188,7 +190,11 @@ def messages_are_hidden(student, rng):
     run = measured(student, rng, 0.4, step / (2 * C * C * WIDE))
     work = [sum(e.end - e.start for e in run.trace if e.rank == r and e.op == "compute") for r in range(MANY)]
     # An answer may write one of the two products without a matrix product, whose time is not counted.
-    checks.that(min(work) >= 0.49 * MANY * step, f"{MANY} ranks: a rank works {min(work):g} s in {MANY} steps of 1 s.")
+    checks.that(
+        min(work) >= 0.49 * MANY * step,
+        f"{MANY} ranks: a rank works {min(work):g} s in {MANY} steps of 1 s. What is timed are matrix products: write "
+        "the scores and the output of each step as such, e.g. with @.",
+    )
     right = MANY * step + 0.4  # if keys and values are two messages, only the first is hidden
     checks.that(
         run.seconds <= right + 0.5,

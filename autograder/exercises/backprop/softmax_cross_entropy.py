@@ -48,7 +48,7 @@ def mean_loss(student, rng):
             "This takes −log of the mean: take the mean of −log.": -math.log(p.mean().item()),
         }
         if N > 1:
-            mistakes[f"This is the sum over the {N} samples: take the mean."] = N * right
+            mistakes[f"The loss is a mean: divide by the {N} samples."] = N * right
             if labels.max() < N:
                 mistakes["p[labels] picks whole rows: p[rows, labels] picks the right class of each row."] = (
                     -table[labels].log().mean().item()

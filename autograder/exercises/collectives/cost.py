@@ -12,6 +12,8 @@ from hpcdl.collectives import ALL_REDUCE
 
 exercise = Exercise("cost", points=15, minutes=15)
 
+ROUND_UP = "If you round down, you forget the ranks beyond a power of two: round up."
+
 
 def costs_what_it_takes(student, algorithm: str, p: int, rng) -> None:
     """The student's formula against the virtual time of the algorithm, on a machine of its own."""
@@ -53,7 +55,7 @@ def cost_mistakes(algorithm: str, p: int, nbytes: float, alpha: float, beta: flo
     if algorithm == "tree":
         found |= {
             "Round log₂ p up: the number of rounds is a whole number.": 2 * log2 * message,
-            "If you round down, you forget the ranks beyond a power of two: round up.": 2 * int(log2) * message,
+            ROUND_UP: 2 * int(log2) * message,
             "The logarithm is to the base 2: ranks double.": 2 * math.log(p) * message,
             "There are 2(p-1) messages, but most at the same time: count rounds.": 2 * (p - 1) * message,
         }
@@ -93,8 +95,10 @@ def cost_mistakes(algorithm: str, p: int, nbytes: float, alpha: float, beta: flo
             "The number of nodes is p / 4 rounded up.": predicted("tree", min(p, 4), nbytes, alpha, beta)
             + (predicted("ring", p // 4, nbytes, alpha, beta) if p >= 4 else 0),
             "Only the ring between the nodes: add the trees inside.": predicted("ring", g, nbytes, alpha, beta),
+            ROUND_UP: 2 * int(math.log2(min(p, 4))) * message + predicted("ring", g, nbytes, alpha, beta),
         }
-    found["Half of it: the sums have to come back to all ranks, too."] = right / 2  # last: others may be half, too
+    if not any(math.isclose(value, right / 2) for value in found.values()):
+        found["Half of it: the sums have to come back to all ranks, too."] = right / 2
     return {sentence: value for sentence, value in found.items() if not math.isclose(value, right, rel_tol=1e-3)}
 
 

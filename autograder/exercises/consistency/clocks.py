@@ -115,15 +115,15 @@ def because(spans: Spans, seconds: list[list[float]], w: int, k: int, staleness:
     done = k - int(staleness)
     last = max(range(len(spans)), key=lambda v: spans[v][done - 1][1])
     return (
-        f"It may start when all workers have finished {done} iterations; worker {last} is the last, at "
-        f"{spans[last][done - 1][1]:g} s, and its own iteration {k - 1} ends at {spans[w][k - 1][1]:g} s."
+        f"It may start when all workers have finished {done} iteration{'s' * (done > 1)}; worker {last} is the last, "
+        f"at {spans[last][done - 1][1]:g} s, and its own iteration {k - 1} ends at {spans[w][k - 1][1]:g} s."
     )
 
 
 @exercise.check(points=4)
 def bulk_synchronous(student, rng):
     "s = 0, BSP: all start an iteration together, when the last has ended the one before."
-    spans_are(student, [[1.0, 1.0, 1.0], [2.0, 1.0, 1.0]], 0)
+    spans_are(student, [[1.0, 1.0, 1.0], [4.0, 1.0, 1.0]], 0)
     for workers in (2, 4):
         spans_are(student, uneven(rng, workers, 5), 0)
 

@@ -75,8 +75,8 @@ def matrix(p: int, edges: Edges, mistake: str = "") -> torch.Tensor:
 
 
 MISTAKES = {
-    "own": "1 / (1 + the rank's own degree): then W is not symmetric, and the mean moves. Take the larger of both "
-    "degrees.",
+    "own": "You divide by 1 + the rank's own degree: then W is not symmetric, and the mean moves. Take the larger of "
+    "both degrees.",
     "first": "You take the degree of an edge's first rank. Take the larger degree of its two ranks.",
     "less": "Take the larger degree of the two, not the smaller one.",
     "no one": "Count the rank itself, too: 1 / (1 + the larger degree).",
@@ -179,7 +179,7 @@ def each_rank_has_its_row(student, rng):
                 got, result = run.arguments[rank][0], run.results[rank]
                 if _equal(result, expected) and not _equal(got, expected):
                     checks.fail(
-                        f"{name} has not changed, but the returned tensor has: change x in place, e.g. x.copy_(...)."
+                        f"{name} is not the average, but the returned tensor is: leave it in x, e.g. x.copy_(...)."
                     )
                 named = {said: ys[rank] for said, ys in told.items() if not torch.allclose(ys[rank], expected)}
                 checks.close(got, expected, name=name, mistakes=named, rtol=1e-9)

@@ -98,7 +98,8 @@ def bowl_is_right(student, training: Training) -> None:
     for rank, (_, seen) in enumerate(run.results):
         checks.that(
             len(seen) == (steps if rank else 0),
-            f"{training.setting}: rank {rank} computes {len(seen)} gradients, expected {steps} on each worker.",
+            f"{training.setting}: rank {rank} computes {len(seen)} gradients, expected "
+            + (f"{steps} on each worker." if rank else "0: it is the server."),
         )
         for k, w in enumerate(seen):
             name = f"{training.setting}: the w of rank {rank}'s gradient {k}"

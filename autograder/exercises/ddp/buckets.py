@@ -2,7 +2,7 @@
 
 import torch
 
-from autograder import checks
+from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.exercises.ddp.grouping import bucketed, grouped
 from autograder.exercises.ready_made import BUCKETS
@@ -62,7 +62,7 @@ def are_buckets(student, params: list, cap: int) -> None:
             f"{shown}: the buckets hold the parameters {got}.",
             got=f"{got} (indices into params)",
             expected=f"{expected}: last parameter first, each bucket as full as the cap allows",
-            mistake=" Or: ".join(sentence for sentence, value in mistakes.items() if value == got),
+            mistake=show.OR.join(sentence for sentence, value in mistakes.items() if value == got),
         )
 
 

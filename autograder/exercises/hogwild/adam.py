@@ -57,7 +57,8 @@ def bytes_of_both(student, rng):
             right = counted(batch, m, n, how)
             mistakes = {
                 "That is the number of numbers: each has 4 bytes.": right // 4,
-                "The gradient is summed over the batch: its size does not depend on it.": batch * counted(1, m, n, how),
+                "The gradient is a sum over the batch: its size does not depend on the batch.": batch
+                * counted(1, m, n, how),
                 "Count the errors, too: n numbers for each sample.": 4 * batch * m,
                 "You confuse the two: factors are x and delta.": counted(
                     batch, m, n, "factors" if how == "gradient" else "gradient"
@@ -159,12 +160,12 @@ def control_and_data(student, rng):
             name = f"{layer.setting}: worker {rank}"
             checks.that(
                 control == [16] and len(mine) > (batch > 0),
-                f"{name} sends messages of {control or 'no'} bytes with tag 1; expected one of 16, the batch and the "
-                "way as two int64, and then the data with tag 2.",
+                f"{name} sends {len(control)} messages with tag 1, of {sum(control)} bytes, and {len(mine)} in all; "
+                "expected one of 16 bytes with tag 1, the batch and the way as two int64, then the data with tag 2.",
             )
             sizes = {how: 2 * counted(batch, layer.m, layer.n, how) for how in ("gradient", "factors")}
             checks.that(
                 data == min(sizes.values()),
-                f"{name} sends {data} bytes of data. Its gradient has {sizes['gradient']}, its factors have "
+                f"{name} sends {data} bytes of data (tag 2). Its gradient has {sizes['gradient']}, its factors have "
                 f"{sizes['factors']}: send what `cheaper` says.",
             )

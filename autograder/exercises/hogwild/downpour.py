@@ -160,7 +160,7 @@ def as_the_messages_came(student, rng):
                 run.results[rank][0],
                 expected,
                 name=f"{training.setting}: the shard of server {rank} at the end",
-                why="Each push's sum, from the weights that its replica had, applied in the order of the trace.",
+                why="Expected are the sums from the weights that the replicas had, applied as their messages came.",
             )
 
 

@@ -41,7 +41,9 @@ def how_much_edges_overlap(student, rng):
         )
         omega, delta, rho = by_pairs(edges, n)
         count = len(edges)
-        checks.equal(float(got[0]), float(omega), name=f"omega in {call}", why="The largest number of components.")
+        checks.equal(
+            float(got[0]), float(omega), name=f"omega in {call}", why="The largest number of components in an edge."
+        )
         named = {
             "Divide by the number of edges, not of components.": delta * count / n,
             "That is a number of edges: divide by the number of all edges.": delta * count,
@@ -129,7 +131,7 @@ class Problem:
             "whole": "A store writes only its own component: otherwise it undoes what others have written.",
             "order": "x has the order of edges[k], in whatever order the components were read.",
             "one register": "Each update has its own register: keep what it loads by (k, v).",
-            "late": "Compute the gradient from the values that were read, not from those at the time of the store.",
+            "late": "Compute the gradient from the values that were read, not from those of a load or a store.",
         }
         named = {sentence: self.replay(schedule, lr, kind) for kind, sentence in names.items()}
         named["Downhill: minus lr times the gradient."] = self.replay(schedule, -lr)

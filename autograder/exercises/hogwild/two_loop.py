@@ -88,7 +88,7 @@ class History:
         run, right = self.run(student), self.dense()
         sentences = {
             "no gamma": "Between the loops q is multiplied by (s · y) / (y · y) of the newest pair.",
-            "upside down": "It is (s · y) / (y · y), not its inverse.",
+            "upside down": "The scaling between the loops is (s · y) / (y · y), not its inverse.",
             "order": "The first loop goes from the newest pair to the oldest, the second one back.",
             "uphill": "The direction is -r: downhill.",
         }

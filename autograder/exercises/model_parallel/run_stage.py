@@ -203,8 +203,8 @@ def no_more_messages_and_memory(student, rng):
     for rank, (*_, most) in enumerate(run.results):
         checks.that(
             most == held(orders[rank]),
-            f"1F1B, p = {p}, m = {m}: stage {rank} holds {most} microbatches at a time, its order "
-            f"{held(orders[rank])}.",
+            f"1F1B, p = {p}, m = {m}: stage {rank} holds {most} microbatches at a time, and its order needs "
+            f"{held(orders[rank])}: do its ops in this order, and W with the B.",
         )
         sizes = [(WIDTHS[(rank + 1) % 4], rank + 1)] * (rank < p - 1) + [(WIDTHS[rank % 4], rank - 1)] * (rank > 0)
         expected = sorted((peer, 2 * numbers * width) for numbers, peer in sizes for _ in range(m))

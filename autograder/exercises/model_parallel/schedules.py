@@ -151,7 +151,7 @@ def interleaved_holds_little(student, rng):
             most, bound = held(order), 2 * (p - i - 1) + (v - 1) * p + 1
             checks.that(
                 most <= bound,
-                f"{call}: stage {i} holds {most} microbatches by chunk, expected {bound} at most. Let the microbatches "
+                f"{call}: stage {i} holds {most} microbatches, counted by chunk; at most {bound} are needed. Let them "
                 "pass in groups of p: the first group goes through all chunks before the second one begins.",
                 got=f"{most}",
                 expected=f"2(p - i - 1) + (v - 1)p + 1 = {bound}",

@@ -238,7 +238,8 @@ def no_more_than_a_share(student, rng):
                 )
                 checks.that(
                     type(kept) is not int or kept >= 8 * mine,
-                    f"p = {p}: once a {name} is made, rank {rank} keeps {kept} bytes; its parameters have {8 * mine}.",
+                    f"p = {p}: once a {name} is made, rank {rank} keeps {kept} bytes; its parameters have {8 * mine}. "
+                    "Keep them in torch's tensors, whose memory is measured.",
                 )
                 if type(kept) is not int or kept > 2 * 8 * mine:
                     raise checks.CheckFailure(

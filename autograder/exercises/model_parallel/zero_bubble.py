@@ -113,8 +113,8 @@ def bubble_mistakes(orders, f, b, w, message, played, work) -> dict[str, float]:
         "Take the stage that takes longest, which need not be the first one.": 1 - work / spans[0],
         "A message comes only from another stage: what a stage has computed itself is there at once.": 1
         - work / (played.seconds + message * alone),
-        "t runs from the batch's first op to its last, on different stages: take the one stage that takes longest from "
-        "its own first op to its last.": 1 - work / played.makespan,
+        "Your t runs from the batch's first op to its last, on different stages: take the one stage that takes longest "
+        "from its own first op to its last.": 1 - work / played.makespan,
         "This is idle time over work: divide by the total time.": (played.seconds - work) / work,
         "Your messages are free: a result arrives `message` seconds after it is computed.": 1 - work / free,
         "This is the mean over the stages: take the one that takes longest.": 1 - len(spans) * work / sum(spans),

@@ -9,6 +9,9 @@ from hpcdl.nn import perceptron as oracle
 
 exercise = Exercise("update", points=10, minutes=8, uses=("predict",))
 
+ALWAYS = "You update always. The perceptron learns only from its mistakes: y - yhat, not y."
+EXACTLY = "You update exactly when you should not: only when the prediction is right."
+
 
 def wrong_and_right(rng: torch.Generator):
     """w, a sample that it gets wrong with its label, for both labels; z is not 0."""
@@ -27,6 +30,7 @@ def moves_on_a_mistake(student, rng):
         step = 2 * lr * y * x
         no_bias = step.clone()
         no_bias[0] = 0
+        always = not checks.same(student.update(w.clone(), x, -y, lr), w)  # it moves with the label that w gives, too
         checks.close(
             student.update(w.clone(), x, y, lr),
             w + step,
@@ -34,10 +38,11 @@ def moves_on_a_mistake(student, rng):
             why=f"Here y = {y:+g} and yhat = {-y:+g}, so y - yhat = {2 * y:+g} and w moves by {2 * lr * y:+g} x.",
             mistakes={
                 "You moved the wrong way: it is w + lr (y - yhat) x, plus, and y minus yhat.": w - step,
-                "You moved half the way: y - yhat is +2 or -2 after a mistake, not y.": w + step / 2,
+                ALWAYS if always else "You moved half the way: y - yhat is +2 or -2 after a mistake, not y.": w
+                + step / 2,
                 "w_0 did not move. The bias is a weight like the others: its input is x_0 = 1.": w + no_bias,
                 "The learning rate is missing: multiply the step by lr.": w + step / lr,
-                "w did not move, though the prediction was wrong.": w,
+                EXACTLY if always else "w did not move, though the prediction was wrong.": w,
                 "The error is y - yhat with yhat = +1 or -1, not y - z.": w + lr * (y - w @ x) * x,
             },
         )
@@ -54,9 +59,9 @@ def stays_when_right(student, rng):
             name="update(w, x, y, lr)",
             why=f"Here w already calls x {y:+g}, which is its label: y - yhat = 0.",
             mistakes={
-                "You update always. The perceptron learns only from its mistakes: y - yhat, not y.": w + lr * y * x,
+                ALWAYS: w + lr * y * x,
                 "You update always, and by twice the label.": w + 2 * lr * y * x,
-                "You update exactly when you should not: only when the prediction is right.": w - 2 * lr * y * x,
+                EXACTLY: w - 2 * lr * y * x,
             },
         )
         given = w.clone()
@@ -71,7 +76,7 @@ def stays_when_right(student, rng):
         )
 
 
-@exercise.check(points=2)
+@exercise.check(points=2, needs="moves_on_a_mistake")
 def at_zero(student, rng):
     "At z = 0 the prediction is +1: a sample of -1 is a mistake, one of +1 is not."
     x = samples(1, 3, rng).squeeze(0)

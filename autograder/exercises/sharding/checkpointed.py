@@ -20,6 +20,7 @@ exercise = Exercise(
 )
 
 KEPT = "What is between input and output is kept: forward must call f without recording it."
+COPIED = "Copies of the inputs are kept: save the inputs themselves."
 ROWS, WIDE, HIDDEN = 4, 5, 64  # what lies between is much larger than inputs and outputs
 
 
@@ -112,7 +113,7 @@ def keeps_its_inputs_alone(student, rng):
             f"Between the passes {kept} bytes are kept next to inputs and output.",
             got=f"{kept} bytes",
             expected="0: the inputs exist anyway",
-            mistake=KEPT if type(kept) is int and kept > 0 else "",
+            mistake=COPIED if kept == ROWS * (WIDE + HIDDEN) * 8 else KEPT if type(kept) is int and kept > 0 else "",
         )
     checks.that(
         calls == (1, 2),
@@ -175,6 +176,7 @@ def greedy(nbytes, seconds, budget, key) -> set[int]:
     return chosen
 
 
+EXACT = ([5, 5], [1.0, 1.0], 10)  # nothing to recompute: neither greedy nor with the fewest layers is it wrong
 SEVERAL = ([50, 25, 25], [10.0, 1.0, 1.0], 50)  # one layer alone would do, and two cost less
 TRAP = ([60, 50, 50], [3.0, 2.6, 2.6], 100)  # one layer is cheaper than the two with more bytes for their time
 TOO_MUCH = ([10, 50], [0.125, 2.0], 12)  # the cheapest byte first recomputes a layer that is not needed
@@ -183,7 +185,7 @@ TOO_MUCH = ([10, 50], [0.125, 2.0], 12)  # the cheapest byte first recomputes a 
 @exercise.check(points=3)
 def cheapest_plan(student, rng):
     "plan: of all sets of layers that meet the budget, the one that costs the fewest seconds."
-    cases = [([10, 60], [5.0, 1.0], 12), TRAP, SEVERAL, TOO_MUCH, ([5, 5], [1.0, 1.0], 10), ([5, 5], [1.0, 2.0], 0)]
+    cases = [EXACT, ([10, 60], [5.0, 1.0], 12), TRAP, SEVERAL, TOO_MUCH, ([5, 5], [1.0, 2.0], 0)]
     for n in (3, 5, 7, 8):
         nbytes = torch.randint(1, 60, (n,), generator=rng).tolist()
         seconds = (torch.randint(1, 40, (n,), generator=rng) / 4).tolist()
@@ -199,7 +201,7 @@ def cheapest_plan(student, rng):
         inverse = set(range(len(nbytes))) - got
         checks.that(
             kept <= budget,
-            f"{call} recomputes {got or 'nothing'}, and the others keep {kept} bytes."
+            f"{call} recomputes {got or 'nothing'}, and the others keep {kept} bytes, more than the budget."
             + (
                 " These are the layers to keep: return the others."
                 if sum(nbytes[i] for i in got) <= budget and abs(cost(inverse, seconds) - best) < 1e-9
@@ -214,10 +216,10 @@ def cheapest_plan(student, rng):
                 got=f"{cost(got, seconds):g} s",
                 expected=f"{best:g} s",
                 why="This is the cheapest of all sets that fit.",
-                mistake="At most budget bytes: exactly budget fits, too."
-                if abs(cost(got, seconds) - fewest_seconds(nbytes, seconds, budget - 1)) < 1e-9
-                else "Neither taking the best layer first nor taking the fewest layers always gives the "
+                mistake="Neither taking the best layer first nor taking the fewest layers always gives the "
                 "cheapest set: compare the seconds of all sets that fit."
                 if is_greedy or len(got) == fewest_layers(nbytes, budget)
+                else "At most budget bytes: exactly budget fits, too."
+                if abs(cost(got, seconds) - fewest_seconds(nbytes, seconds, budget - 1)) < 1e-9
                 else "",
             )

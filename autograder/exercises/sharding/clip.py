@@ -52,8 +52,8 @@ class Gradient:
             own = math.sqrt(sum(float((x * x).sum()) for x in self.shares[rank]))
             norms = [math.sqrt(sum(float((x * x).sum()) for x in mine)) for mine in self.shares]
             mistakes = {
-                "This is the norm of the rank's own shares, as of torch's clip_grad_norm_ when FSDP was young (pytorch "
-                "#72548): sum the squares over the ranks.": own,
+                "This is the norm of the rank's own shares: sum the squares over the ranks. (The bug of pytorch "
+                "#72548.)": own,
                 "You add the ranks' norms: add their squares.": sum(norms),
                 "The root is missing.": self.norm**2,
                 "The norm is a root of a sum, not of a mean over the ranks.": self.norm / math.sqrt(self.p),

@@ -93,11 +93,18 @@ def activations_are(student, rng, recompute: str, t: int, cut: bool) -> None:
     tokens, scores = s * b * h, 5 * a * b * s * s
     whole = tokens * 10 / (t if cut else 1)
     mistakes = {
-        "Selective recomputation drops the scores: do not count them.": whole + (24 * tokens + scores) / t,
-        "The scores of attention are missing: 5 a b s^2.": whole + 24 * tokens / t,
-        "The scores of attention are missing, which tensor parallelism divides.": whole + 24 * tokens / t + scores,
-        "Only the layer's input is kept, 2 s b h bytes.": 34 * tokens,
-        "The input has 2 bytes for each number.": expected / 2,
+        "full": {
+            "Only the layer's input is kept, 2 s b h bytes.": 34 * tokens,
+            "The input has 2 bytes for each number.": expected / 2 if t == 1 else expected,
+        },
+        "selective": {
+            "Selective recomputation drops the scores: do not count them.": whole + (24 * tokens + scores) / t,
+        },
+        "nothing": {
+            "The scores of attention are missing: 5 a b s^2.": whole + 24 * tokens / t,
+            "Tensor parallelism divides the scores of attention, too.": whole + 24 * tokens / t + scores,
+        },
+    }[recompute] | {
         "Every head has its own scores, for every sample: 5 a b s^2.": whole + (24 * tokens + scores / a) / t,
         "The scores are between all pairs of tokens: s^2.": whole + (24 * tokens + scores / s) / t,
         "The 10 s b h around normalizations and dropouts are whole on every rank unless the sequence is cut.": expected

@@ -207,7 +207,9 @@ def killed(student, p: int, before: State, now: State) -> None:
                 why="Write the new state next to the old one; when every rank's file is there, rename the manifest.",
                 mistake="You overwrite a file that the old state needs. Use new names; write the manifest under "
                 "another name, and then rename it."
-                if any(name in files for name in torn)
+                if any(
+                    left.get(name) is not content for name, content in files.items() if name in torn or _shares(content)
+                )
                 else "The manifest names the new state before all ranks' files are there: comm.barrier() before it.",
             ) from None
         checks.that(
@@ -224,10 +226,11 @@ def nobody_has_the_whole(student, rng):
     run = state.save(student, p, {})
     sent = sum(event.nbytes for event in run.trace if event.op not in ("recv", "compute", "barrier"))
     own = sum(x.nbytes for x in state.share(0, p).values())
+    most, rank = max((bytes_of(log), rank) for rank, log in enumerate(run.results))
     checks.that(
-        sent <= own and all(bytes_of(log) <= own for log in run.results),
-        f"p = {p}: {sent} bytes are sent between the ranks in save, and rank 0 writes {bytes_of(run.results[0])}; its "
-        f"share has {own}. Each rank writes its own file, and sends nothing.",
+        sent <= own and most <= own,
+        f"p = {p}: {sent} bytes are sent between the ranks in save, and rank {rank} writes {most}; its share has "
+        f"{own}. Each rank writes its own file, and sends nothing.",
     )
     authors: dict[str, int] = {}
     for rank, log in enumerate(run.results):
@@ -235,8 +238,8 @@ def nobody_has_the_whole(student, rng):
             other = authors.setdefault(name, rank)
             checks.that(
                 other == rank,
-                f"Ranks {other} and {rank} both write {name!r}, at the same time, and the file is neither's: one rank "
-                "writes the manifest.",
+                f"Ranks {other} and {rank} both write {name!r}, at the same time, and the file is neither's. Give each "
+                "rank's share its own name, and let one rank write the manifest.",
             )
     writers = {name: rank for rank, log in enumerate(run.results) for name in shares_in(log)}
     files = after(run, {})
@@ -260,11 +263,16 @@ def nobody_has_the_whole(student, rng):
             )
 
 
+def _shares(content: dict | None) -> bool:
+    """Whether a file holds tensors."""
+    return any(type(x) is torch.Tensor for x in (content or {}).values())
+
+
 def shares_in(log) -> list[str]:
     """The files with tensors that a rank has written, by the names that they have at the end."""
     names: list[str] = []
     for op, name, what, *_ in log:
-        if op == "write" and any(type(x) is torch.Tensor for x in what.values()):
+        if op == "write" and _shares(what):
             names.append(name)
         elif op == "rename":
             names = [what if name == old else old for old in names]

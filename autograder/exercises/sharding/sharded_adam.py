@@ -175,15 +175,18 @@ def states_of_the_share_alone(student, rng):
             )
             if type(kept) is not int or kept > right + 256:
                 mistake = (
-                    "That is as much as without sharding: momentum and variance of all elements."
+                    "A view keeps the whole vector in memory: free it, or copy your share (.clone())."
+                    if training.numel * NUMBER <= kept < everything
+                    else ""
+                )
+                whole = (
+                    " That is as much as without sharding: keep the share, in memory of its own."
                     if kept >= everything
-                    else "A view keeps the whole vector in memory: free it, or copy your share (.clone())."
-                    if kept >= training.numel * NUMBER
                     else ""
                 )
                 raise checks.CheckFailure(
                     f"{training.setting}: between two steps rank {rank} keeps {kept} bytes next to the weights; "
-                    f"momentum and variance of its {owns} elements have {right}.",
+                    f"momentum and variance of its {owns} elements have {right}.{whole}",
                     got=f"{kept} bytes",
                     expected=f"{right} bytes",
                     mistake=mistake,

@@ -49,7 +49,7 @@ def along_the_channels(student, rng):
     checks.close(got, stretched(b, shape), name="stretch(b, x) of x (3, 3, 3, 3)", mistakes=mistakes(b, shape))
 
 
-@exercise.check(points=3)
+@exercise.check(points=3, needs="along_the_channels")
 def any_shape(student, rng):
     "Other sizes, one channel, one image, whole numbers; b keeps its dtype."
     for shape, dtype in (((2, 3, 4, 5), torch.float64), ((2, 1, 3, 2), torch.float32), ((1, 2, 3, 3), torch.int64)):
@@ -58,7 +58,7 @@ def any_shape(student, rng):
         checks.close(got, stretched(b, shape), name=f"stretch(b, x) of x {shape}")
 
 
-@exercise.check(points=3)
+@exercise.check(points=3, needs="along_the_channels")
 def no_memory(student, rng):
     "No number is copied, whatever b's layout in memory."
     for layout in ("rows", "gaps"):

@@ -81,7 +81,7 @@ def rows_add_up_to_one(student, rng):
     checks.close(got, parts(x), name="shares(x) of x (3, 3)", mistakes=mistakes_of_shares(x))
 
 
-@exercise.check(points=2)
+@exercise.check(points=2, needs="rows_add_up_to_one")
 def any_matrix(student, rng):
     "Other shapes, whole numbers, negative numbers; x is unchanged."
     for shape, dtype in (
@@ -106,7 +106,7 @@ def a_sum_over_channels(student, rng):
     checks.close(got, mixed(w, x), name="mix(w, x) of sizes 2", mistakes=mistakes_of_mix(w, x))
 
 
-@exercise.check(points=2)
+@exercise.check(points=2, needs="a_sum_over_channels")
 def any_sizes(student, rng):
     "Any numbers of images, channels and outputs, whole numbers too."
     for (k, c, n, p, q), dtype in (

@@ -437,3 +437,12 @@ def moe(x: Tensor, gate: Tensor, w: Tensor, capacity: int, comm) -> tuple[Tensor
     back = all_to_all(expert(tokens, w), comm, there.tolist(), counts.tolist())
     y = x.index_copy(0, kept, back * probability[kept].unsqueeze(1))
     return y, n - len(kept)
+
+
+# %% attention: exponentials of scores minus their logsumexp
+def attention(q, k, v, causal=True):
+    s = torch.einsum("...id,...jd->...ij", q, k) * q.shape[-1] ** -0.5
+    if causal:
+        seen = torch.ones(s.shape[-2:]).tril().bool()
+        s = torch.where(seen, s, torch.tensor(-math.inf, dtype=s.dtype))
+    return (s - s.logsumexp(-1, keepdim=True)).exp() @ v

@@ -508,3 +508,56 @@ def waits(events):
                     if rank != last:
                         out[rank, last] = out.get((rank, last), 0) + when - ts
     return out
+
+
+# %% profile: sums of floats, tensors popped as they end
+from collections import defaultdict
+
+
+def stalls(events):
+    spans = defaultdict(list)
+    for e in events:
+        if e["ph"] != "X" or "cat" not in e or "dur" not in e:
+            continue
+        kind = {
+            "kernel": "communication" if e["name"].startswith("nccl") else "compute",
+            "user_annotation": "input" if e["name"].startswith("enumerate(DataLoader)") else "",
+            "cuda_runtime": "host" if e["name"] in ("cudaStreamSynchronize", "cudaDeviceSynchronize") else "",
+        }.get(e["cat"], "")
+        spans[kind].append((e["ts"], e["ts"] + e["dur"]))
+    points = sorted(
+        [(a, 1) for a, b in spans["compute"]] + [(b, -1) for a, b in spans["compute"]], key=lambda q: (q[0], -q[1])
+    )
+    gaps, level = [], 0
+    for (t, d), following in zip(points, points[1:]):
+        level += d
+        if level == 0 and following[0] > t:
+            gaps.append((t, following[0]))
+    out = []
+    for a, b in gaps:
+        covered = {
+            k: sum(max(0, min(b, y) - max(a, x)) for x, y in spans[k]) for k in ("input", "communication", "host")
+        }
+        best = max(covered, key=covered.get)
+        out.append((best if covered[best] else "other", a, b - a))
+    out.sort(key=lambda s: s[2], reverse=True)
+    return out[:3]
+
+
+def waits(events):
+    pending, result = {}, defaultdict(float)
+    for e in events:
+        match e["ph"]:
+            case "B" if e["name"] == "NEGOTIATE_ALLREDUCE":
+                pending[e["pid"]] = {}
+            case "X":
+                if e["pid"] in pending:
+                    pending[e["pid"]][int(e["name"])] = e["ts"]
+            case "E":
+                got = pending.pop(e["pid"], None)
+                if got:
+                    last = max(got, key=got.get)
+                    for rank in got:
+                        if rank != last:
+                            result[rank, last] += got[last] - got[rank]
+    return dict(result)

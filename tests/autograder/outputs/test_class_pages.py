@@ -8,8 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from autograder import feedback
+from autograder.authoring import WrongAnswer
 from autograder.cli import app
-from autograder.grading import grades
+from autograder.grading import grades, selfcheck
 from autograder.outputs import class_guesses, stuck
 from autograder.outputs.load import ResultError
 from autograder.results import CheckResult, ExerciseResult, LabResult
@@ -57,6 +58,31 @@ def test_drawn_numbers_make_no_other_mistake():
     twice.exercises = [ExerciseResult("tiny.e0", "e0", 50, [c for e in twice.exercises for c in e.checks])]
     assert stuck.exercises([twice])[0].mistakes[0][1] == 1
     assert feedback.text(twice.exercises[0]).count("divide by") == 1
+
+
+@pytest.mark.parametrize(
+    ("mistakes", "told"),
+    [
+        (["Divide by 4. Or: Take the mean.", "Take the mean."], {"Take the mean.": 1, "Divide": 0}),
+        (["Take the mean.", "Divide by 4. Or: Take the mean."], {"Take the mean.": 1, "Divide": 0}),
+        (["Divide by 4. Or: Take the mean.", "Divide by 7. Or: Take the mean."], {"Take the mean.": 1, "Divide": 1}),
+        (["Divide by 4. Or: Take the mean.", "Add the bias."], {"Take the mean.": 1, "Divide": 1, "Add": 1}),
+    ],
+)
+def test_a_cause_is_told_once(mistakes, told):
+    """Where one input cannot tell two mistakes apart, and another one can, only the right one is told, and once."""
+    checks = [c for e in student("a", mistakes).exercises for c in e.checks]
+    said = feedback.text(ExerciseResult("tiny.e0", "e0", 50, checks))
+    assert {words: said.count(words) for words in told} == told
+
+
+def test_two_wordings_of_one_cause_are_a_fault():
+    """The bank's answers have one mistake each, unless they say otherwise."""
+    checks = [c for e in student("a", ["Take the mean.", "Divide by 4."]).exercises for c in e.checks]
+    result = LabResult("a", "tiny", 50, [ExerciseResult("tiny.e0", "e0", 50, checks)])
+    for causes, faults in ((1, ["e0 names 2 causes: Take the mean. || Divide by ."]), (2, [])):
+        answer = WrongAnswer("tiny.e0", "a sum", ("value",), "Take the mean", "", causes)
+        assert selfcheck.judge(answer, result) == faults
 
 
 def a_class(solves, students: int, seed: int) -> list[LabResult]:
