@@ -103,13 +103,18 @@ def _watch(clean_up):
 
 
 def end() -> None:
-    """Kill this process and its children, and remove the files by which it shares memory."""
-    for file in shared_memory():
+    """Kill this process and its children, and remove the files by which they share memory."""
+    kill([*(child.pid for child in psutil.Process().children(recursive=True)), os.getpid()])
+
+
+def kill(processes: list[int]) -> None:
+    """Kill processes, of which this one may be the last, and remove the files by which they share memory."""
+    for file in [file for process in processes for file in shared_memory(process)]:
         with contextlib.suppress(OSError):
             os.unlink(file)
-    for child in psutil.Process().children(recursive=True):
-        child.kill()
-    os.kill(os.getpid(), signal.SIGKILL)
+    for process in processes:
+        with contextlib.suppress(OSError):
+            os.kill(process, signal.SIGKILL)
 
 
 def _alive(pid, created):

@@ -11,7 +11,6 @@ import importlib
 import json
 import os
 import select
-import signal
 import socket
 import sys
 from typing import Any
@@ -37,7 +36,7 @@ class Template:
                 lifeline.end()
             for line in select.select([self.listener, *self._engines], [], [], PAUSE)[0]:
                 if line is not self.listener:  # a stand-in says no second word: it has ended
-                    os.kill(self._engines[line], signal.SIGKILL)
+                    lifeline.kill([self._engines[line]])
                 elif asked := self._fork():
                     return asked
             self._bury()
