@@ -108,7 +108,7 @@ def end() -> None:
 
 
 def kill(processes: list[int]) -> None:
-    """Kill processes, of which this one may be the last, and remove the files by which they share memory."""
+    """Kill processes, this one last, if at all, and remove the files by which they share memory."""
     for file in [file for process in processes for file in shared_memory(process)]:
         with contextlib.suppress(OSError):
             os.unlink(file)
