@@ -39,8 +39,8 @@ def ask_again(
     lab: Lab, found: list[ExerciseResult], session: RemoteSession, seed_of: Seeds, later: Limit = full
 ) -> None:
     """Replace results in `found` by better ones; `later` are the limits after one that times out again."""
-    has_part = session.zygote.memory != Allowance()
-    doubtful = [i for i, each in enumerate(found) if is_doubtful(each, has_part) or (has_part and wants_memory(each))]
+    has_part, crowded = session.zygote.memory != Allowance(), session.zygote.memory.lanes > 1
+    doubtful = [i for i, each in enumerate(found) if is_doubtful(each, crowded) or (has_part and wants_memory(each))]
     if not doubtful:
         return
     limit: Limit = full

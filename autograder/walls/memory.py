@@ -3,7 +3,7 @@
 Each lane gets an equal part of it. An answer has one process, and one for each further rank of a check.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -24,10 +24,11 @@ FILES = {
 
 @dataclass(frozen=True)
 class Allowance:
-    """Bytes that an answer's first process may take, and the process of each further rank."""
+    """Bytes that an answer's first process may take, and the process of each further rank, in one of some lanes."""
 
     first: int = MOST
     rank: int = MOST
+    lanes: int = field(default=1, compare=False)
 
     @property
     def together(self) -> int:
@@ -43,7 +44,7 @@ def allowance(lanes: int = 1, available: int | None = None) -> Allowance:
     """Return what the processes of one of `lanes` may take of the `available` bytes, by default the free memory."""
     whole = USED * (free() if available is None else available) / lanes * FOLDER / (FOLDER + 1)
     first = min(MOST, int(FIRST * whole))
-    return Allowance(first, min(MOST, int(whole - first) // (RANKS - 1)))
+    return Allowance(first, min(MOST, int(whole - first) // (RANKS - 1)), lanes)
 
 
 def free() -> int:

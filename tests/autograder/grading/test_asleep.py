@@ -72,15 +72,14 @@ def test_which_answer_had_a_processor_to_itself(ran, queued, ranks, undisturbed,
     assert session.is_undisturbed() == undisturbed
 
 
-@pytest.mark.parametrize("part", [False, True], ids=["the only lane", "one of several lanes"])
-def test_the_only_lane_does_not_repeat_what_was_alone(part, tiny, remote, solution, monkeypatch):
+@pytest.mark.parametrize("lanes", [1, 2])
+@pytest.mark.parametrize("available", [8 << 30, 80 << 30], ids=["a small machine", "a large machine"])
+def test_the_only_lane_does_not_repeat_what_was_alone(lanes, available, tiny, remote, solution, monkeypatch):
     monkeypatch.setattr(sessions.RemoteSession, "is_undisturbed", lambda session: True)
     session = remote(solution["mean"], solution["count"], LOOPS)
     found = run_lab(tiny, session, SEED_OF, lambda exercise, check: 0.1)
-    monkeypatch.setattr(
-        session.zygote, "memory", memory.allowance(2, available=8 << 30) if part else memory.Allowance()
-    )
+    monkeypatch.setattr(session.zygote, "memory", memory.allowance(lanes, available))
     asked = []
     monkeypatch.setattr(alone, "run_exercise", lambda *given: asked.append(given) or found[1])
     alone.ask_again(tiny, found, session, SEED_OF)
-    assert len(asked) == part
+    assert len(asked) == (lanes > 1)
