@@ -110,24 +110,32 @@ def no_differences(student, rng, formula: str, f: Callable, labels: bool = False
         )
 
 
+def data_of(node, name: str):
+    """The data of the node that an operator has made."""
+    checks.that(node is not None, f"{name} is None: the method returns nothing, expected a new node.")
+    return node.data
+
+
 @exercise.check(points=3)
 def forward(student, rng):
     "Every operator gives a new node with the right data."
     a, b, m, k = normal(rng, 3, 4), normal(rng, 3, 4), normal(rng, 4, 2), normal(rng, 4)
     y = torch.randint(4, (3,), generator=rng)
     node = student.Node
-    checks.close((node(a) + node(b)).data, a + b, name="(a + b).data")
-    checks.close((node(a) + node(k)).data, a + k, name="(a + bias).data")
-    checks.close((node(a) @ node(m)).data, a @ m, name="(a @ b).data")
-    checks.close(node(a).relu().data, a.relu(), name="a.relu().data")
+    checks.close(data_of(node(a) + node(b), "a + b"), a + b, name="(a + b).data")
+    checks.close(data_of(node(a) + node(k), "a + bias"), a + k, name="(a + bias).data")
+    checks.close(data_of(node(a) @ node(m), "a @ b"), a @ m, name="(a @ b).data")
+    checks.close(data_of(node(a).relu(), "a.relu()"), a.relu(), name="a.relu().data")
     image = normal(rng, 2, 3, 2, 2)
-    checks.close(node(image).flat().data, image.flatten(1), name="a.flat().data", why="(n, ...) becomes (n, k).")
+    flat = data_of(node(image).flat(), "a.flat()")
+    checks.close(flat, image.flatten(1), name="a.flat().data", why="(n, ...) becomes (n, k).")
     losses = functional.cross_entropy(a, y, reduction="none")
     mistakes = {
         "This is the sum over the samples: divide by n.": losses.sum(),
         "The sign is wrong: it is −log of the probability of y.": -losses.mean(),
     }
-    checks.close(node(a).cross_entropy(y).data, losses.mean(), name="z.cross_entropy(y).data", mistakes=mistakes)
+    loss = data_of(node(a).cross_entropy(y), "z.cross_entropy(y)")
+    checks.close(loss, losses.mean(), name="z.cross_entropy(y).data", mistakes=mistakes)
 
 
 @exercise.check(points=3, needs="forward")
