@@ -5,6 +5,7 @@ the value shows a known mistake, the mistake's name first. Only exact types pass
 not a tensor and not a number.
 """
 
+import cmath
 import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ TOLERANCE = {
     torch.float16: 4e-3,
     torch.bfloat16: 3e-2,
 }
+FEW = 64  # elements
 NUMBER_TOLERANCE = 1e-6  # a Python float may come from float32 data through `.item()`
 
 
@@ -174,7 +176,7 @@ def _has_dtype(got: torch.Tensor, expected: torch.dtype, name: str) -> None:
 
 
 def _is_finite(got: torch.Tensor, name: str) -> None:
-    if not (got.is_floating_point() or got.is_complex()):
+    if not (got.is_floating_point() or got.is_complex()) or _is_small_and_finite(got):
         return
     bad = ~got.isfinite()
     if bad.any():
@@ -183,6 +185,11 @@ def _is_finite(got: torch.Tensor, name: str) -> None:
         raise CheckFailure(
             f"{name}{_at(index)} is {value}, expected a finite number.", show.show(got), "finite numbers"
         )
+
+
+def _is_small_and_finite(got: torch.Tensor) -> bool:
+    """Whether a tensor has few elements, all of them finite: Python tells it in a tenth of torch's time."""
+    return got.numel() <= FEW and all(map(cmath.isfinite, got.flatten().tolist()))
 
 
 def _values_agree(got, expected, name: str, rtol: float, atol: float) -> None:

@@ -98,11 +98,10 @@ class Guard:
         self._watch(wanted)
 
     def prepare(self, patterns: tuple[str, ...]) -> None:
-        """Watch the operators of `patterns`, and make doors for its functions: processes that are forked later have
+        """Watch the operators of `patterns`, and put doors before its functions: processes that are forked later have
         them."""
         self._watch(operators(patterns))
-        for function in functions_of(dotted_of(patterns)) - self.doors.barred.keys():
-            self.doors.prepare(function)
+        self._bar(functions_of(dotted_of(patterns)))
 
     def _watch(self, names: Iterable[str]) -> None:
         for name in names:
@@ -115,12 +114,15 @@ class Guard:
         if (found := functions_of(dotted)) is self.denied:
             return
         self.denied = found
-        for named in _named(found):
-            self.bar(named)
+        self._bar(found)
         with contextlib.suppress(ValueError):
             sys.meta_path.remove(self.finder)
         if dotted:
             sys.meta_path.insert(0, self.finder)
+
+    def _bar(self, functions: frozenset[types.FunctionType]) -> None:
+        for function in functions.difference(self.doors.barred):
+            self.bar((name_of(function), function))
 
     def bar(self, named: tuple[str, types.FunctionType]) -> None:
         """Put a door before a function, which knocks with its name."""
@@ -232,11 +234,6 @@ def dotted_of(patterns: tuple[str, ...]) -> tuple[str, ...]:
 def functions_of(dotted: tuple[str, ...]) -> frozenset[types.FunctionType]:
     """Return the `python_functions` of dotted names; searched again only if relevant modules changed."""
     return _functions_in(_meant(imports(), dotted), dotted)
-
-
-@functools.lru_cache(maxsize=64)
-def _named(functions: frozenset[types.FunctionType]) -> list[tuple[str, types.FunctionType]]:
-    return [(name_of(function), function) for function in functions]
 
 
 @functools.lru_cache(maxsize=64)  # every check calls this, with thousands of imported modules

@@ -9,6 +9,7 @@ looks at flagged answers, and at the code, notices them.
 """
 
 import builtins
+import contextlib
 import functools
 import importlib.abc
 import importlib.machinery
@@ -191,9 +192,13 @@ class _Barring(importlib.abc.Loader):
 
 
 def imports() -> Hashable:
-    """Return a key that changes with each import: the number of modules, and the last one."""
-    names = list(sys.modules)  # atomic: another thread may be importing
-    return len(names), names[-1]
+    """Return a key that changes with each import: the number of modules, and the last one.
+
+    It touches no other name: a forked worker would copy the memory of each.
+    """
+    while True:
+        with contextlib.suppress(RuntimeError):  # another thread imported in between
+            return len(sys.modules), next(reversed(sys.modules))
 
 
 @functools.lru_cache(maxsize=4)  # each check asks, and thousands of modules are imported
