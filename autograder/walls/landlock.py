@@ -7,7 +7,7 @@ import ctypes
 import os
 import stat
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # the same on every processor
@@ -33,14 +33,14 @@ def restrict(readable: Iterable[str], writable: Iterable[str]) -> None:
 
     `no_new_privs` must be set. Paths that do not exist are skipped.
     """
-    known = version()
+    known, call = version(), _caller()
     everything = (1 << RIGHTS.get(known, 16)) - 1
     attributes = struct.pack("QQQ", everything, TCP if known >= 4 else 0, SCOPES if known >= 6 else 0)
-    ruleset = _call(CREATE_RULESET, attributes, ctypes.c_size_t(_size(known)), 0)
+    ruleset = call(CREATE_RULESET, attributes, ctypes.c_size_t(_size(known)), 0)
     for paths, rights in ((readable, READ), (writable, everything & ~1)):
         for path in paths:
-            _allow(ruleset, path, rights & everything)
-    _call(RESTRICT_SELF, ruleset, 0)
+            _allow(call, ruleset, path, rights & everything)
+    call(RESTRICT_SELF, ruleset, 0)
     os.close(ruleset)
 
 
@@ -61,14 +61,14 @@ def without(folder: str, secrets: Iterable[str]) -> list[str]:
     return [path for entry in entries for path in without(entry, inside)]
 
 
-def _allow(ruleset: int, path: str, rights: int) -> None:
+def _allow(call: Callable, ruleset: int, path: str, rights: int) -> None:
     try:
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
         return
     if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
         rights &= OF_FILES
-    _call(ADD_RULE, ruleset, PATH_BENEATH, struct.pack("=Qi", rights, descriptor), 0)
+    call(ADD_RULE, ruleset, PATH_BENEATH, struct.pack("=Qi", rights, descriptor), 0)
     os.close(descriptor)
 
 
@@ -76,10 +76,15 @@ def _size(known: int) -> int:
     return 8 if known < 4 else 16 if known < 6 else 24
 
 
-def _call(number: int, *args) -> int:
-    libc = ctypes.CDLL(None, use_errno=True)
-    result = libc.syscall(number, *args)
-    if result < 0:
-        code = ctypes.get_errno()
-        raise OSError(code, f"Landlock: {os.strerror(code)}")
-    return result
+def _caller() -> Callable[..., int]:
+    """Return a function that makes a system call. Nothing keeps it: an answer could use it."""
+    libc = ctypes.CDLL(None, use_errno=True)  # made once for all calls
+
+    def call(number: int, *args) -> int:
+        result = libc.syscall(number, *args)
+        if result < 0:
+            code = ctypes.get_errno()
+            raise OSError(code, f"Landlock: {os.strerror(code)}")
+        return result
+
+    return call
