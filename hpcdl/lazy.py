@@ -108,7 +108,7 @@ def is_imported(name: str) -> bool:
 SLOW = "rfc3987_syntax"
 
 
-def leave_out_slow() -> None:
+def hide_slow_imports() -> None:
     """Hide from jsonschema, in our own programs, an optional package that is slow to import.
 
     If it is installed (Jupyter's server brings it), jsonschema and so nbformat import it to check RFC 3987 addresses, a

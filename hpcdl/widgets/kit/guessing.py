@@ -46,7 +46,7 @@ def ledger() -> Ledger:
     return Ledger(file_in(Path.cwd()) if _shell() else None)
 
 
-def somebody_is_there() -> bool:
+def is_interactive() -> bool:
     """Whether the user of this cell can answer.
 
     A page can, since it also answers `input()`; `hpcdl submit`, nbconvert and scripts cannot, and nothing asks if
@@ -89,7 +89,7 @@ def guessed(name: str) -> None:
 
     Outside `when_solved` it says so and returns: a guess that is open never stops "Run All".
     """
-    if not somebody_is_there():
+    if not is_interactive():
         return
     if name in ledger().guesses:
         _begun[name] = QuietTogether()
@@ -112,7 +112,7 @@ def reveal(name: str, truth: Answer, *, measured: bool = False) -> None:
     truth = _plain(truth)
     question, kept = _shown.get(name), ledger().guesses.get(name)
     mine = kept or Guess(name, None, unit=question.unit if question else "")
-    is_first = bool(kept and kept.truth is None) and somebody_is_there()
+    is_first = bool(kept and kept.truth is None) and is_interactive()
     is_busy = is_first and measured and name in _begun and not _begun[name]
     if is_first and not is_busy:
         ledger().add(mine.seen(truth))
@@ -232,7 +232,7 @@ class Question(anywidget.AnyWidget):
             self.said, self.seen, self.problem = _known(kept), bool(kept and kept.truth is not None), ""
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
-        if not somebody_is_there():
+        if not is_interactive():
             return {"text/plain": repr(self)}
         bundle = super()._repr_mimebundle_(**options)
         data = bundle[0] if isinstance(bundle, tuple) else bundle
