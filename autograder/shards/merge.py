@@ -42,7 +42,7 @@ class Place:
             file.seek(self.begin)
             result = LabResult.from_json(json.loads(file.readline())["result"])
         result.message = self.message
-        return timeless(result)
+        return without_times(result)
 
 
 def merge(todo: list[Submission], out: Path, secret: bytes, only: Lab | None = None, partial: bool = False) -> int:
@@ -83,7 +83,7 @@ def recorded(path: Path, before: dict[str, Place]) -> Iterator[tuple[str, Place]
             yield key, place
 
 
-def timeless(result: LabResult) -> LabResult:
+def without_times(result: LabResult) -> LabResult:
     """Return the result without its seconds."""
     result.seconds = 0.0
     for exercise in result.exercises:
