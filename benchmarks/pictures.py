@@ -21,7 +21,7 @@ from rich.table import Table
 from benchmarks.harness import results
 from benchmarks.harness.machine import describe
 from benchmarks.harness.turns import seconds
-from benchmarks.peers.drawing import Anew, Cleared
+from benchmarks.peers.drawing import Redrawn, Cleared
 from hpcdl.widgets.pictures import PICTURES
 
 MOVED = {  # picture: the control that is moved
@@ -64,7 +64,7 @@ def measure(name: str, moves: int) -> dict:
     """Milliseconds of each move by way; the ways take turns at the same move."""
     explorable = PICTURES[name]()
     picture = explorable.picture
-    ways: dict[str, Any] = dict(zip(WAYS, (picture, Cleared(picture), Anew(picture)), strict=True))
+    ways: dict[str, Any] = dict(zip(WAYS, (picture, Cleared(picture), Redrawn(picture)), strict=True))
     times: dict[str, list[float]] = {way: [] for way in WAYS}
     shown = states(explorable, MOVED[name])
     for state in itertools.islice(itertools.cycle(shown), WARM + moves):
