@@ -160,8 +160,8 @@ def walls(folder: Path, count: int) -> dict[str, list[float]]:
 
 
 def failures(folder: Path, count: int) -> dict[str, list[float]]:
-    """Measure the seconds until a deadlock of four ranks is reported (fresh processes), of five checks of a loop, and of
-    a submission of lab 02 with five exercises that loop."""
+    """Measure seconds: until a deadlock of four ranks is reported (fresh processes), of five checks of a loop, and of a
+    submission of lab 02 with five exercises that loop."""
     lab = Lab("failures", number=0, title="Failures")
     step = lab.exercise("step", points=50, minutes=1)
     step.check(points=50)(lambda student, rng: student.ranks("step", 4, lambda rank: (torch.zeros(1),)))

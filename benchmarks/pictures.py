@@ -21,7 +21,7 @@ from rich.table import Table
 from benchmarks.harness import results
 from benchmarks.harness.machine import describe
 from benchmarks.harness.turns import seconds
-from benchmarks.peers.drawing import Redrawn, Cleared
+from benchmarks.peers.drawing import Cleared, Redrawn
 from hpcdl.widgets.pictures import PICTURES
 
 MOVED = {  # picture: the control that is moved

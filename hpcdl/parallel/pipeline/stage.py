@@ -24,7 +24,7 @@ from hpcdl.parallel.pipeline.layers import Chunk
 from hpcdl.parallel.pipeline.losses import Loss, Reduction, reduction_of, require_number, require_reduction
 from hpcdl.parallel.pipeline.messages import Messages, Tensors
 from hpcdl.parallel.pipeline.plan import Message, Plan
-from hpcdl.parallel.pipeline.tied import Own, TiedGradients, tied_in
+from hpcdl.parallel.pipeline.tied import OwnGradients, TiedGradients, tied_in
 from hpcdl.parallel.pipeline.values import Boundary, Value, is_differentiable, like, tensors_of
 from hpcdl.parallel.schedules import Place
 
@@ -99,7 +99,7 @@ def run_stage(
         return [spec.empty(rows[message.microbatch], dtype, comm.devices[0]) for spec in specs]
 
     messages = Messages(comm, plan, empty, ahead, max([1, *(len(each.specs) for each in passing)]))
-    own = Own(comm, [] if plan.forward_only else modules_of(chunks))
+    own = OwnGradients(comm, [] if plan.forward_only else modules_of(chunks))
     tied = TiedGradients([] if plan.forward_only else tied_in(modules_of(chunks)), comm)
     stage = _Stage(comm, chunks, plan, messages, microbatches, loss)
     stage.weights = [1 / (total or 1) if kind == "sum" else n / (total or sum(rows)) for n in rows]

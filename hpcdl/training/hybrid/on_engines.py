@@ -76,9 +76,9 @@ def train_here(
 ) -> None:
     """Run this engine's part of a training and report its records; engines beyond the mesh stay idle.
 
-    `commands` is the file of a `hpcdl.training.live.LiveCommands`, which pauses, slows down or ends ranks between steps;
-    `checkpoint` is a folder to continue from, saved every `every` steps; `log` a folder for a line per step and rank,
-    as of `hpcdl train --log`.
+    `commands` is a file of `hpcdl.training.live.LiveCommands`, which pause, slow down or end ranks between steps.
+    `checkpoint` is a folder to continue from, saved every `every` steps. `log` is a folder for a line per step and rank,
+    as in `hpcdl train --log`.
     """
     torch.set_num_threads(1)
     if comm.rank >= configuration.ranks:
