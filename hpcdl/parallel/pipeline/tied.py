@@ -38,7 +38,7 @@ def tied_in(modules: Iterable[nn.Module]) -> list[TiedWeight]:
 
 
 class TiedGradients:
-    """The gradients of tied weights in one batch: each stage computes a part, and `sum` adds the parts on all stages."""
+    """The gradients of tied weights in one batch: each stage computes a part, and `sum` adds the parts."""
 
     def __init__(self, tied: Sequence[TiedWeight], comm: Communicator):
         self.tied, self.comm = [each for each in tied if each.param.requires_grad], comm

@@ -77,8 +77,8 @@ def train_here(
     """Run this engine's part of a training and report its records; engines beyond the mesh stay idle.
 
     `commands` is a file of `hpcdl.training.live.LiveCommands`, which pause, slow down or end ranks between steps.
-    `checkpoint` is a folder to continue from, saved every `every` steps. `log` is a folder for a line per step and rank,
-    as in `hpcdl train --log`.
+    `checkpoint` is a folder to continue from, saved every `every` steps. `log` is a folder for a line per step and
+    rank, as in `hpcdl train --log`.
     """
     torch.set_num_threads(1)
     if comm.rank >= configuration.ranks:
