@@ -53,7 +53,7 @@ class SimulatedMachine:
         self.slowness = [float((slow or {}).get(rank, 1.0)) for rank in range(p)]  # factors on each rank's work
         self.turns = Turns(p, seed)
         self.trace = Trace()
-        self.trouble: CommError | None = None  # the first error between ranks
+        self.first_error: CommError | None = None  # the first error between ranks
         self.bytes_sent = [0] * p
         self.channels = [Channels() for _ in range(p)]  # of each rank's backgrounds
         self.owners = list(range(p))
@@ -220,7 +220,7 @@ class SimulatedMachine:
 
     def _fail(self, error: CommError) -> NoReturn:
         """Raise `error`, which also ends the run if its rank catches it: a message without bytes, else."""
-        self.trouble = self.trouble or error
+        self.first_error = self.first_error or error
         raise error
 
 
