@@ -58,7 +58,7 @@ def find(name: str, folder: Path) -> Path:
     raise LabsError(f"there is no lab {name!r}; the labs are {', '.join(path.stem for path in current(folder))}")
 
 
-def bring(folder: Path) -> list[Path]:
+def copy_missing(folder: Path) -> list[Path]:
     """Copy the labs and their map into `folder`, keep every existing file, and return the new files."""
     folder.mkdir(parents=True, exist_ok=True)
     sources = (*notebooks(shipped()), shipped() / "README.md", shipped() / MAP)
