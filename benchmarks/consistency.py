@@ -26,6 +26,7 @@ from rich.table import Table
 from benchmarks.harness import pair, results
 from benchmarks.harness.consistency import LIVE, counted, hogwild
 from benchmarks.harness.machine import describe
+from benchmarks.harness.tables import table_of_promises
 from hpcdl.cluster import find_launcher
 
 PROMISES = [  # what, ours in the findings, the peer, at least so many times as fast
@@ -88,14 +89,6 @@ def table_of_live(live: dict[str, dict]) -> Table:
         old = row["staleness"]
         rates = f"{row['measured']:.1f}", f"{row['predicted']:.1f}"
         table.add_row(name, *rates, f"{100 * row['waiting']:.0f} %", f"{statistics.median(old):g}, {max(old)}")
-    return table
-
-
-def table_of_promises(kept: list[dict]) -> Table:
-    table = Table("promise", "at least", "measured", "kept", title="Promises, of medians")
-    for row in kept:
-        met = "yes" if row["measured"] >= row["promised"] else "NO"
-        table.add_row(row["what"], f"{row['promised']:.2f}", f"{row['measured']:.2f}", met)
     return table
 
 

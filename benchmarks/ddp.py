@@ -27,6 +27,7 @@ from torch.nn.functional import cross_entropy
 from benchmarks.harness import pair, results
 from benchmarks.harness.machine import describe
 from benchmarks.harness.networks import MODELS
+from benchmarks.harness.tables import table_of_promises
 from benchmarks.harness.turns import rotated
 from hpcdl.cluster import find_launcher
 from hpcdl.collectives import fast_ring_all_reduce
@@ -233,14 +234,6 @@ def table_of_curve(curve: list[dict]) -> Table:
         error = row["predicted"] / row["measured"] - 1
         cells = f"{row['measured'] * 1e3:.2f}", f"{row['predicted'] * 1e3:.2f}", f"{error:+.0%}"
         table.add_row(row["model"], f"{row['bucket_mb']:g} MB", *cells)
-    return table
-
-
-def table_of_promises(kept: list[dict]) -> Table:
-    table = Table("promise", "at least", "measured", "kept", title="Promises, of medians")
-    for row in kept:
-        met = "yes" if row["measured"] >= row["promised"] else "NO"
-        table.add_row(row["what"], f"{row['promised']:.2f}", f"{row['measured']:.2f}", met)
     return table
 
 

@@ -21,6 +21,7 @@ from rich.table import Table
 
 from benchmarks.harness import pair, results
 from benchmarks.harness.machine import describe
+from benchmarks.harness.tables import table_of_promises
 from benchmarks.harness.turns import rotated
 from hpcdl.cluster import find_launcher
 from hpcdl.comm import Communicator
@@ -130,14 +131,6 @@ def table_of_schedules(found: dict[str, Any]) -> Table:
     for row in found["predicted"]:
         times = f"{row['predicted'] * 1e3:.2f}", f"{row['measured'] * 1e3:.2f}"
         table.add_row(row["schedule"], *times, ", ".join(map(str, found["held"][row["schedule"]])))
-    return table
-
-
-def table_of_promises(kept: list[dict]) -> Table:
-    table = Table("promise", "at least", "measured", "kept", title="Promises, of medians")
-    for row in kept:
-        met = "yes" if row["measured"] >= row["promised"] else "NO"
-        table.add_row(row["what"], f"{row['promised']:.2f}", f"{row['measured']:.2f}", met)
     return table
 
 

@@ -32,6 +32,7 @@ from benchmarks.harness import pair, results
 from benchmarks.harness.killed_saves import killed_saves
 from benchmarks.harness.machine import describe
 from benchmarks.harness.offloading import measure
+from benchmarks.harness.tables import table_of_promises
 from benchmarks.harness.turns import rotated
 from benchmarks.peers.sharding import (
     LAYERS,
@@ -239,14 +240,6 @@ def table_of_states(found: dict) -> Table:
     for name, seconds in found["seconds"].items():
         predicted = found["predicted"].get(name)
         table.add_row(name, f"{seconds * 1e3:.1f}", "–" if predicted is None else f"{predicted * 1e3:.1f}")
-    return table
-
-
-def table_of_promises(kept: list[dict]) -> Table:
-    table = Table("promise", "at least", "measured", "kept", title="Promises")
-    for row in kept:
-        met = "yes" if row["measured"] >= row["promised"] else "NO"
-        table.add_row(row["what"], f"{row['promised']:.2f}", f"{row['measured']:.2f}", met)
     return table
 
 
