@@ -26,7 +26,7 @@ from rich.table import Table
 from benchmarks.harness import pair, results
 from benchmarks.harness.consistency import LIVE, counted, hogwild
 from benchmarks.harness.machine import describe
-from benchmarks.harness.tables import table_of_promises
+from benchmarks.harness.tables import table_of_promises, table_of_times
 from hpcdl.cluster import find_launcher
 
 PROMISES = [  # what, ours in the findings, the peer, at least so many times as fast
@@ -74,13 +74,6 @@ def promises(found: dict[str, Any]) -> list[dict]:
     return kept
 
 
-def table_of_times(found: dict[str, Any]) -> Table:
-    table = Table("competitor", "min ms", "median ms", title="A step of the parameter server; 10,000 updates")
-    for name, values in (found["server"] | found["hogwild"]["seconds"]).items():
-        table.add_row(name, f"{min(values) * 1e3:.2f}", f"{statistics.median(values) * 1e3:.2f}")
-    return table
-
-
 def table_of_live(live: dict[str, dict]) -> Table:
     table = Table(
         "", "steps/s", "by the clock", "share of waiting", "staleness, median and most", title="Four live ranks"
@@ -109,7 +102,10 @@ def main(
         "counted": counted(64 if quick else 1024),
     }
     kept = promises(found)
-    for table in (table_of_times(found), table_of_live(found["live"]), table_of_promises(kept)):
+    times = table_of_times(
+        found["server"] | found["hogwild"]["seconds"], "A step of the parameter server; 10,000 updates"
+    )
+    for table in (times, table_of_live(found["live"]), table_of_promises(kept)):
         console.print(table)
     results.save({"machine": machine, **found, "promises": kept}, out)
     console.print(f"All measurements, {time.perf_counter() - begin:.0f} s: {out}")

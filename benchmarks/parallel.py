@@ -21,7 +21,7 @@ from rich.table import Table
 
 from benchmarks.harness import pair, results
 from benchmarks.harness.machine import describe
-from benchmarks.harness.tables import table_of_promises
+from benchmarks.harness.tables import table_of_promises, table_of_times
 from benchmarks.harness.turns import rotated
 from hpcdl.cluster import find_launcher
 from hpcdl.comm import Communicator
@@ -119,13 +119,6 @@ def promises(found: dict[str, Any], rows: list[dict]) -> list[dict]:
     return kept
 
 
-def table_of_times(steps: dict[str, list[float]]) -> Table:
-    table = Table("competitor", "min ms", "median ms", title="A forward and a backward pass on 2 ranks")
-    for name, values in steps.items():
-        table.add_row(name, f"{min(values) * 1e3:.2f}", f"{statistics.median(values) * 1e3:.2f}")
-    return table
-
-
 def table_of_schedules(found: dict[str, Any]) -> Table:
     table = Table("schedule", "predicted ms", "measured ms", "held by each rank", title="Makespans of 8 microbatches")
     for row in found["predicted"]:
@@ -145,7 +138,11 @@ def main(
     found = pair.run(__name__, *((2, 1, 512) if quick else (20, 3, 8192)))
     rows = ratios(found["steps"])
     kept = promises(found, rows)
-    for table in (table_of_times(found["steps"]), table_of_schedules(found), table_of_promises(kept)):
+    for table in (
+        table_of_times(found["steps"], "A forward and a backward pass on 2 ranks"),
+        table_of_schedules(found),
+        table_of_promises(kept),
+    ):
         console.print(table)
     results.save({"machine": machine, **found, "ratios": rows, "promises": kept}, out)
     console.print(f"All measurements: {out}")
