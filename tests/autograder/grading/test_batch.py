@@ -28,19 +28,6 @@ def one_zygote(monkeypatch, zygote):
     monkeypatch.setattr("hpcdl.machine.cores", lambda: 1)
 
 
-@pytest.fixture
-def graded(monkeypatch):
-    """The names of the students that were really graded, in order."""
-    names, original = [], grade.grade
-
-    def spy(submission, *rest):
-        names.append(submission.student)
-        return original(submission, *rest)
-
-    monkeypatch.setattr(grade, "grade", spy)
-    return names
-
-
 def run(*arguments):
     arguments += ("--allow-weak",) if arguments[0] == "grade" else ()  # the batch is tested on every system
     return CliRunner().invoke(app, [str(argument) for argument in arguments])

@@ -9,19 +9,6 @@ from autograder.grading import grade, store
 from autograder.shards import records as recording
 
 
-@pytest.fixture
-def graded(monkeypatch):
-    """The names of the students that were really graded, in order."""
-    names, original = [], grade.grade
-
-    def spy(submission, *rest):
-        names.append(submission.student)
-        return original(submission, *rest)
-
-    monkeypatch.setattr(grade, "grade", spy)
-    return names
-
-
 def without_seconds(content):
     """A result file's content without what differs from run to run."""
     if isinstance(content, dict):

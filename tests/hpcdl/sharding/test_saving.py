@@ -77,24 +77,13 @@ def test_zero_1_goes_on_on_another_number_of_ranks(training, tmp_path):
         optimizer = ShardedOptimizer(model.parameters(), comm, training.makes["adamw"])
         assert [shard.shape for shard in optimizer.shards().values()] == [p.shape for p in model.parameters()]
         if first:
-            saved = load(tmp_path, comm)
-            saved.fill(optimizer.shards())
-            saved.restore(optimizer.optimizer, optimizer.shards())
-            optimizer.gather()
-        for n in training.batches[first:last]:
-            x, y = training.mine(n, comm)
-            optimizer.count(len(x))
-            if len(x):
-                cross_entropy(model(x), y).backward()
-            optimizer.step()
+            training.resume(tmp_path, optimizer, comm)
+        training.learn(model, optimizer, comm, training.batches[first:last])
         save(tmp_path, last, with_states(optimizer.shards(), optimizer.optimizer), comm)
         return model
 
     simulate(run, 4, 0, 2)
-    for model in simulate(run, 3, 2, 4).results:
-        for name, value in training.serial("plain", "adamw")[0].items():
-            found = dict(model.named_parameters())[name]
-            torch.testing.assert_close(found.detach(), value.detach(), rtol=1e-12, atol=1e-12)
+    training.assert_as_serial(simulate(run, 3, 2, 4).results)
 
 
 N = 300_000  # elements: more than a block of a file
