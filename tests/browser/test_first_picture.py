@@ -11,7 +11,8 @@ import pytest
 
 from autograder.authors import build
 
-from .conftest import Lab, served
+from .conftest import served
+from .page import Lab
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
