@@ -5,7 +5,7 @@ import pytest
 pytestmark = [pytest.mark.browser, pytest.mark.labs, pytest.mark.mpi, pytest.mark.timeout(300)]
 
 
-def test_lab_runs_its_pictures_move_and_a_schedule_that_cannot_be_followed_is_explained(open_lab):
+def test_lab_runs_and_a_stuck_schedule_is_explained(open_lab):
     lab = open_lab("model_parallel")
     lab.run_all(seconds=200)
 

@@ -5,7 +5,7 @@ import pytest
 pytestmark = [pytest.mark.browser, pytest.mark.labs, pytest.mark.mpi, pytest.mark.timeout(300)]
 
 
-def test_lab_runs_its_pictures_move_and_buckets_of_one_layer_each_are_explained(open_lab):
+def test_lab_runs_and_single_layer_buckets_are_explained(open_lab):
     lab = open_lab("scaling")
     lab.run_all(seconds=200)
 

@@ -34,7 +34,7 @@ def test_the_dense_direction_solves_a_quadratic_that_it_knows():
     assert torch.allclose(history.dense(), -history.g / curvature)
 
 
-def test_backups_never_make_it_longer_and_nodes_share_as_well_as_any_assignment_of_equal_ones():
+def test_backups_never_take_longer():
     tasks = [3.0, 1.0, 2.0, 2.0]
     for speeds in ([1.0, 1.0], [1.0, 0.25], [2.0, 1.0, 0.1]):
         alone = finish.on_a_clock(tasks, speeds, False)

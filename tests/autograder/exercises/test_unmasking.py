@@ -150,7 +150,7 @@ ODD = (
 
 
 @pytest.mark.parametrize("slug", FIRST)
-def test_whatever_stands_in_an_input_is_refused_or_heard_and_nothing_else_comes_of_it(slug):
+def test_any_input_is_refused_or_examined(slug):
     suspects, good = line_up(slug), LARGEST[slug]
     for i in range(len(good)):
         for odd in ODD:

@@ -25,17 +25,17 @@ def test_parts_are_about_equal():
     assert max(sizes) < 1150, sizes
 
 
-def test_a_name_that_is_no_utf_8_has_a_part():
+def test_name_outside_utf_8_has_a_part():
     assert sum(Shard(i, 3).holds(Submission("\udcff", None)) for i in (1, 2, 3)) == 1
 
 
-def test_a_shard_is_read_and_written_alike():
+def test_shard_round_trips():
     assert str(Shard.parse(" 3/64 ")) == "3/64"
 
 
 @pytest.mark.parametrize(
     "text", ["", "3", "0/4", "5/4", "-1/4", "1/0", "a/b", "1/4/2", "1.0/4", "\u0663/4", "1/9999999"]
 )
-def test_what_is_no_shard_is_refused_with_an_example(text):
+def test_bad_shard_is_refused_with_an_example(text):
     with pytest.raises(ValueError, match="is no shard: give the number of a part and of how many, 1/64 to 64/64"):
         Shard.parse(text)

@@ -129,7 +129,7 @@ def test_states_arrive_while_the_parameter_before_is_updated(tmp_path, ahead, me
     assert inner.met == met
 
 
-def test_a_checkpoint_takes_the_states_from_the_store_and_brings_them_back(training, tmp_path):
+def test_checkpoint_restores_offloaded_states(training, tmp_path):
     def run(comm, first, last, offload):
         model = training.build("plain", seed=first)
 
@@ -149,7 +149,7 @@ def test_a_checkpoint_takes_the_states_from_the_store_and_brings_them_back(train
     training.assert_as_serial(simulate(run, 4, 3, 4, True).results)
 
 
-def test_what_cannot_go_parameter_by_parameter_is_refused_and_a_full_disk_is_named(tmp_path):
+def test_unsuitable_optimizer_or_disk_is_refused(tmp_path):
     with pytest.raises(ValueError, match="LBFGS updates all parameters together"):
         Offloaded(torch.optim.LBFGS([nn.Parameter(torch.ones(1))]), Host())
 
@@ -174,7 +174,7 @@ def test_what_cannot_go_parameter_by_parameter_is_refused_and_a_full_disk_is_nam
 
 
 @pytest.mark.gpu
-def test_on_a_gpu_states_are_in_pinned_memory_or_on_disk_and_the_bits_are_the_same(tmp_path, need):
+def test_offloaded_states_on_a_gpu(tmp_path, need):
     need("gpu", torch.cuda.is_available(), "states in pinned memory")
 
     def run(store):

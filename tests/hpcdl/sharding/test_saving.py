@@ -236,7 +236,7 @@ def damage_header(folder):
         (damage_header, "rank-1-of-3 is damaged: its header"),
     ],
 )
-def test_what_is_missing_or_damaged_is_named_on_every_rank_and_nothing_changes(tmp_path, damage, words):
+def test_damaged_checkpoint_is_named_on_every_rank(tmp_path, damage, words):
     simulate(write, 3, tmp_path, 1)
     damage(next(tmp_path.glob("step-*")))
 
