@@ -99,7 +99,7 @@ def _check(name, f, x, mpi) -> None:
 
 
 def run_pair(malloc: str, sizes: list[int], repeats: int) -> dict[str, Times]:
-    """The times of one pair of processes, by tensor."""
+    """Return the times of one pair of processes, by tensor."""
     found = pair.run(__name__, sizes, repeats, env={**os.environ, **MALLOC[malloc]})
     return {
         tensor: {name: {int(nbytes): values for nbytes, values in column.items()} for name, column in times.items()}
@@ -132,7 +132,7 @@ def simulator() -> list[dict]:
 
 
 def ratios(everything: Everything) -> list[dict]:
-    """How many times faster the ring is than each peer, by size: of the medians and of the minima."""
+    """Return how many times faster the ring is than each peer, by size: of the medians and of the minima."""
     rows = []
     for tensor, settings in everything.items():
         for malloc, columns in settings.items():
@@ -153,7 +153,7 @@ def ratios(everything: Everything) -> list[dict]:
 
 
 def promises(rows: list[dict]) -> list[dict]:
-    """The promised ratios, by median, each at the worst of its sizes; without sizes that were not measured."""
+    """Return the promised ratios, by median, each at the worst of its sizes; without sizes that were not measured."""
     wanted = [
         ("ring / MPI_Allreduce, 64 MB, default malloc", 2.0, "default", "MPI_Allreduce", 64 << 20),
         ("ring / MPI_Allreduce, 64 MB, raised thresholds", 0.95, "raised", "MPI_Allreduce", 64 << 20),

@@ -46,7 +46,7 @@ def work(what: str, *order: Any) -> Any:
 
 
 def promises(found: dict[str, Any]) -> list[dict]:
-    """What was asked beside what was measured, by medians."""
+    """Return what was asked beside what was measured, by medians."""
     times = {
         name: statistics.median(values) for name, values in (found["server"] | found["hogwild"]["seconds"]).items()
     }

@@ -74,7 +74,7 @@ def competitors(problem: Problem) -> tuple[dict[str, Callable[[], torch.Tensor]]
 
 @torch.no_grad()
 def measure(problem: Problem, seconds: float) -> Row:
-    """Every competitor in turns, for about `seconds`; the slow ones in the first rounds only."""
+    """Time every competitor in turns, for about `seconds`; the slow ones in the first rounds only."""
     calls, chosen, exact = competitors(problem)
     times: dict[str, list[float]] = {name: [] for name in calls}
     errors = {name: _error(call()[:1], exact) for name, call in calls.items()}  # and warmed up
@@ -105,12 +105,12 @@ def best(row: Row, names: Any, statistic: str = "median") -> float:
 
 
 def speed(row: Row, name: str, statistic: str = "median") -> float:
-    """How many times faster than the better of torch's formats; auto's better format stands for auto."""
+    """Return how many times faster `name` is than the better of torch's formats; for auto, its better format counts."""
     return best(row, PEERS, statistic) / best(row, AUTO if name == "auto" else [name], statistic)
 
 
 def promises(layers: dict[str, Row]) -> list[dict]:
-    """Each promise that these layers can tell about, with what was measured (medians)."""
+    """Return the promises about these layers, with what was measured (medians)."""
     single = [
         ("VGG conv3_2", "winograd_4x4", 1.15),
         ("VGG conv4_2", "winograd_4x4", 1.4),

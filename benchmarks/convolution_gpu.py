@@ -118,7 +118,7 @@ def measure(problem: Problem, kind: str, way: str, rounds: int) -> Times:
 
 
 def accuracy(problem: Problem, kind: str, way: str) -> dict[str, float]:
-    """The error of each competitor against float64 on the processor, relative to the largest value."""
+    """Return the error of each competitor against float64 on the processor, relative to the largest value."""
     tensors = draw(problem, kind)
     exact = torchs(problem, way, *(t.double().cpu() for t in tensors))
     return {
@@ -141,12 +141,12 @@ def _seconds(call) -> float:
 
 
 def speed(times: Times, name: str, statistic: str = "median") -> float:
-    """How many times faster than the better of cuDNN's formats."""
+    """Return how many times faster `name` is than the better of cuDNN's formats."""
     return min(times[peer][statistic] for peer in PEERS) / times[name][statistic]
 
 
 def promises(rows: Rows) -> list[dict]:
-    """What is promised, at least how much, and what was measured: None where nothing was."""
+    """Return what is promised, at least how much, and what was measured: None where nothing was."""
     three = [
         speed(rows[layer][kind]["forward"], "implicit")
         for layer, problem in LAYERS.items()

@@ -164,7 +164,7 @@ def same_weights(arms: dict[str, Competitor]) -> None:
 
 
 def ratios(steps: dict) -> list[dict]:
-    """How many steps ours takes in the time of one of each competitor's: of the medians and of the minima."""
+    """Return how many steps ours takes in the time of one of each competitor's: of the medians and of the minima."""
     return [
         {
             "model": model,

@@ -88,7 +88,7 @@ def time_steps(step: Step, steps: int, comm: Communicator, alone: bool) -> list[
 
 
 def ratios(steps: dict[str, list[float]]) -> list[dict]:
-    """How many steps ours takes in the time of one of the better peer: of the medians and of the minima."""
+    """Return how many steps ours takes in the time of one of the better peer: of the medians and of the minima."""
     rows = []
     for name, peers, _ in PROMISES:
         for peer in peers:
@@ -98,7 +98,7 @@ def ratios(steps: dict[str, list[float]]) -> list[dict]:
 
 
 def promises(found: dict[str, Any], rows: list[dict]) -> list[dict]:
-    """What was asked beside what was measured; by medians, and of two peers by the better."""
+    """Return what was asked beside what was measured; by medians, and of two peers by the better."""
     kept = []
     for name, peers, least in PROMISES:
         measured = min(row["median"] for row in rows if row["ours"] == name)

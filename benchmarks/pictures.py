@@ -45,7 +45,7 @@ WARM = 3  # moves before those that count
 
 
 def states(explorable: Any, control: str) -> list[dict]:
-    """The state of the explorable with the control at twenty of its stops, or all where there are fewer."""
+    """Return the state of the explorable with the control at twenty of its stops, or all where there are fewer."""
     slider = explorable.controls[control]
     slider = getattr(slider, "bar", slider)  # of a stepper
     if options := getattr(slider, "options", None):
@@ -74,7 +74,7 @@ def measure(name: str, moves: int) -> dict:
 
 
 def promise(name: str, row: dict) -> dict:
-    """A row of the page of benchmarks."""
+    """Return a row of the page of benchmarks."""
     middle = {way: statistics.median(row[way]) for way in WAYS}
     return {
         "what": f"{name}: times as fast as a figure cleared, and as one made anew",

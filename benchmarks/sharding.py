@@ -171,7 +171,7 @@ def memory(arm: Competitor, x: torch.Tensor) -> int:
 
 
 def promises(found: dict) -> list[dict]:
-    """What was asked of the networks, of loads and of killed saves beside what was measured."""
+    """Return what was asked of the networks, of loads and of killed saves beside what was measured."""
     load = {name: statistics.median(times) for name, times in found["load onto 3 ranks"].items()}
     kills = found["killed saves"]
     return [

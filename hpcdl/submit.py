@@ -170,7 +170,7 @@ def _failure(number: int, cell) -> str:
 
 
 def write(submission: OwnSubmission, notebook: Path, out: Path) -> None:
-    """The zip file to hand in: the notebook as it was saved, the files that it needs, and submission.json."""
+    """Write the zip file to hand in: the notebook as it was saved, the files that it needs, and submission.json."""
     content = {
         submission.notebook: notebook.read_bytes(),
         **{name: (notebook.parent / name).read_bytes() for name in submission.along},

@@ -200,7 +200,7 @@ def evidence(got: Any, right: Any, tolerance: float, where: str = "") -> str:
 
 
 def alike(a: Any, b: Any, tolerance: float) -> bool:
-    """Whether values are equal up to rounding, also in lists and tuples."""
+    """Return whether values are equal up to rounding, also in lists and tuples."""
     if type(a) in (list, tuple) and type(a) is type(b):
         return len(a) == len(b) and all(alike(x, y, tolerance) for x, y in zip(a, b, strict=True))
     if {type(a), type(b)} <= {int, float}:

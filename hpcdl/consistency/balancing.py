@@ -29,7 +29,7 @@ class Tasks:
 
     @property
     def finished(self) -> bool:
-        """Whether every portion has been computed."""
+        """Return whether every portion has been computed."""
         return None not in self.done_by
 
     def next_for(self, worker: int) -> int:

@@ -55,11 +55,11 @@ class ShardBucket:
 
     @property
     def begun(self) -> bool:
-        """Whether a gradient of this step has arrived."""
+        """Return whether a gradient of this step has arrived."""
         return bool(self._in)
 
     def has(self, i: int) -> bool:
-        """Whether the gradient of a parameter has arrived."""
+        """Return whether the gradient of a parameter has arrived."""
         return i in self._in
 
     @property

@@ -166,7 +166,7 @@ class Unit:
 
     @property
     def complete(self) -> bool:
-        """Every parameter that is trained has its gradient of this backward pass."""
+        """Return whether every trained parameter has its gradient of this backward pass."""
         pairs = zip(self.params, self.arrived, strict=True)
         return all(arrived or not param.requires_grad for param, arrived in pairs)
 

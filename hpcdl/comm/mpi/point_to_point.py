@@ -166,7 +166,7 @@ class PointToPoint(Communicator):
         return first
 
     def _test(self, request: Message) -> bool:
-        """Whether `request` is complete or failed, without waiting; received data are processed."""
+        """Return whether `request` is complete or failed, without waiting; received data are processed."""
         if request.complete or request.error is not None:
             return True
         if request.side == "source":

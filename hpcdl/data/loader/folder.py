@@ -67,7 +67,7 @@ class Shards:
         return self.shards[number].sample(i - self._first(number))
 
     def shard_of(self, i: int) -> int:
-        """The number of the shard that has sample `i`."""
+        """Return the number of the shard that has sample `i`."""
         return int(np.searchsorted(self._ends, i, side="right"))
 
     def take(self, indices: np.ndarray, out: dict[str, np.ndarray], note: Callable[[int], None] = lambda _: None):

@@ -146,7 +146,7 @@ class Loader:
 
 
 def _fields(shards: Shards, decode: Callable[[Sample], Sample] | None) -> list[Field]:
-    """The fields of a batch's samples, for which sample 0 stands."""
+    """Return the fields of a batch's samples, for which sample 0 stands."""
     fields = shards.fields if decode is None else fields_of(decode(shards[0]))
     for field in fields:
         if field.shape is None:

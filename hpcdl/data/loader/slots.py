@@ -33,11 +33,11 @@ class Layout:
         self.nbytes = -(-end // mmap.PAGESIZE) * mmap.PAGESIZE
 
     def notes(self, memory: mmap.mmap, slot: int) -> np.ndarray:
-        """The numbers at the beginning of a slot."""
+        """Return the numbers at the beginning of a slot."""
         return np.frombuffer(memory, np.int64, NOTES + self.capacity, slot * self.nbytes)
 
     def arrays(self, memory: mmap.mmap, slot: int, count: int) -> dict[str, np.ndarray]:
-        """The fields of a slot that holds `count` samples; all are views of one array, which lives as long as they."""
+        """Return the fields of a slot with `count` samples: views of one array, which lives as long as they do."""
         whole = np.frombuffer(memory, np.uint8, self.nbytes, slot * self.nbytes)
         return {
             field.name: whole[offset : offset + count * nbytes].view(field.dtype).reshape(count, *(field.shape or ()))

@@ -92,6 +92,6 @@ class Messages:
         self._sent = kept
 
     def _tag(self, message: Message, i: int) -> int:
-        """The tag of the i-th tensor of a message."""
+        """Return the tag of the i-th tensor of a message."""
         number = 2 * (message.microbatch * len(self.plan.parts) + message.part) + (message.op == "B")
         return number * self.width + i

@@ -39,7 +39,7 @@ class Plan:
         return self.parts[part][0]
 
     def needs(self, op: str, microbatch: int, part: int) -> Message | None:
-        """The message that an op waits for; None for the batch itself and for W."""
+        """Return the message that an op waits for; None for the batch itself and for W."""
         return None if op == "W" or (op == "F" and part == 0) else Message(op, microbatch, part)
 
     def arriving(self, stage: int) -> list[Message]:
@@ -48,17 +48,17 @@ class Plan:
         return [message for message in needed if message and self.sender(message) != stage]
 
     def sender(self, message: Message) -> int:
-        """The stage that sends it; the loss of the last part is as a message from its own stage."""
+        """Return the stage that sends the message; the loss of the last part is as a message from its own stage."""
         return self.stage_of(self._from(message))
 
     def sent_at(self, message: Message) -> int:
-        """The turn of its sender, a number in the order of that, whose result it is."""
+        """Return the turn of the sender that computes the message."""
         part = self._from(message)
         op = "F" if message.op == "B" and message.part == self.last else message.op
         return self._turn[self.stage_of(part)][op, message.microbatch, self.parts[part][1]]
 
     def taken_at(self, message: Message) -> int:
-        """The turn of its receiver that needs it."""
+        """Return the turn of the receiver that needs the message."""
         stage, chunk = self.parts[message.part]
         return self._turn[stage][message.op, message.microbatch, chunk]
 

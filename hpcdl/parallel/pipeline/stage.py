@@ -141,7 +141,7 @@ class _Stage:
         self.run.ends.append(self.comm.clock())
 
     def _compute(self, k: int, chunk: int, part: int, came: Tensors) -> Value:
-        """The output of F."""
+        """Return the output of F."""
         if self.plan.forward_only:
             with torch.no_grad():
                 return self.chunks[chunk].forward(k, self._input(k, part, came))
@@ -180,7 +180,7 @@ class _Stage:
         return scaled
 
     def _gradient(self, k: int, y: Value) -> Tensors:
-        """The gradients of microbatch k's part of the batch's loss, by output that is differentiable."""
+        """Return the gradients of microbatch k's part of the batch's loss, by output that is differentiable."""
         assert self.loss is not None  # else the orders have no backward passes
         outputs = [each.detach() for each in tensors_of(y, "the last part's output")]
         leaves = [each.requires_grad_() for each in outputs if is_differentiable(each.dtype)]

@@ -62,7 +62,7 @@ class Tally(NamedTuple):
 
     @property
     def is_all_yours(self) -> bool:
-        """Whether no brick came from the library, torch or the machine."""
+        """Return whether no brick came from the library, torch or the machine."""
         return not self.lent and not any(brick in self.ready_made for brick in self.yours)
 
     def __str__(self):
