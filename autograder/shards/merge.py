@@ -17,7 +17,7 @@ from autograder.grading.submitted import take
 from autograder.results import LabResult
 
 from .records import FOLDER, grader, key_of, lines
-from .shard import Shard
+from .shard import ClassShard
 
 
 class MergeError(Exception):
@@ -97,7 +97,7 @@ def _missing(missing: list[Submission], total: int, out: Path, secret: bytes) ->
     own = files(out, secret)
     if own:
         of = max(int(path.stem.partition("-of-")[2]) for path in own)
-        shards = [str(i) for i in range(1, of + 1) if any(Shard(i, of).holds(one) for one in missing)]
+        shards = [str(i) for i in range(1, of + 1) if any(ClassShard(i, of).holds(one) for one in missing)]
         return f"{said}: run {_listed(shards)} of {of} again, or give --partial for what there is"
     if others := sorted({path.parent.name for path in (out / FOLDER).glob("*/*.jsonl")}):
         return (

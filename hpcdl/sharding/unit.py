@@ -14,7 +14,7 @@ from hpcdl.ddp.guarded import NotYet, Part, numbers_of
 from hpcdl.ddp.postponed import SEVERAL, changed, hooked, is_additive, postpone
 from hpcdl.sharding import steps
 from hpcdl.sharding.changes import shape_and_hash
-from hpcdl.sharding.flat import Layout, Shard
+from hpcdl.sharding.flat import FlatLayout, Shard
 from hpcdl.sharding.pieces import PieceOfWeight
 from hpcdl.sharding.watched import refuse_copy
 
@@ -47,7 +47,7 @@ class Unit:
     ):
         self.params, self.places = list(params), list(params.values())
         trained, self.paths = self.params[0].requires_grad, [places[0].path for places in self.places]
-        self.comm, self.layout = comm, Layout([param.shape for param in self.params], comm, first)
+        self.comm, self.layout = comm, FlatLayout([param.shape for param in self.params], comm, first)
         numbers = [numbers_of(param.detach()).resolve_conj().resolve_neg() for param in self.params]
         whole = torch.cat([x.reshape(-1) for x in numbers])
         broadcast_state(whole, comm)

@@ -98,7 +98,7 @@ def _shown(value: Any) -> str:
     return "nothing" if value is None else _about(_field("", value))
 
 
-class Shard:
+class ShardFile:
     """An open shard: `take` copies samples of a field, `sample` gives one whole."""
 
     def __init__(self, path: Path, about: dict[str, Any]):

@@ -20,7 +20,7 @@ WORKER, SHARD, DROPPED, NOTES = 0, 1, 2, 3
 LENT = 2  # batches that a training holds at a time: the last one while it asks for the next
 
 
-class Layout:
+class SlotLayout:
     """Where a slot holds what: the notes, the samples' numbers, and an array of `capacity` samples for each field."""
 
     def __init__(self, fields: Sequence[Field], capacity: int):
@@ -48,7 +48,7 @@ class Layout:
 class Slots:
     """So many slots in memory that other processes can map by `descriptor`."""
 
-    def __init__(self, layout: Layout, count: int):
+    def __init__(self, layout: SlotLayout, count: int):
         self.layout, self.count = layout, count
         self.descriptor = _nameless()
         weakref.finalize(self, os.close, self.descriptor)

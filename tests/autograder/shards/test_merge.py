@@ -122,7 +122,7 @@ def test_a_failure_of_the_grader_itself_is_tried_again(class_of_eight, tmp_path,
 
 
 def test_two_processes_do_not_share_a_shard(class_of_eight, tmp_path, run):
-    shard = recording.Shard(1, 2)
+    shard = recording.ClassShard(1, 2)
     with recording.Records(tmp_path / "out", (tmp_path / "secret").read_bytes(), shard):
         code, said = run("grade", tmp_path / "out", "--shard", "1/2")
         assert code == 3
