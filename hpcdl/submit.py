@@ -94,7 +94,7 @@ def read(path: Path) -> tuple[nbformat.NotebookNode, bytes]:
     except Exception as error:  # nbformat raises many kinds
         raise SubmissionError(f"{path} is no notebook ({error}); save it in JupyterLab and try again") from None
     if "lab" not in notebook.metadata.get("hpcdl", {}):
-        raise SubmissionError(f"{path} is no lab of this course; hand in the file that you opened, NN_slug.ipynb")
+        raise SubmissionError(f"{path} is not a lab of this course; hand in the file that you opened, NN_slug.ipynb")
     return notebook, raw
 
 

@@ -37,5 +37,5 @@ def test_shard_round_trips():
     "text", ["", "3", "0/4", "5/4", "-1/4", "1/0", "a/b", "1/4/2", "1.0/4", "\u0663/4", "1/9999999"]
 )
 def test_bad_shard_is_refused_with_an_example(text):
-    with pytest.raises(ValueError, match="is no shard: give the number of a part and of how many, 1/64 to 64/64"):
+    with pytest.raises(ValueError, match="is not a shard: give the number of a part and of how many, 1/64 to 64/64"):
         ClassShard.parse(text)
