@@ -38,7 +38,7 @@ def refuse(options: list[str]) -> int:
 
 
 def run_all(options: list[str]) -> int:
-    """Every benchmark, one after another; a failure is remembered and the others run all the same."""
+    """Run every benchmark, one after another; a failure is remembered and the others still run."""
     failed = [name for name in BENCHMARKS if subprocess.call([sys.executable, "-m", "benchmarks", name, *options])]
     if failed:
         print(f"These benchmarks failed: {', '.join(failed)}.", file=sys.stderr)

@@ -102,7 +102,7 @@ def measure(sizes: list[int], rounds: int, repeats: int, console: Console) -> di
 
 
 def ratios(everything: dict[str, Times]) -> list[dict]:
-    """How many times faster ours is than each peer, by tensor and size: of the medians and of the minima."""
+    """Return how many times faster ours is than each peer, by tensor and size: of the medians and of the minima."""
     return [
         {
             "tensor": tensor,
@@ -118,7 +118,7 @@ def ratios(everything: dict[str, Times]) -> list[dict]:
 
 
 def promises(rows: list[dict]) -> list[dict]:
-    """What is promised, by median, at the worst of the sizes."""
+    """Return what is promised, by median, at the worst of the sizes."""
     return [
         {
             "what": f"all_to_all / {peer}, 1 MB to 64 MB, {tensor} tensor",

@@ -127,7 +127,7 @@ def kernels_of(step: Callable[[], object]) -> int:
 
 
 def of_host(rounds: int) -> dict:
-    """The microseconds that the host needs for each kernel of the smallest model."""
+    """Return the microseconds that the host needs for each kernel of the smallest model."""
     name, (model, samples) = next(iter(TRANSFORMERS.items()))
     step = transformer_step(model, samples)
     taken, count = seconds(step, rounds), kernels_of(step)
@@ -136,7 +136,7 @@ def of_host(rounds: int) -> dict:
 
 
 def of_trainings(machine: Machine, quick: bool, rounds: int) -> list[dict]:
-    """Each training's interval in ms, and what it took."""
+    """Return each training's interval in ms, and what it took."""
     rows = []
     for what, predicted, step in trainings(machine, quick):
         taken = seconds(step, rounds)

@@ -26,6 +26,7 @@ from rich.table import Table
 from benchmarks.harness import pair, results
 from benchmarks.harness.consistency import LIVE, counted, hogwild
 from benchmarks.harness.machine import describe
+from benchmarks.harness.tables import table_of_promises, table_of_times
 from hpcdl.cluster import find_launcher
 
 PROMISES = [  # what, ours in the findings, the peer, at least so many times as fast
@@ -45,7 +46,7 @@ def work(what: str, *order: Any) -> Any:
 
 
 def promises(found: dict[str, Any]) -> list[dict]:
-    """What was asked beside what was measured, by medians."""
+    """Return what was asked beside what was measured, by medians."""
     times = {
         name: statistics.median(values) for name, values in (found["server"] | found["hogwild"]["seconds"]).items()
     }
@@ -73,13 +74,6 @@ def promises(found: dict[str, Any]) -> list[dict]:
     return kept
 
 
-def table_of_times(found: dict[str, Any]) -> Table:
-    table = Table("competitor", "min ms", "median ms", title="A step of the parameter server; 10,000 updates")
-    for name, values in (found["server"] | found["hogwild"]["seconds"]).items():
-        table.add_row(name, f"{min(values) * 1e3:.2f}", f"{statistics.median(values) * 1e3:.2f}")
-    return table
-
-
 def table_of_live(live: dict[str, dict]) -> Table:
     table = Table(
         "", "steps/s", "by the clock", "share of waiting", "staleness, median and most", title="Four live ranks"
@@ -88,14 +82,6 @@ def table_of_live(live: dict[str, dict]) -> Table:
         old = row["staleness"]
         rates = f"{row['measured']:.1f}", f"{row['predicted']:.1f}"
         table.add_row(name, *rates, f"{100 * row['waiting']:.0f} %", f"{statistics.median(old):g}, {max(old)}")
-    return table
-
-
-def table_of_promises(kept: list[dict]) -> Table:
-    table = Table("promise", "at least", "measured", "kept", title="Promises, of medians")
-    for row in kept:
-        met = "yes" if row["measured"] >= row["promised"] else "NO"
-        table.add_row(row["what"], f"{row['promised']:.2f}", f"{row['measured']:.2f}", met)
     return table
 
 
@@ -116,7 +102,10 @@ def main(
         "counted": counted(64 if quick else 1024),
     }
     kept = promises(found)
-    for table in (table_of_times(found), table_of_live(found["live"]), table_of_promises(kept)):
+    times = table_of_times(
+        found["server"] | found["hogwild"]["seconds"], "A step of the parameter server; 10,000 updates"
+    )
+    for table in (times, table_of_live(found["live"]), table_of_promises(kept)):
         console.print(table)
     results.save({"machine": machine, **found, "promises": kept}, out)
     console.print(f"All measurements, {time.perf_counter() - begin:.0f} s: {out}")

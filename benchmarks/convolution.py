@@ -27,6 +27,7 @@ from torch.nn.functional import conv2d as torch_conv2d
 from benchmarks.harness import results
 from benchmarks.harness.layers import LAYERS
 from benchmarks.harness.machine import describe
+from benchmarks.harness.tables import table_of_promises
 from benchmarks.harness.turns import rotated
 from benchmarks.harness.turns import seconds as seconds_of
 from hpcdl.conv import ALGORITHMS, Problem, conv2d, prepare, quickest
@@ -73,7 +74,7 @@ def competitors(problem: Problem) -> tuple[dict[str, Callable[[], torch.Tensor]]
 
 @torch.no_grad()
 def measure(problem: Problem, seconds: float) -> Row:
-    """Every competitor in turns, for about `seconds`; the slow ones in the first rounds only."""
+    """Time every competitor in turns, for about `seconds`; the slow ones in the first rounds only."""
     calls, chosen, exact = competitors(problem)
     times: dict[str, list[float]] = {name: [] for name in calls}
     errors = {name: _error(call()[:1], exact) for name, call in calls.items()}  # and warmed up
@@ -104,12 +105,12 @@ def best(row: Row, names: Any, statistic: str = "median") -> float:
 
 
 def speed(row: Row, name: str, statistic: str = "median") -> float:
-    """How many times faster than the better of torch's formats; auto's better format stands for auto."""
+    """Return how many times faster `name` is than the better of torch's formats; for auto, its better format counts."""
     return best(row, PEERS, statistic) / best(row, AUTO if name == "auto" else [name], statistic)
 
 
 def promises(layers: dict[str, Row]) -> list[dict]:
-    """Each promise that these layers can tell about, with what was measured (medians)."""
+    """Return the promises about these layers, with what was measured (medians)."""
     single = [
         ("VGG conv3_2", "winograd_4x4", 1.15),
         ("VGG conv4_2", "winograd_4x4", 1.4),
@@ -166,13 +167,6 @@ def _speeds(row: Row, name: str) -> str:
     return f"{speed(row, name):.2f} ({speed(row, name, 'min'):.2f})"
 
 
-def table_of_promises(threads: str, kept: list[dict]) -> Table:
-    table = Table("promise", "promised", "measured", "kept", title=f"Promises, {threads} thread(s)")
-    for row in kept:
-        table.add_row(row["what"], f"{row['promised']:g}", f"{row['measured']:.3g}", "yes" if row["kept"] else "NO")
-    return table
-
-
 def plot(threads: str, layers: dict[str, Row], file: Path) -> None:
     """A row for each layer, a mark for each algorithm, on a logarithmic axis of speed."""
     import matplotlib
@@ -223,7 +217,9 @@ def main(
     for count, part in found.items():
         part["layers"] = {name: part["layers"][name] for name in LAYERS if name in part["layers"]}
         part["promises"] = promises(part["layers"])
-        console.print(table_of_speeds(count, part["layers"]), table_of_promises(count, part["promises"]))
+        console.print(
+            table_of_speeds(count, part["layers"]), table_of_promises(part["promises"], f"Promises, {count} thread(s)")
+        )
         plot(count, part["layers"], out.with_name(f"{out.stem}-{count}.png"))
     results.save(found, out)
     console.print(f"All measurements: {out}")

@@ -25,6 +25,7 @@ from torch.nn.functional import conv2d as torch_conv2d
 from benchmarks.harness import results
 from benchmarks.harness.layers import LAYERS
 from benchmarks.harness.machine import describe
+from benchmarks.harness.tables import table_of_promises
 from benchmarks.harness.turns import rotated
 from hpcdl.conv import Problem
 
@@ -32,7 +33,7 @@ BATCH = 32
 TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "tf32": torch.float32, "fp32": torch.float32}
 PEERS = ("cuDNN", "cuDNN channels_last")
 WAYS = ("forward", "gradient of x", "gradient of w")
-NOT_MEASURED = "not measured: no GPU"
+NOT_MEASURED, TITLE = "not measured: no GPU", "Promises, on a GPU: times as fast as cuDNN"
 DEVICE = "cuda"
 BUSY = 1_000_000  # cycles, half a millisecond: longer than a slow host needs for the launches of one call
 
@@ -117,7 +118,7 @@ def measure(problem: Problem, kind: str, way: str, rounds: int) -> Times:
 
 
 def accuracy(problem: Problem, kind: str, way: str) -> dict[str, float]:
-    """The error of each competitor against float64 on the processor, relative to the largest value."""
+    """Return the error of each competitor against float64 on the processor, relative to the largest value."""
     tensors = draw(problem, kind)
     exact = torchs(problem, way, *(t.double().cpu() for t in tensors))
     return {
@@ -140,12 +141,12 @@ def _seconds(call) -> float:
 
 
 def speed(times: Times, name: str, statistic: str = "median") -> float:
-    """How many times faster than the better of cuDNN's formats."""
+    """Return how many times faster `name` is than the better of cuDNN's formats."""
     return min(times[peer][statistic] for peer in PEERS) / times[name][statistic]
 
 
 def promises(rows: Rows) -> list[dict]:
-    """What is promised, at least how much, and what was measured: None where nothing was."""
+    """Return what is promised, at least how much, and what was measured: None where nothing was."""
     three = [
         speed(rows[layer][kind]["forward"], "implicit")
         for layer, problem in LAYERS.items()
@@ -160,15 +161,6 @@ def promises(rows: Rows) -> list[dict]:
         ("depthwise 31x31, the slowest type", 2.0, min(large, default=None)),
     ]
     return [dict(zip(("what", "promised", "measured"), row, strict=True)) for row in found]
-
-
-def table_of_promises(rows: Rows) -> Table:
-    table = Table("promise: times as fast as cuDNN", "promised", "measured", "kept", title="Promises, on a GPU")
-    for row in promises(rows):
-        what, least, measured = row.values()
-        shown = (NOT_MEASURED, "–") if measured is None else (f"{measured:.2f}", "yes" if measured >= least else "NO")
-        table.add_row(what, f"{least:g}", *shown)
-    return table
 
 
 def table_of_speeds(rows: Rows) -> Table:
@@ -191,7 +183,7 @@ def main(
     """Measure the convolution kernels beside cuDNN, where there is a GPU."""
     console = Console()
     if not torch.cuda.is_available():
-        console.print(table_of_promises({}))
+        console.print(table_of_promises(promises({}), TITLE, NOT_MEASURED))
         return
     machine = describe() | {"gpu": torch.cuda.get_device_name(), "cudnn": torch.backends.cudnn.version()}
     rows: Rows = {}
@@ -202,7 +194,7 @@ def main(
             found = {way: measure(problem, kind, way, 5 if quick else rounds) for way in ways}
             rows.setdefault(layer, {})[kind] = found
             console.print(f"{layer}, {kind}: measured", style="dim")
-    console.print(table_of_speeds(rows), table_of_promises(rows))
+    console.print(table_of_speeds(rows), table_of_promises(promises(rows), TITLE, NOT_MEASURED))
     out = results.file("convolution_gpu", quick, out)
     results.save({"machine": machine, "batch": BATCH, "rows": rows, "promises": promises(rows)}, out)
     console.print(f"All measurements: {out}")

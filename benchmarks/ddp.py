@@ -27,6 +27,7 @@ from torch.nn.functional import cross_entropy
 from benchmarks.harness import pair, results
 from benchmarks.harness.machine import describe
 from benchmarks.harness.networks import MODELS
+from benchmarks.harness.tables import table_of_promises, table_of_times
 from benchmarks.harness.turns import rotated
 from hpcdl.cluster import find_launcher
 from hpcdl.collectives import fast_ring_all_reduce
@@ -163,7 +164,7 @@ def same_weights(arms: dict[str, Competitor]) -> None:
 
 
 def ratios(steps: dict) -> list[dict]:
-    """How many steps ours takes in the time of one of each competitor's: of the medians and of the minima."""
+    """Return how many steps ours takes in the time of one of each competitor's: of the medians and of the minima."""
     return [
         {
             "model": model,
@@ -218,29 +219,12 @@ def promises(rows: list[dict], curve: list[dict]) -> list[dict]:
 # -- shown ------------------------------------------------------------------------------------------------------------
 
 
-def table_of_times(model: str, times: dict) -> Table:
-    local = statistics.median(times["local"])
-    table = Table("competitor", "min ms", "median ms", "median / local", title=f"{model}: one step on 2 ranks")
-    for name, values in times.items():
-        median = statistics.median(values)
-        table.add_row(name, f"{min(values) * 1e3:.2f}", f"{median * 1e3:.2f}", f"{median / local:.3f}")
-    return table
-
-
 def table_of_curve(curve: list[dict]) -> Table:
     table = Table("model", "buckets", "measured ms", "predicted ms", "error", title="Step over bucket size")
     for row in curve:
         error = row["predicted"] / row["measured"] - 1
         cells = f"{row['measured'] * 1e3:.2f}", f"{row['predicted'] * 1e3:.2f}", f"{error:+.0%}"
         table.add_row(row["model"], f"{row['bucket_mb']:g} MB", *cells)
-    return table
-
-
-def table_of_promises(kept: list[dict]) -> Table:
-    table = Table("promise", "at least", "measured", "kept", title="Promises, of medians")
-    for row in kept:
-        met = "yes" if row["measured"] >= row["promised"] else "NO"
-        table.add_row(row["what"], f"{row['promised']:.2f}", f"{row['measured']:.2f}", met)
     return table
 
 
@@ -257,7 +241,7 @@ def main(
     rows, curve = ratios(found["steps"]), predictions(found)
     kept = promises(rows, curve)
     for model, times in found["steps"].items():
-        console.print(table_of_times(model, times))
+        console.print(table_of_times(times, f"{model}: one step on 2 ranks", beside="local"))
     console.print(table_of_curve(curve))
     console.print(table_of_promises(kept))
     found["all_reduce"] = by_size(found["all_reduce"])

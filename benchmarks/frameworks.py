@@ -136,7 +136,7 @@ def rays(rounds: int, count: int) -> list[dict]:
 
 
 def starts(rounds: int) -> dict[str, list[dict]]:
-    """Each way started `rounds` times, in turns."""
+    """Start each way `rounds` times, in turns; return the runs."""
     found: dict[str, list[dict]] = {way: [] for way in WAYS}
     for number in range(rounds):
         for way in rotated(WAYS, number):
@@ -160,7 +160,7 @@ def _away(losses: list[float], right: torch.Tensor) -> float:
 
 
 def rows(steps: dict[str, list[float]], runs: dict[str, list[dict]]) -> dict[str, dict]:
-    """The table: of each way all that was found."""
+    """Return all results by way, for the table."""
     return {
         way: {
             "step": _summary(steps[way]),

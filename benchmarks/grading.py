@@ -1,7 +1,7 @@
 """Grading: our submissions per second beside nbgrader's and otter's, and what the walls, loops and deadlocks cost.
 
     python -m benchmarks grading                     # minutes; prints a table, writes benchmarks/results/grading.json
-    python -m benchmarks grading --only peers        # one part: peers, lanes, walls, trouble
+    python -m benchmarks grading --only peers        # one part: peers, lanes, walls, failures
     python -m benchmarks grading --quick             # to see that it works, not to be quoted
 
 All grade the same notebook of five exercises by the same assertions, in turns that rotate, and must agree on the
@@ -50,8 +50,8 @@ DEADLOCK = "def step(x, comm):\n    comm.recv(x, (comm.rank + 1) % comm.size)\n"
 LOOP = "def spin():\n    while True:\n        pass\n"
 
 
-def five() -> Lab:
-    """The five exercises as a lab of ours: a check each, of the peers' assertions."""
+def peers_lab() -> Lab:
+    """Make a lab of the peers' five exercises, each with one check of the peers' assertions."""
     lab = Lab(SLUG, number=0, title="Five")
     for name, assertions in ASSERTIONS.items():
         exercise = lab.exercise(name, points=POINTS, minutes=1)
@@ -67,7 +67,7 @@ def five() -> Lab:
 
 @contextlib.contextmanager
 def our_lane(lab: Lab, walls: str = ""):
-    """One lane of ours, as a batch has it; with weaker walls where it is asked for."""
+    """Open one of our lanes, as a batch does; `walls` asks for weaker ones."""
     with contextlib.ExitStack() as stack:
         lane = stack.enter_context(batch.Lane(SECRET, lab, Store(None)))
         if walls:
@@ -76,7 +76,7 @@ def our_lane(lab: Lab, walls: str = ""):
 
 
 def graded(lane: batch.Lane, path: Path) -> tuple[float, float]:
-    """The seconds that one submission takes in a lane, and its score."""
+    """Grade one submission in a lane; return the seconds that it takes, and its score."""
     begin = time.perf_counter()
     result = lane.grade(Submission(path.stem, path))
     return time.perf_counter() - begin, result.score
@@ -86,7 +86,7 @@ def graded(lane: batch.Lane, path: Path) -> tuple[float, float]:
 
 
 def beside_peers(folder: Path, rounds: int, otter: Path, console: Console) -> dict:
-    """Seconds per submission of every competitor that is here, in turns; and why others are not."""
+    """Measure the seconds per submission of every installed competitor, in turns; say why others are absent."""
     absent, competitors = {}, []
     for name, make in (
         ("nbgrader", peers.nbgrader),
@@ -102,7 +102,7 @@ def beside_peers(folder: Path, rounds: int, otter: Path, console: Console) -> di
     paths = {name: folder / f"{name}.ipynb" for name in STUDENTS}
     for name, path in paths.items():
         path.write_text(peers.notebook(STUDENTS[name]))
-    with our_lane(five()) as lane:
+    with our_lane(peers_lab()) as lane:
         competitors.append(Peer("ours", lambda student: graded(lane, paths[student])))
         seconds = in_turns(competitors, rounds)
     for peer in competitors:
@@ -150,7 +150,7 @@ def walls(folder: Path, count: int) -> dict[str, list[float]]:
     path = folder / "right.ipynb"
     seconds: dict[str, list[float]] = {sandbox.tier(): [], "weak": []}
     path.write_text(peers.notebook(wrong=False))
-    with our_lane(five()) as full, our_lane(five(), "weak") as weak:
+    with our_lane(peers_lab()) as full, our_lane(peers_lab(), "weak") as weak:
         for turn in range(count + 2):
             for name, lane in ((sandbox.tier(), full), ("weak", weak)):
                 taken, _ = graded(lane, path)
@@ -159,10 +159,10 @@ def walls(folder: Path, count: int) -> dict[str, list[float]]:
     return seconds
 
 
-def trouble(folder: Path, count: int) -> dict[str, list[float]]:
-    """Seconds until a deadlock of four ranks is reported, with fresh processes; of five checks of a loop; and of a
+def failures(folder: Path, count: int) -> dict[str, list[float]]:
+    """Measure seconds: until a deadlock of four ranks is reported (fresh processes), of five checks of a loop, and of a
     submission of lab 02 with five exercises that loop."""
-    lab = Lab("trouble", number=0, title="Trouble")
+    lab = Lab("failures", number=0, title="Failures")
     step = lab.exercise("step", points=50, minutes=1)
     step.check(points=50)(lambda student, rng: student.ranks("step", 4, lambda rank: (torch.zeros(1),)))
     spin = lab.exercise("spin", points=50, minutes=1)
@@ -187,7 +187,7 @@ def trouble(folder: Path, count: int) -> dict[str, list[float]]:
 
 
 def five_loops(folder: Path) -> float:
-    """Seconds of a submission of lab 02 whose first five exercises loop, that of measuring the reference included."""
+    """Measure the seconds of a submission of lab 02 whose first five exercises loop, including the reference's time."""
     lab, notebook = exercises.load(LAB_02), build.solved(LAB_02)
     looping = list(lab.exercises.values())[:5]
     names = [name for exercise in looping for name in exercise.functions]
@@ -203,11 +203,11 @@ def five_loops(folder: Path) -> float:
     return seconds
 
 
-# -- judged and shown -------------------------------------------------------------------------------------------------
+# -- promises and tables ----------------------------------------------------------------------------------------------
 
 
 def promises(found: dict) -> list[dict]:
-    """Every promise that was measured: what, the bound, and the measured value (of medians)."""
+    """Return the measured promises: what, the bound, and the measured value (of medians)."""
     rows = []
 
     def row(what: str, bound: float, measured: float, unit: str, at_least: bool = True):
@@ -226,9 +226,9 @@ def promises(found: dict) -> list[dict]:
     if "walls" in found:
         full, weak = (statistics.median(found["walls"][name]) for name in (sandbox.tier(), "weak"))
         row(f"the walls ({sandbox.tier()}), a submission", 15, 1e3 * (full - weak), "ms", at_least=False)
-    if "trouble" in found:
+    if "failures" in found:
         names = ("deadlock", "loop", "five loops")
-        deadlock, loop, loops = (statistics.median(found["trouble"][name]) for name in names)
+        deadlock, loop, loops = (statistics.median(found["failures"][name]) for name in names)
         row("a deadlock of 4 ranks is reported", 0.5, deadlock, "s", at_least=False)
         row("five checks of a loop", 1.5, loop / LOOP_LIMIT, "limits", at_least=False)
         row("five exercises that loop", 2, loops / LIMIT_02, "limits", at_least=False)
@@ -236,7 +236,7 @@ def promises(found: dict) -> list[dict]:
 
 
 def show(found: dict, console: Console) -> None:
-    for part in ("peers", "walls", "trouble"):
+    for part in ("peers", "walls", "failures"):
         seconds = found.get(part, {}).get("seconds", found.get(part, {}))
         if seconds:
             table = Table("what", "min", "median", "times measured", title=f"{part}: milliseconds")
@@ -252,17 +252,17 @@ def show(found: dict, console: Console) -> None:
 
 
 def main(
-    only: Annotated[list[str] | None, typer.Option(help="Parts: peers, lanes, walls, trouble (default: all).")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Parts: peers, lanes, walls, failures (default: all).")] = None,
     quick: Annotated[bool, typer.Option(help="A round of each.")] = False,
     otter: Annotated[Path, typer.Option(help="The Python of an environment with otter-grader 7.0.0.")] = Path(
         "artifacts/peers/otter/bin/python"
     ),
     out: Annotated[Path | None, typer.Option(help="The JSON file.")] = None,
 ) -> None:
-    """Measure grading beside its peers, and what its promises say."""
+    """Measure grading next to its peers, and check its promises."""
     console, size, out = Console(), 0.1 if quick else 1, results.file("grading", quick, out)
     module = types.ModuleType(f"autograder.exercises.{SLUG}")
-    vars(module)["lab"], sys.modules[module.__name__] = five(), module
+    vars(module)["lab"], sys.modules[module.__name__] = peers_lab(), module
     exercises.LABS = (*exercises.LABS, SLUG)
     found: dict[str, Any] = {"machine": describe() | {"isolation": sandbox.words()}}
     console.print_json(json.dumps(found["machine"]))
@@ -270,7 +270,7 @@ def main(
         "peers": lambda folder: beside_peers(folder, max(1, round(6 * size)), otter.absolute(), console),
         "lanes": lambda folder: lanes(folder, max(4, round(40 * size))),
         "walls": lambda folder: walls(folder, max(3, round(60 * size))),
-        "trouble": lambda folder: trouble(folder, max(1, round(9 * size))),
+        "failures": lambda folder: failures(folder, max(1, round(9 * size))),
     }
     for name, measure in parts.items():
         if not only or name in only:

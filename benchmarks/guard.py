@@ -46,7 +46,7 @@ KINDS = {"guarded": LocalSession, "free": Free}
 
 
 def answered(cells: list[tuple[str, str]], exercise: Exercise) -> dict:
-    """The names that the reference's answer to an exercise needs, from the lab's cells."""
+    """Return the names that the reference's answer to an exercise needs, from the lab's cells."""
     namespace: dict = {}
     for label, statement in source.needed(cells, list(exercise.functions))[0]:
         exec(compile(statement, label, "exec"), namespace)
@@ -86,7 +86,7 @@ def measure(slug: str, turns: int) -> dict:
 
 
 def promise(row: dict) -> dict:
-    """A row of the page of benchmarks."""
+    """Return a row of the page of benchmarks."""
     return {
         "what": f"{row['lab']}: all checks of the reference, library closed / open",
         "promised": f"<= {PROMISED}x",
@@ -95,7 +95,7 @@ def promise(row: dict) -> dict:
 
 
 def together(rows: list[dict]) -> dict:
-    """The row of all labs: the ratio of their medians' sums, and of their minima's."""
+    """Return the row of all labs: the ratio of their medians' sums, and of their minima's."""
     total = {key: sum(row[key] for row in rows) for key in rows[0] if key.endswith(("median", "min"))}
     return {"lab": "all labs", **total, "ratio": round(total["guarded median"] / total["free median"], 3)}
 

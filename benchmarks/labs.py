@@ -32,7 +32,7 @@ QUICK = "01"
 
 
 def memory_of_children() -> float:
-    """The megabytes that this process's descendants use together."""
+    """Return the megabytes that this process's descendants use together."""
     total = 0
     for child in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):  # it may have ended
@@ -74,7 +74,7 @@ def measure(slug: str) -> dict:
 
 
 def chosen(names: list[str]) -> list[str]:
-    """The slugs of the labs that `names` (numbers or slugs) stand for; all without names."""
+    """Return the slugs of the labs that `names` (numbers or slugs) stand for; all without names."""
     numbers = {path.name[:2]: build.slug_of(path) for path in build.sources()}
     slugs = [numbers.get(name.zfill(2), name) for name in names]
     if unknown := set(slugs) - set(numbers.values()):
@@ -83,7 +83,7 @@ def chosen(names: list[str]) -> list[str]:
 
 
 def promise(row: dict) -> dict:
-    """A row of the page of benchmarks."""
+    """Return a row of the page of benchmarks."""
     return {
         "what": f"{row['lab']}, solved, top to bottom",
         "promised": f"< {LIMITS['seconds']} s",

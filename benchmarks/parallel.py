@@ -21,6 +21,7 @@ from rich.table import Table
 
 from benchmarks.harness import pair, results
 from benchmarks.harness.machine import describe
+from benchmarks.harness.tables import table_of_promises, table_of_times
 from benchmarks.harness.turns import rotated
 from hpcdl.cluster import find_launcher
 from hpcdl.comm import Communicator
@@ -87,7 +88,7 @@ def time_steps(step: Step, steps: int, comm: Communicator, alone: bool) -> list[
 
 
 def ratios(steps: dict[str, list[float]]) -> list[dict]:
-    """How many steps ours takes in the time of one of the better peer: of the medians and of the minima."""
+    """Return how many steps ours takes in the time of one of the better peer: of the medians and of the minima."""
     rows = []
     for name, peers, _ in PROMISES:
         for peer in peers:
@@ -97,7 +98,7 @@ def ratios(steps: dict[str, list[float]]) -> list[dict]:
 
 
 def promises(found: dict[str, Any], rows: list[dict]) -> list[dict]:
-    """What was asked beside what was measured; by medians, and of two peers by the better."""
+    """Return what was asked beside what was measured; by medians, and of two peers by the better."""
     kept = []
     for name, peers, least in PROMISES:
         measured = min(row["median"] for row in rows if row["ours"] == name)
@@ -118,26 +119,11 @@ def promises(found: dict[str, Any], rows: list[dict]) -> list[dict]:
     return kept
 
 
-def table_of_times(steps: dict[str, list[float]]) -> Table:
-    table = Table("competitor", "min ms", "median ms", title="A forward and a backward pass on 2 ranks")
-    for name, values in steps.items():
-        table.add_row(name, f"{min(values) * 1e3:.2f}", f"{statistics.median(values) * 1e3:.2f}")
-    return table
-
-
 def table_of_schedules(found: dict[str, Any]) -> Table:
     table = Table("schedule", "predicted ms", "measured ms", "held by each rank", title="Makespans of 8 microbatches")
     for row in found["predicted"]:
         times = f"{row['predicted'] * 1e3:.2f}", f"{row['measured'] * 1e3:.2f}"
         table.add_row(row["schedule"], *times, ", ".join(map(str, found["held"][row["schedule"]])))
-    return table
-
-
-def table_of_promises(kept: list[dict]) -> Table:
-    table = Table("promise", "at least", "measured", "kept", title="Promises, of medians")
-    for row in kept:
-        met = "yes" if row["measured"] >= row["promised"] else "NO"
-        table.add_row(row["what"], f"{row['promised']:.2f}", f"{row['measured']:.2f}", met)
     return table
 
 
@@ -152,7 +138,11 @@ def main(
     found = pair.run(__name__, *((2, 1, 512) if quick else (20, 3, 8192)))
     rows = ratios(found["steps"])
     kept = promises(found, rows)
-    for table in (table_of_times(found["steps"]), table_of_schedules(found), table_of_promises(kept)):
+    for table in (
+        table_of_times(found["steps"], "A forward and a backward pass on 2 ranks"),
+        table_of_schedules(found),
+        table_of_promises(kept),
+    ):
         console.print(table)
     results.save({"machine": machine, **found, "ratios": rows, "promises": kept}, out)
     console.print(f"All measurements: {out}")

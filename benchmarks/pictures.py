@@ -21,7 +21,7 @@ from rich.table import Table
 from benchmarks.harness import results
 from benchmarks.harness.machine import describe
 from benchmarks.harness.turns import seconds
-from benchmarks.peers.drawing import Anew, Cleared
+from benchmarks.peers.drawing import Cleared, Redrawn
 from hpcdl.widgets.pictures import PICTURES
 
 MOVED = {  # picture: the control that is moved
@@ -45,7 +45,7 @@ WARM = 3  # moves before those that count
 
 
 def states(explorable: Any, control: str) -> list[dict]:
-    """The state of the explorable with the control at twenty of its stops, or all where there are fewer."""
+    """Return the state of the explorable with the control at twenty of its stops, or all where there are fewer."""
     slider = explorable.controls[control]
     slider = getattr(slider, "bar", slider)  # of a stepper
     if options := getattr(slider, "options", None):
@@ -64,7 +64,7 @@ def measure(name: str, moves: int) -> dict:
     """Milliseconds of each move by way; the ways take turns at the same move."""
     explorable = PICTURES[name]()
     picture = explorable.picture
-    ways: dict[str, Any] = dict(zip(WAYS, (picture, Cleared(picture), Anew(picture)), strict=True))
+    ways: dict[str, Any] = dict(zip(WAYS, (picture, Cleared(picture), Redrawn(picture)), strict=True))
     times: dict[str, list[float]] = {way: [] for way in WAYS}
     shown = states(explorable, MOVED[name])
     for state in itertools.islice(itertools.cycle(shown), WARM + moves):
@@ -74,7 +74,7 @@ def measure(name: str, moves: int) -> dict:
 
 
 def promise(name: str, row: dict) -> dict:
-    """A row of the page of benchmarks."""
+    """Return a row of the page of benchmarks."""
     middle = {way: statistics.median(row[way]) for way in WAYS}
     return {
         "what": f"{name}: times as fast as a figure cleared, and as one made anew",

@@ -107,7 +107,7 @@ def measure(calls: dict[str, Callable], rounds: int, threads: int) -> Times:
 
 
 def ratios(times: Times) -> list[dict]:
-    """The promised ratios, of medians and of minima, where both competitors took part."""
+    """Return the promised ratios, of medians and of minima, where both competitors took part."""
     rows = []
     for what, slower, faster, bound, sense in PROMISES:
         if {slower, faster} <= set(times):

@@ -48,7 +48,7 @@ def parameters(scale: float = 1.0) -> list[torch.Tensor]:
 
 
 def optimizers(params: list[torch.Tensor]) -> dict[str, Callable[[], object]]:
-    """A step of each, by name; all work on the same parameters."""
+    """Return a step of each, by name; all work on the same parameters."""
     found: dict[str, Callable[[], object]] = {
         "LARS": LARS(params, 1e-4).step,
         "LAMB": LAMB(params, 1e-4).step,
@@ -75,7 +75,7 @@ def compete(quick: bool) -> dict[str, list[float]]:
 
 
 def optimizer_promises(times: dict[str, list[float]]) -> list[dict]:
-    """What was asked of the optimizers beside the peers that were measured."""
+    """Return what was asked of the optimizers beside the peers that were measured."""
     middle = {name: statistics.median(taken) for name, taken in times.items()}
     pairs = [("LARS", "torch SGD foreach", 0.7), ("LAMB", "torch AdamW foreach", "shown")]
     pairs += [(name, f"pytorch-optimizer {name}", 3.0) for name in ("LARS", "LAMB")]
@@ -119,7 +119,7 @@ def iterations() -> dict[str, dict[str, float]]:
 
 
 def bucket_promises(found: dict[str, dict[str, float]]) -> list[dict]:
-    """The best buckets beside each rule's, and how long it takes to find them."""
+    """Return the best buckets beside each rule's, and how long it takes to find them."""
     rows = [
         {"what": f"{link}: the best buckets beside {name}", "promised": "1, never less", "measured": taken / of["best"]}
         for link, of in found.items()

@@ -32,6 +32,7 @@ from benchmarks.harness import pair, results
 from benchmarks.harness.killed_saves import killed_saves
 from benchmarks.harness.machine import describe
 from benchmarks.harness.offloading import measure
+from benchmarks.harness.tables import table_of_promises, table_of_times
 from benchmarks.harness.turns import rotated
 from benchmarks.peers.sharding import (
     LAYERS,
@@ -170,7 +171,7 @@ def memory(arm: Competitor, x: torch.Tensor) -> int:
 
 
 def promises(found: dict) -> list[dict]:
-    """What was asked of the networks, of loads and of killed saves beside what was measured."""
+    """Return what was asked of the networks, of loads and of killed saves beside what was measured."""
     load = {name: statistics.median(times) for name, times in found["load onto 3 ranks"].items()}
     kills = found["killed saves"]
     return [
@@ -217,36 +218,12 @@ def formula(name: str, parameters: int) -> float:
     return zero(parameters, 2, STAGES[name], optimizer=8, weight=4, gradient=4)
 
 
-def table_of_times(network: str, times: dict) -> Table:
-    local_ = statistics.median(times["two local"])
-    table = Table("competitor", "min ms", "median ms", "median / two local", title=f"{network}: one step on 2 ranks")
-    for name, values in times.items():
-        median = statistics.median(values)
-        table.add_row(name, f"{min(values) * 1e3:.2f}", f"{median * 1e3:.2f}", f"{median / local_:.3f}")
-    return table
-
-
-def table_of_loads(times: dict[str, list[float]]) -> Table:
-    table = Table("reader", "min ms", "median ms", title="A checkpoint of 2 ranks, read by 3")
-    for name, values in times.items():
-        table.add_row(name, f"{min(values) * 1e3:.2f}", f"{statistics.median(values) * 1e3:.2f}")
-    return table
-
-
 def table_of_states(found: dict) -> Table:
     link = f"{found['bytes'] / 1e6:.0f} MB of states, a link of {found['bytes per second'] / 1e9:.2f} GB/s"
     table = Table("Adam's step", "measured ms", "predicted ms", title=f"States on disk: {link}")
     for name, seconds in found["seconds"].items():
         predicted = found["predicted"].get(name)
         table.add_row(name, f"{seconds * 1e3:.1f}", "–" if predicted is None else f"{predicted * 1e3:.1f}")
-    return table
-
-
-def table_of_promises(kept: list[dict]) -> Table:
-    table = Table("promise", "at least", "measured", "kept", title="Promises")
-    for row in kept:
-        met = "yes" if row["measured"] >= row["promised"] else "NO"
-        table.add_row(row["what"], f"{row['promised']:.2f}", f"{row['measured']:.2f}", met)
     return table
 
 
@@ -269,8 +246,8 @@ def main(
         found["states on disk"] = measure([WIDTH * WIDTH] * LAYERS, Path(folder), 3 if quick else 20)
     kept = promises(found)
     for name, measured in found["networks"].items():
-        console.print(table_of_times(name, measured["steps"]))
-    console.print(table_of_loads(found["load onto 3 ranks"]))
+        console.print(table_of_times(measured["steps"], f"{name}: one step on 2 ranks", beside="two local"))
+    console.print(table_of_times(found["load onto 3 ranks"], "A checkpoint of 2 ranks, read by 3", "reader"))
     console.print(table_of_states(found["states on disk"]))
     console.print(table_of_promises(kept))
     results.save({"machine": machine, **found, "promises": kept}, out)

@@ -59,7 +59,7 @@ def by_trainer(comm: Communicator, configuration: Configuration) -> Step:
 
 
 def bare(comm: Communicator, configuration: Configuration) -> Step:
-    """The same parts, joined by hand."""
+    """Return the same parts, joined by hand."""
     mesh, model = Mesh(comm, **configuration.axes), build("gpt", configuration.size)
     torch.manual_seed(configuration.seed)
     layers = model.split(model.dense(), mesh)

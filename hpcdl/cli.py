@@ -44,7 +44,7 @@ def labs_folder(wanted: Path | None) -> Path:
     if wanted is None and here:
         return here
     folder = wanted or Path.cwd() / "labs"
-    if new := labs.bring(folder):
+    if new := labs.copy_missing(folder):
         say(f"Wrote {', '.join(path.name for path in new)} in {folder}.")
     return folder.resolve()
 

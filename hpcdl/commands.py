@@ -23,9 +23,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import hpcdl
-from hpcdl.lazy import leave_out_slow
+from hpcdl.lazy import hide_slow_imports
 
-leave_out_slow()
+hide_slow_imports()
 
 OWN = ("hpcdl", "autograder")
 NEXT = {

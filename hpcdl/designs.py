@@ -106,7 +106,7 @@ def read(path: Path) -> Design:
     except DesignError as error:
         raise DesignError(f"{path}: {error}") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DesignError(f"{path} is no design ({error}); run the lab's cell that writes {NAME} again") from None
+        raise DesignError(f"{path} is not a design ({error}); run the lab's cell that writes {NAME} again") from None
     return found
 
 

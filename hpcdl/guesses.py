@@ -48,7 +48,7 @@ class Guess:
 
     @property
     def is_choice(self) -> bool:
-        """Whether the guess is a choice between several answers."""
+        """Return whether the guess is a choice between several answers."""
         return isinstance(self.guess, str)
 
     def seen(self, truth: Answer) -> "Guess":

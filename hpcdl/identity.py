@@ -50,7 +50,7 @@ def _names(code: CodeType) -> set[str]:
 
 
 def _is_own(value: Any, namespace: dict) -> bool:
-    """Whether a function or class was defined in the same module as the names."""
+    """Return whether a function or class was defined in the same module as the names."""
     functions = _codes(value)
     module = getattr(value, "__module__", None)
     return bool(functions) and module == namespace.get("__name__", module)

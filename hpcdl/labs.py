@@ -39,7 +39,7 @@ def slug_of(notebook: Path) -> str:
 
 
 def is_outdated(notebook: Path) -> bool:
-    """Whether the course has renumbered this lab since, and the notebook with its new number is in the same folder."""
+    """Return whether the course has renumbered this lab, and the renumbered notebook is in the same folder."""
     new = [path.name for path in notebooks(shipped()) if slug_of(path) == slug_of(notebook)]
     return notebook.name not in new and any((notebook.parent / name).exists() for name in new)
 
@@ -58,7 +58,7 @@ def find(name: str, folder: Path) -> Path:
     raise LabsError(f"there is no lab {name!r}; the labs are {', '.join(path.stem for path in current(folder))}")
 
 
-def bring(folder: Path) -> list[Path]:
+def copy_missing(folder: Path) -> list[Path]:
     """Copy the labs and their map into `folder`, keep every existing file, and return the new files."""
     folder.mkdir(parents=True, exist_ok=True)
     sources = (*notebooks(shipped()), shipped() / "README.md", shipped() / MAP)

@@ -100,7 +100,7 @@ def _import(names: Iterable[str], errors: list[Exception]) -> None:
 
 
 def is_imported(name: str) -> bool:
-    """Whether the module `name` is completely imported."""
+    """Return whether the module `name` is completely imported."""
     module = sys.modules.get(name)
     return module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False)
 
@@ -108,7 +108,7 @@ def is_imported(name: str) -> bool:
 SLOW = "rfc3987_syntax"
 
 
-def leave_out_slow() -> None:
+def hide_slow_imports() -> None:
     """Hide from jsonschema, in our own programs, an optional package that is slow to import.
 
     If it is installed (Jupyter's server brings it), jsonschema and so nbformat import it to check RFC 3987 addresses, a
@@ -139,7 +139,7 @@ def whole(function: F) -> F:
 
 
 def is_importing(frame: FrameType | None) -> bool:
-    """Whether `frame` is inside an import: an exception raised there leaves the module half imported for good.
+    """Return whether `frame` is inside an import: an exception raised there leaves the module half imported for good.
 
     Not only the program's own `import` statements count: the first `y.backward(dy)` makes torch import sympy.
     """
@@ -147,7 +147,7 @@ def is_importing(frame: FrameType | None) -> bool:
 
 
 def is_between(frame: FrameType | None) -> bool:
-    """Whether `frame` itself enters or leaves a `with` block: an exception there would skip the block's `finally`."""
+    """Return whether `frame` enters or leaves a `with` block: an exception there would skip its `finally`."""
     return frame is not None and (frame.f_code in ENTERS_OR_LEAVES or id(frame.f_code) in _whole)
 
 

@@ -27,7 +27,7 @@ def now(name: str) -> tuple[str, ...]:
 
 
 def is_now(old: str, name: str) -> bool:
-    """Whether work done under the name `old` counts for `name`."""
+    """Return whether work done under the name `old` counts for `name`."""
     return old == name or name in now(old)
 
 

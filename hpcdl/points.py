@@ -65,7 +65,7 @@ class Record:
 
 
 def is_solved(exercise: str) -> bool:
-    """Whether the last check of `exercise` gave full points, in this process or in an earlier one."""
+    """Return whether the last check of `exercise` gave full points, in this process or in an earlier one."""
     if exercise in unsolved or exercise in solved:
         return exercise in solved
     last = Record(file_in(Path.cwd())).last(exercise)

@@ -70,7 +70,7 @@ def report(notebook: Path, name: str = "") -> Report:
     """
     found = by_notebook(notebook.parent)
     if notebook not in found:
-        raise ReportError(f"{notebook} is no lab; the labs there are {', '.join(path.stem for path in found)}")
+        raise ReportError(f"{notebook} is not a lab; the labs there are {', '.join(path.stem for path in found)}")
     record = Record(file_in(notebook.parent))
     made = Ledger(guesses.file_in(notebook.parent)).guesses
     return Report(

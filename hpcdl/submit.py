@@ -94,7 +94,7 @@ def read(path: Path) -> tuple[nbformat.NotebookNode, bytes]:
     except Exception as error:  # nbformat raises many kinds
         raise SubmissionError(f"{path} is no notebook ({error}); save it in JupyterLab and try again") from None
     if "lab" not in notebook.metadata.get("hpcdl", {}):
-        raise SubmissionError(f"{path} is no lab of this course; hand in the file that you opened, NN_slug.ipynb")
+        raise SubmissionError(f"{path} is not a lab of this course; hand in the file that you opened, NN_slug.ipynb")
     return notebook, raw
 
 
@@ -170,7 +170,7 @@ def _failure(number: int, cell) -> str:
 
 
 def write(submission: OwnSubmission, notebook: Path, out: Path) -> None:
-    """The zip file to hand in: the notebook as it was saved, the files that it needs, and submission.json."""
+    """Write the zip file to hand in: the notebook as it was saved, the files that it needs, and submission.json."""
     content = {
         submission.notebook: notebook.read_bytes(),
         **{name: (notebook.parent / name).read_bytes() for name in submission.along},

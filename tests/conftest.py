@@ -19,7 +19,7 @@ import torch
 from jupyter_client.connect import LocalPortCache
 
 from hpcdl.cluster.ports import Held
-from hpcdl.lazy import leave_out_slow
+from hpcdl.lazy import hide_slow_imports
 
 ROOT = Path(__file__).parents[1]
 # The same examples on every run: a change breaks a test, chance does not. Crowded machines get no deadline.
@@ -34,7 +34,7 @@ if not torch.cuda.is_available():
 # threads, which would wait for cores that other tests use: a test of several threads says how many.
 os.environ |= {"HPCDL_POINTS": "", "HPCDL_GUESSES": "off", "OMP_NUM_THREADS": "1"}
 torch.set_num_threads(1)
-leave_out_slow()
+hide_slow_imports()
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what runs in the background
 HELD = Held()  # ports that no other test takes before a server, or a kernel, listens on them
 LocalPortCache.find_available_port = lambda self, ip: HELD.port()

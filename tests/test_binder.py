@@ -45,7 +45,7 @@ def test_repo2docker_takes_pythons_build_pack_with_our_version(detected):
     assert (BINDER / "runtime.txt").read_text().strip() == "python-3.11"
 
 
-def test_its_dockerfile_installs_our_requirements_and_starts_by_our_script(detected, monkeypatch):
+def test_dockerfile_installs_requirements(detected, monkeypatch):
     monkeypatch.chdir(ROOT)
     detected.platform = "linux/amd64"
     dockerfile = detected.render({})

@@ -36,7 +36,7 @@ CELL_MARK = re.compile(r"^# %%(\s|$)")
 
 
 @dataclass
-class Block:
+class SourceBlock:
     """One cell of the source: its first line (from 1), its kind and its lines below the `# %%` mark."""
 
     line: int
@@ -114,12 +114,12 @@ def write(notebook: nbformat.NotebookNode) -> str:
 # ---------------------------------------------------------------------------------------------- reading
 
 
-def _blocks(path: Path) -> list[Block]:
+def _blocks(path: Path) -> list[SourceBlock]:
     """Return the cells of a py:percent source with their line numbers, for errors and for exercises."""
     blocks, current = [], None
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         if CELL_MARK.match(line):
-            current = Block(number, "[markdown]" in line, [])
+            current = SourceBlock(number, "[markdown]" in line, [])
             blocks.append(current)
         elif current is not None:
             current.lines.append(line)
@@ -128,7 +128,7 @@ def _blocks(path: Path) -> list[Block]:
     return blocks
 
 
-def _check_marks(path: Path, block: Block) -> None:
+def _check_marks(path: Path, block: SourceBlock) -> None:
     opened = 0
     for number, line in enumerate(block.lines, start=block.line + 1):
         mark = line.strip()
@@ -146,10 +146,10 @@ def _check_marks(path: Path, block: Block) -> None:
         raise BuildError(path, opened, f"`{BEGIN}` is never closed in its cell; add `{END}` after the solution")
 
 
-def _exercise_blocks(path: Path, blocks: list[Block]) -> dict[str, Block]:
+def _exercise_blocks(path: Path, blocks: list[SourceBlock]) -> dict[str, SourceBlock]:
     """Return each exercise cell by exercise name, which is in the `check(...)` of the next code cell."""
     slug, lab = slug_of(path), _lab(path)
-    found: dict[str, Block] = {}
+    found: dict[str, SourceBlock] = {}
     code = [block for block in blocks if not block.markdown]
     for block, following in zip_longest(code, code[1:]):
         if not block.is_exercise:

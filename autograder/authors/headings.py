@@ -46,7 +46,7 @@ def heading(exercise: Exercise) -> str:
 
 
 def _dots(minutes: int) -> str:
-    """How hard an exercise is, by the minutes that it takes: lines and traps."""
+    """Return how hard an exercise is, by the minutes that it takes: lines and traps."""
     full = 1 + sum(minutes > least for least in HARDER)
     return "●" * full + "○" * (1 + len(HARDER) - full)
 

@@ -150,7 +150,7 @@ class Peer:
     verbs: ClassVar[dict[str, Callable]] = {"yours": call_exported}  # verb -> f(self, operand, args, kwargs)
 
     def lends(self, objects: bool) -> bool:
-        """Whether handles on objects may cross in a call that requests them."""
+        """Return whether handles on objects may cross in a call that requests them."""
         return objects
 
     def describe(self, error: BaseException) -> dict:
@@ -176,7 +176,7 @@ def changes(decoder: Decoder, encoder: Encoder) -> list:
 
 
 def changed(value: Any, original: Any) -> bool:
-    """Whether a tensor's or generator's bytes, or a list's or dict's items, differ from what was read."""
+    """Return whether a tensor's or generator's bytes, or a list's or dict's items, differ from what was read."""
     if original is None:
         return True
     if type(value) in (list, dict):

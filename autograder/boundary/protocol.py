@@ -132,7 +132,7 @@ class Incoming:
         return unpack(bytes(self._read(header, left)), self._read(body, left))
 
     def waiting(self) -> bool:
-        """Whether there is unread input, or the other side has ended."""
+        """Return whether there is unread input, or the other side has ended."""
         self.sock.setblocking(False)
         try:
             return bool(self.data) or self.sock.recv(1, socket.MSG_PEEK) is not None

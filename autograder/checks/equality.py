@@ -6,8 +6,8 @@ import torch
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether plain values are exactly equal: types, shapes, dtypes and bits (NaN equals NaN); foreign objects never
-    are."""
+    """Return whether plain values are exactly equal: types, shapes, dtypes, bits (NaN equals NaN); foreign
+    objects never are."""
     if type(a) is not type(b):
         return False
     if type(a) is torch.Tensor:

@@ -107,7 +107,7 @@ class LineUp:
 
 
 @dataclass(frozen=True)
-class Deed:
+class Behaviour:
     """What an implementation does instead of answering: `raises an IndexError`. Right ones never do."""
 
     verb: str
@@ -121,16 +121,16 @@ class Findings:
     unmasked: dict[str, str] = field(default_factory=dict)  # name of a suspect -> input, its answer and the right one
 
 
-def heard(line_up: LineUp, given: Any) -> Findings:
+def examine(line_up: LineUp, given: Any) -> Findings:
     """Return what a student's inputs expose; raise CheckFailure unless they are a short list."""
     findings = Findings()
     for i, case in enumerate(cases(line_up, given), start=1):
         shown = f"Input {i}, {show.show(case, 90)},"
-        rule = broken(line_up, case)
+        rule = broken_rule(line_up, case)
         if rule:
             findings.refused.append(f"{shown} is outside the specification: {rule}.")
         else:
-            question(line_up, case, shown, findings)
+            try_input(line_up, case, shown, findings)
     return findings
 
 
@@ -148,7 +148,7 @@ def cases(line_up: LineUp, given: Any) -> list:
     return list(given)
 
 
-def broken(line_up: LineUp, case: Any) -> str:
+def broken_rule(line_up: LineUp, case: Any) -> str:
     """Return the rule of the specification that an input breaks; empty if it keeps all."""
     if type(case) not in (list, tuple) or len(case) != len(line_up.fields):
         return f"an input is a tuple {line_up.form} of {len(line_up.fields)} parts"
@@ -158,10 +158,10 @@ def broken(line_up: LineUp, case: Any) -> str:
     return line_up.outside(*case)
 
 
-def question(line_up: LineUp, case: Any, shown: str, findings: Findings) -> None:
+def try_input(line_up: LineUp, case: Any, shown: str, findings: Findings) -> None:
     """Give one input to every suspect. Right ones answer first: if they differ, the input does not count."""
     right = answer(line_up, line_up.truth, case)
-    differing = dict(strangers(line_up, case, right))
+    differing = dict(differing_answers(line_up, case, right))
     innocent = [suspect.name for suspect in line_up.suspects if suspect.name in differing and not suspect.wrong]
     if innocent:
         accused = innocent[0]
@@ -174,7 +174,7 @@ def question(line_up: LineUp, case: Any, shown: str, findings: Findings) -> None
         findings.unmasked.setdefault(name, f"asked {show.show(case, 70)}, it {evidence(got, right, line_up.tolerance)}")
 
 
-def strangers(line_up: LineUp, case: Any, right: Any) -> Iterator[tuple[str, Any]]:
+def differing_answers(line_up: LineUp, case: Any, right: Any) -> Iterator[tuple[str, Any]]:
     """Return the suspects with a wrong answer, and their answers."""
     for suspect in line_up.suspects:
         got = answer(line_up, suspect.answers, case)
@@ -186,12 +186,12 @@ def answer(line_up: LineUp, implementation: Callable, case: Any) -> Any:
     try:
         return line_up.ask(implementation, *case)
     except Exception as error:  # an impostor's exception is its answer
-        return Deed(f"raises {show.an(type(error.__cause__ or error).__name__)}")
+        return Behaviour(f"raises {show.an(type(error.__cause__ or error).__name__)}")
 
 
 def evidence(got: Any, right: Any, tolerance: float, where: str = "") -> str:
     """Describe the first error in an answer: `answers 3. at [0][2], expected 4.`."""
-    if type(got) is Deed:
+    if type(got) is Behaviour:
         return got.verb
     if type(got) in (list, tuple) and type(got) is type(right) and len(got) == len(right):
         i = next(i for i, (a, b) in enumerate(zip(got, right, strict=True)) if not alike(a, b, tolerance))
@@ -200,7 +200,7 @@ def evidence(got: Any, right: Any, tolerance: float, where: str = "") -> str:
 
 
 def alike(a: Any, b: Any, tolerance: float) -> bool:
-    """Whether values are equal up to rounding, also in lists and tuples."""
+    """Return whether values are equal up to rounding, also in lists and tuples."""
     if type(a) in (list, tuple) and type(a) is type(b):
         return len(a) == len(b) and all(alike(x, y, tolerance) for x, y in zip(a, b, strict=True))
     if {type(a), type(b)} <= {int, float}:
@@ -214,7 +214,7 @@ def alike(a: Any, b: Any, tolerance: float) -> bool:
 def spares_the_right(line_up: LineUp, given: Any) -> None:
     """Check that every input keeps the specification, that right implementations agree on it, and that one of the
     inputs unmasks an impostor."""
-    findings = heard(line_up, given)
+    findings = examine(line_up, given)
     refused = findings.refused
     if refused:
         others = f" The same holds for {len(refused) - 1} more of your inputs." * (len(refused) > 1)
@@ -225,7 +225,7 @@ def spares_the_right(line_up: LineUp, given: Any) -> None:
 
 def unmasks_the_wrong(line_up: LineUp, given: Any) -> None:
     """Check that every impostor answers some input wrongly; each that does earns its share of the points."""
-    unmasked, impostors = heard(line_up, given).unmasked, line_up.impostors
+    unmasked, impostors = examine(line_up, given).unmasked, line_up.impostors
     large = [suspect for suspect in impostors if suspect.name not in unmasked]
     if not large:
         return

@@ -51,7 +51,7 @@ def odds(x: torch.Tensor, fmt: Format) -> torch.Tensor:
 
 
 def is_odd(value: torch.Tensor, fmt: Format) -> torch.Tensor:
-    """Whether the last bit of a value's code is 1."""
+    """Return whether the last bit of a value's code is 1."""
     if isinstance(fmt, Fixed):
         return (value * 2.0**fmt.fl) % 2 == 1
     dtype, integers = CODES[fmt]

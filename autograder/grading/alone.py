@@ -56,7 +56,7 @@ def ask_again(
 
 
 def is_doubtful(result: ExerciseResult, crowded: bool = True) -> bool:
-    """Whether the machine, not the answer, may have caused the failure; `crowded` with other lanes."""
+    """Return whether the machine, not the answer, may have caused the failure; `crowded` with other lanes."""
     late = [check for check in result.checks if check.kind == "timeout" and not check.asleep]
     return any(crowded or not check.undisturbed for check in late) or any(
         check.kind == "ended" and KILLED in check.message for check in result.checks
@@ -64,7 +64,7 @@ def is_doubtful(result: ExerciseResult, crowded: bool = True) -> bool:
 
 
 def wants_memory(result: ExerciseResult) -> bool:
-    """Whether it may have failed for want of memory."""
+    """Return whether the check may have failed for lack of memory."""
     failed = [check for check in result.checks if check.kind in ("exception", "ended", "check")]
     return any(WANT.search(check.message) for check in failed)
 

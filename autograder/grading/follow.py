@@ -43,7 +43,7 @@ def used(lab: Lab, exercise: Exercise) -> list[str]:
 
 
 def may_change(result: ExerciseResult, functions: list[str]) -> bool:
-    """Whether a repeat can help: it failed, and not because it is a stub itself."""
+    """Return whether a repeat can help: it failed, and not because it is a stub itself."""
     stub = next((check.function for check in result.checks if check.status == "not_done"), "")
     return not result.passed and (result.status != "not_done" or stub in functions)
 

@@ -24,7 +24,7 @@ from .grades import printable
 from .run import Limit, called, full, run_lab
 from .seeds import seeds
 from .submission import Submission
-from .submitted import contents, held, lab_of
+from .submitted import held, lab_of
 
 NO_SHELL = "Grading runs no shell commands: write files from Python, or hand them in next to the notebook"
 
@@ -51,11 +51,6 @@ def ungradable(submission: Submission, only: Lab | None, message: str) -> LabRes
     """Return the result of a submission without a grade, with the reason."""
     slug, points = (only.slug, only.points) if only else ("", 0.0)
     return LabResult(printable(submission.student), slug, points, status="ungradable", message=message)
-
-
-def grade_file(path: Path, zygote: Zygote, student: str, secret: bytes, only: Lab | None, mpi: bool) -> LabResult:
-    """Run all checks of a notebook file's lab against the functions that it defines."""
-    return grade_bytes(contents(path), str(path), zygote, student, secret, only, mpi)
 
 
 def grade_bytes(

@@ -83,7 +83,7 @@ def _students(opened: "_Opened", entries: list[Path]) -> list[Path]:
 
 
 def _are_students(entries: list[Path]) -> bool:
-    """Whether the entries of a folder belong to several students."""
+    """Return whether the entries of a folder belong to several students."""
     folders = [entry for entry in entries if os.path.isdir(entry) and _holds_notebooks(entry)]
     archives = [entry for entry in entries if is_archive(entry.name)]
     return len({owner(entry) for entry in [*folders, *archives]}) > 1 or any(mark(entry.name) for entry in entries)

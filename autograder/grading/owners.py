@@ -17,17 +17,17 @@ HANDOUT = re.compile(r"(?:readme|license|licence|instructions|changelog)\b", re.
 
 
 def is_notebook(name: str) -> bool:
-    """Whether a file's name is a notebook's, in upper or lower case, even with a browser's suffix."""
+    """Return whether a file's name is a notebook's, in upper or lower case, even with a browser's suffix."""
     return SUFFIX.search(name) is not None
 
 
 def is_archive(name: str) -> bool:
-    """Whether a file's name is a zip file's."""
+    """Return whether a file's name is a zip file's."""
     return ARCHIVE.search(name) is not None
 
 
 def is_noise(name: str) -> bool:
-    """Whether files of this name come from systems, not people."""
+    """Return whether files of this name come from systems, not people."""
     return name.startswith(".") or name in NOISE
 
 

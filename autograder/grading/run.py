@@ -187,7 +187,7 @@ def _ask(check: Check, seed: int, session: Session, seconds: float) -> None:
 
 
 def _passes_with_copies(check: Check, seed: int, session: Session, seconds: float) -> bool:
-    """Whether the check fails only because the code changes its arguments, which the check uses again."""
+    """Return whether the check fails only because the code changes its arguments, which the check uses again."""
     session.start_check(seconds, protected=True)
     try:
         with torch.enable_grad():

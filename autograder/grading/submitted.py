@@ -96,14 +96,14 @@ def contents(path: Path) -> bytes:
 
 
 def filled(data: bytes) -> bytes:
-    """The bytes, if there are any."""
+    """Return the bytes, if there are any."""
     if not data.strip():
         raise UngradableError("the file is empty")
     return data
 
 
 def read(path: Path, most: int = MAX_BYTES) -> bytes:
-    """The bytes of a regular file; UngradableError says why there are none."""
+    """Return the bytes of a regular file; UngradableError says why there are none."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
@@ -131,7 +131,7 @@ def _size(nbytes: int) -> str:
 
 
 def lab_of(notebook: Notebook, path: Path) -> Lab:
-    """The lab a notebook belongs to: by its metadata, or else its functions, or else its file name."""
+    """Return the lab a notebook belongs to: by its metadata, or else its functions, or else its file name."""
     if notebook.slug in exercises.LABS:
         return exercises.load(notebook.slug)
     names = notebook.names

@@ -26,7 +26,7 @@ COLUMNS = ("student", "lab", "points", "of", "reason")
 COMMENT = "comment"  # a column that a sheet need not have
 
 
-class Row(NamedTuple):
+class AdjustmentRow(NamedTuple):
     """A row of `adjustments.csv`."""
 
     student: str
@@ -53,15 +53,15 @@ def adjusted(found: list[LabResult], folder: Path) -> list[LabResult]:
     return [_with(result, rows, worth[result.lab]) for result in found]
 
 
-def read(path: Path) -> list[Row]:
+def read(path: Path) -> list[AdjustmentRow]:
     """Read the rows of an `adjustments.csv`; empty if there is no such file."""
     return [
-        Row(student, lab, _number(points, path, student), _number(of or "0", path, student), reason, comment)
+        AdjustmentRow(student, lab, _number(points, path, student), _number(of or "0", path, student), reason, comment)
         for student, lab, points, of, reason, comment in cells(path, (*COLUMNS, COMMENT))
     ]
 
 
-def write(path: Path, rows: list[Row]) -> None:
+def write(path: Path, rows: list[AdjustmentRow]) -> None:
     """Write an `adjustments.csv`, by student and lab."""
     width = len(COLUMNS) + any(row.comment for row in rows)
     lines = [
@@ -93,7 +93,7 @@ def givers(found: list[LabResult], path: Path) -> dict[tuple[str, str], LabResul
     return given
 
 
-def _known(rows: list[Row], found: list[LabResult], path: Path) -> list[Row]:
+def _known(rows: list[AdjustmentRow], found: list[LabResult], path: Path) -> list[AdjustmentRow]:
     """Return the rows of the requested labs; raise ResultError if one names an unknown student or lab."""
     for row in rows:
         if row.lab not in {*exercises.LABS, *labs(found)}:
@@ -109,7 +109,7 @@ def _known(rows: list[Row], found: list[LabResult], path: Path) -> list[Row]:
     return rows
 
 
-def _with(result: LabResult, rows: list[Row], worth: dict[str, float]) -> LabResult:
+def _with(result: LabResult, rows: list[AdjustmentRow], worth: dict[str, float]) -> LabResult:
     mine = [row for row in rows if (row.student, row.lab) == (result.student, result.lab)]
     more = sum(worth.values())
     if result.status != "graded" or not (mine or more):

@@ -93,7 +93,7 @@ def _add(question: Question, guess: guesses.Guess) -> None:
 
 
 def _numbers(numbers: list[float], truth: float | str | None, unit: str) -> Markup:
-    """A histogram on a logarithmic axis."""
+    """Return a histogram on a logarithmic axis."""
     bins = Counter(math.floor(math.log(number, FACTOR)) for number in numbers)
     known = truth if isinstance(truth, float | int) and truth > 0 else None
     place = math.log(known, FACTOR) if known else min(bins)
@@ -110,7 +110,7 @@ def _numbers(numbers: list[float], truth: float | str | None, unit: str) -> Mark
 
 
 def _decades(low: int, high: int, step: float, unit: str) -> list[Markup]:
-    """A label below each power of ten."""
+    """Return a label below each power of ten."""
     whole = [k for k in range(low + 1, high) if k % 4 == 0]  # not at the very edge, where a label is cut
     every = max(1, len(whole) // 6)
     return [
@@ -120,7 +120,7 @@ def _decades(low: int, high: int, step: float, unit: str) -> list[Markup]:
 
 
 def _choices(answers: list[float | str], truth: float | str | None) -> Markup:
-    """A bar for each choice; the right one is filled."""
+    """Return a bar for each choice; the right one is filled."""
     counts = Counter(map(str, answers))
     names = sorted(counts, key=lambda name: -counts[name])
     step, parts = WIDTH / len(names), list[Markup]()
@@ -145,7 +145,7 @@ def _svg(parts: list[Markup], label: str) -> Markup:
 
 
 def by_lab(questions: list[Question]) -> dict[str, list[Question]]:
-    """The questions of each lab, by its slug."""
+    """Return the questions of each lab, by its slug."""
     found = defaultdict(list)
     for question in questions:
         found[str(escape(question.name.partition(".")[0]))].append(question)

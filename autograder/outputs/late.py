@@ -8,7 +8,7 @@ from autograder.grading.submission import Submission
 from autograder.results import LabResult
 
 from . import extensions
-from .adjustments import ADJUSTMENTS, Row, read, write
+from .adjustments import ADJUSTMENTS, AdjustmentRow, read, write
 from .load import ResultError, one_lab
 from .sheet import Sheet
 
@@ -17,7 +17,7 @@ REASON = "late: "  # rows with this prefix are ours, and are rewritten
 
 def enter(
     found: list[LabResult], times: dict[str, datetime], folder: Path, deadline: datetime, per_day: float, free: int
-) -> list[Row]:
+) -> list[AdjustmentRow]:
     """Write a row for each student who is more than `free` days late into the folder's `adjustments.csv`; return these
     rows.
 
@@ -30,7 +30,11 @@ def enter(
         days = days_late(times[result.student], own) if result.student in times else 0
         if result.status == "graded" and days > free:
             spent = f", {free} of them free" if free else ""
-            rows.append(Row(result.student, result.lab, -per_day * (days - free), 0.0, f"{REASON}{_days(days)}{spent}"))
+            rows.append(
+                AdjustmentRow(
+                    result.student, result.lab, -per_day * (days - free), 0.0, f"{REASON}{_days(days)}{spent}"
+                )
+            )
     lab = found[0].lab
     kept = [row for row in read(folder / ADJUSTMENTS) if row.lab != lab or not row.reason.startswith(REASON)]
     write(folder / ADJUSTMENTS, [*kept, *rows])

@@ -15,7 +15,7 @@ from autograder.grading import grades, store
 from autograder.grading.submission import Submission
 from autograder.results import ExerciseResult, LabResult
 
-from .adjustments import ADJUSTMENTS, Row, cells, read, write
+from .adjustments import ADJUSTMENTS, AdjustmentRow, cells, read, write
 from .load import ResultError, for_student
 from .sheet import Sheet, number
 
@@ -42,7 +42,7 @@ class Answered(NamedTuple):
     """How many requests are open, the rows written, and a sentence for each request whose points differ now."""
 
     open: int
-    rows: list[Row]
+    rows: list[AdjustmentRow]
     differ: list[str]
 
 
@@ -108,10 +108,10 @@ def _evidence(request: Request, notebook: Path, now: ExerciseResult, result: Lab
     )
 
 
-def _row(request: Request, sheet: Path) -> Row:
+def _row(request: Request, sheet: Path) -> AdjustmentRow:
     points = number(request.grant)
     if points is None:
         raise ResultError(
             f"{sheet}: {request.student} has grant={request.grant!r}; write points to add, such as 2, or 0 for none"
         )
-    return Row(request.student, request.lab, points, 0.0, REASON + request.exercise, request.answer)
+    return AdjustmentRow(request.student, request.lab, points, 0.0, REASON + request.exercise, request.answer)

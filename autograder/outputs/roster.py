@@ -27,7 +27,7 @@ class Person:
         return next(filter(None, [*self.names, *self.ids]), self.number)
 
     def fits(self, student: str) -> int:
-        """How well a result's student fits this row; 0 if not at all."""
+        """Return how well a result's student fits this row; 0 if not at all."""
         name, _, number = student.rpartition("_")
         known = [text for text in (*self.names, *self.ids) if text]
         if name and number.isdigit() and number == self.number:

@@ -21,7 +21,7 @@ from autograder.results import LabResult
 from hpcdl import report
 
 from . import adjustments
-from .adjustments import Row
+from .adjustments import AdjustmentRow
 from .html import ENVIRONMENT
 from .load import ResultError
 from .sheet import Sheet, number
@@ -186,7 +186,7 @@ def page(answers: list[Answer], questions: list[Question], names: bool = True) -
 class Entered:
     """The rows written into `adjustments.csv`, and a sentence for each row of the marks that is left out."""
 
-    rows: list[Row]
+    rows: list[AdjustmentRow]
     left: list[str]
 
 
@@ -213,7 +213,7 @@ def enter(found: list[LabResult], marks: Path, folder: Path) -> Entered:
         elif result is None:
             entered.left.append(f"{who}: no graded result of the lab here")
         else:
-            entered.rows.append(Row(result.student, result.lab, earned, most, REASON, comment))
+            entered.rows.append(AdjustmentRow(result.student, result.lab, earned, most, REASON, comment))
     _for_members(entered, found, folder)
     new = {(row.student, row.lab) for row in entered.rows}
     path = folder / adjustments.ADJUSTMENTS

@@ -16,10 +16,10 @@ def grade_shard(text: str, todo: list[Any], out: Path, secret: bytes, bar: Any, 
     """Grade and record one part of `todo`; exit code 2 where `text` names none. `options` are those of `grade`."""
     from .grade import grade
     from .records import Records
-    from .shard import Shard
+    from .shard import ClassShard
 
     try:
-        shard = Shard.parse(text)
+        shard = ClassShard.parse(text)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     mine, graded = [submission for submission in todo if shard.holds(submission)], 0

@@ -17,7 +17,7 @@ from autograder.grading.submitted import take
 from autograder.results import LabResult
 
 from .records import FOLDER, grader, key_of, lines
-from .shard import Shard
+from .shard import ClassShard
 
 
 class MergeError(Exception):
@@ -42,7 +42,7 @@ class Place:
             file.seek(self.begin)
             result = LabResult.from_json(json.loads(file.readline())["result"])
         result.message = self.message
-        return timeless(result)
+        return without_times(result)
 
 
 def merge(todo: list[Submission], out: Path, secret: bytes, only: Lab | None = None, partial: bool = False) -> int:
@@ -83,7 +83,7 @@ def recorded(path: Path, before: dict[str, Place]) -> Iterator[tuple[str, Place]
             yield key, place
 
 
-def timeless(result: LabResult) -> LabResult:
+def without_times(result: LabResult) -> LabResult:
     """Return the result without its seconds."""
     result.seconds = 0.0
     for exercise in result.exercises:
@@ -97,7 +97,7 @@ def _missing(missing: list[Submission], total: int, out: Path, secret: bytes) ->
     own = files(out, secret)
     if own:
         of = max(int(path.stem.partition("-of-")[2]) for path in own)
-        shards = [str(i) for i in range(1, of + 1) if any(Shard(i, of).holds(one) for one in missing)]
+        shards = [str(i) for i in range(1, of + 1) if any(ClassShard(i, of).holds(one) for one in missing)]
         return f"{said}: run {_listed(shards)} of {of} again, or give --partial for what there is"
     if others := sorted({path.parent.name for path in (out / FOLDER).glob("*/*.jsonl")}):
         return (

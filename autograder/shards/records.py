@@ -20,7 +20,7 @@ from autograder.grading.submission import Submission
 from autograder.grading.submitted import take
 from autograder.results import LabResult
 
-from .shard import Shard
+from .shard import ClassShard
 
 FOLDER = "records"
 
@@ -49,7 +49,7 @@ class Records:
     file: IO[bytes]  # set by `__enter__`
     done: set[str]  # keys of submissions that are done
 
-    def __init__(self, out: Path, secret: bytes, shard: Shard):
+    def __init__(self, out: Path, secret: bytes, shard: ClassShard):
         self.path = out / FOLDER / grader(secret) / f"{shard.index}-of-{shard.of}.jsonl"
         self.stack = contextlib.ExitStack()
 

@@ -8,18 +8,18 @@ from autograder.grading.submission import Submission
 
 
 @dataclass(frozen=True)
-class Shard:
+class ClassShard:
     """Part `index` of `of`, counted from 1."""
 
     index: int
     of: int
 
     @classmethod
-    def parse(cls, text: str) -> "Shard":
+    def parse(cls, text: str) -> "ClassShard":
         """Parse a text like "3/64"; raise ValueError if it is not a shard."""
         match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text.strip())
         if not match or not 1 <= int(match[1]) <= int(match[2]):
-            raise ValueError(f"{text!r} is no shard: give the number of a part and of how many, 1/64 to 64/64")
+            raise ValueError(f"{text!r} is not a shard: give the number of a part and of how many, 1/64 to 64/64")
         return cls(int(match[1]), int(match[2]))
 
     def __str__(self) -> str:

@@ -22,7 +22,7 @@ PROBE = "import sys; sys.path.append(sys.argv[1]); from autograder.walls import 
 
 @cache
 def available() -> bool:
-    """Whether our processes can enter them: tested in a process that then ends."""
+    """Return whether our processes can enter them: tested in a process that then ends."""
     if sys.platform != "linux":
         return False
     command = [sys.executable, "-I", "-S", "-c", PROBE, str(ROOT)]

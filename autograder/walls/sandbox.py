@@ -92,7 +92,7 @@ def packages() -> list[str]:
 
 
 def is_installed(path: str) -> bool:
-    """Whether an installer filled a folder on the path: by its name, or because it holds pip's metadata."""
+    """Return whether an installer filled a folder on the path: by its name, or because it holds pip's metadata."""
     folder = Path(path)
     if not path or not folder.is_dir() or folder.resolve() == PACKAGE.parent:
         return False

@@ -19,6 +19,6 @@ def slower_rank(mpi: Any, f: Callable, *args: Any, calls: int) -> float:
 
 
 def calls_to_fill(mpi: Any, f: Callable, *args: Any) -> int:
-    """How many calls fill `FILL_SECONDS`; the same on every rank."""
+    """Return how many calls fill `FILL_SECONDS`; the same on every rank."""
     slower_rank(mpi, f, *args, calls=2)  # warm up
     return max(1, min(500, int(FILL_SECONDS / slower_rank(mpi, f, *args, calls=2))))

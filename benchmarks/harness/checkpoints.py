@@ -45,7 +45,7 @@ def _savers(folder: Path, comm: Communicator) -> Arms:
 
 
 def _loaders(folder: Path, comm: Communicator) -> Arms:
-    """Each fills a model that is zero, and is held to the right weights once before the clock runs."""
+    """Return loaders that each fill a model of zeros; each is compared with the right weights before the clock runs."""
     ours, theirs = FullyShardedDataParallel(_zeros(), comm), fsdp_2(comm, NETWORKS["MLP"]).net
     arms: Arms = {
         "hpcdl": lambda: load(folder / "ours", comm).fill(ours.shards()),

@@ -199,7 +199,7 @@ def hogwild(rounds: int, rows: int, updates: int) -> dict[str, Any]:
 
 
 def counted(p: int) -> dict[str, Any]:
-    """What no machine's load changes but the last: iterations, bytes, and p simulated ranks' real seconds."""
+    """Return what no machine's load changes but the last: iterations, bytes, and p simulated ranks' real seconds."""
     begin = time.perf_counter()
     run = simulate(_rank, p, slow={7: 3.0})
     took = time.perf_counter() - begin

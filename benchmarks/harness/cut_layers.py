@@ -30,7 +30,7 @@ def dense_block() -> tuple[nn.TransformerEncoderLayer, torch.Tensor]:
 
 
 def blocks(comm: Communicator) -> dict[str, Step]:
-    """A forward and a backward pass of the block, on the same input."""
+    """Return a forward and a backward pass of the block, on the same input."""
     dense, x = dense_block()
     arms = {"block": TransformerBlock.of(dense, comm), "DTensor block": block(dense)}
     torch.testing.assert_close(*(arm(x) for arm in arms.values()), rtol=1e-3, atol=1e-4)
@@ -55,7 +55,7 @@ def sent(comm: Communicator) -> dict[str, int]:
 
 
 def attentions(comm: Communicator, tokens: int) -> dict[str, Step]:
-    """A forward and a backward pass of attention over `tokens` tokens; the dense ones on one rank."""
+    """Return a forward and a backward pass of attention over `tokens` tokens; the dense ones on one rank."""
     torch.manual_seed(0)
     batch, heads, width = ATTENTION
     whole = [torch.randn(batch, heads, tokens, width) for _ in range(3)]
@@ -88,7 +88,7 @@ def attend(f: Callable, inputs: list[torch.Tensor]) -> torch.Tensor:
 
 
 def scores(comm: Communicator, tokens: int) -> dict[str, float]:
-    """What plain ring attention holds at most for a forward pass, beside the same on one rank: mostly scores."""
+    """Return what plain ring attention holds at most for a forward pass, beside the same on one rank: mostly scores."""
     torch.manual_seed(0)
     batch, heads, width = ATTENTION
     whole = torch.randn(3, batch, heads, tokens, width)

@@ -27,7 +27,7 @@ PATIENCE = 60.0  # after which what should have ended is ended here
 
 
 def shard(comm: Communicator, value: float) -> dict[str, Shard]:
-    """This rank's part of a tensor whose elements all are `value`."""
+    """Return this rank's part of a tensor whose elements all are `value`."""
     parts = torch.full((NUMEL,), value, dtype=torch.float64).tensor_split(comm.size)
     return {"x": Shard(parts[comm.rank], sum(len(part) for part in parts[: comm.rank]), (NUMEL,))}
 
@@ -86,7 +86,7 @@ def _wait(child: int, deadline: float) -> None:
 
 
 def found(path: Path) -> int:
-    """The step of the state that three ranks find; AssertionError where an element is not of that step."""
+    """Return the step of the state that three ranks find; AssertionError where an element is not of that step."""
 
     def read(comm: Communicator) -> int:
         saved, mine = load(path, comm), shard(comm, 0.0)

@@ -51,7 +51,7 @@ def late_steps(count: int) -> float:
 
 
 def promises(rates: dict[str, dict[str, list[float]]], late: float) -> list[dict]:
-    """What was asked beside what was measured; a peer that is not installed has a row that says so."""
+    """Return what was asked beside what was measured; a peer that is not installed has a row that says so."""
     rows = []
     for size, of in rates.items():
         middle = {name: statistics.median(each) for name, each in of.items()}

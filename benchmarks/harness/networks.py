@@ -13,7 +13,7 @@ def mlp() -> nn.Module:
     )
 
 
-class Block(nn.Module):
+class ResidualBlock(nn.Module):
     """Two 3x3 convolutions and a way past them."""
 
     def __init__(self, inputs: int, outputs: int, stride: int):
@@ -31,8 +31,8 @@ class Block(nn.Module):
 
 
 def resnet() -> nn.Module:
-    """A residual network of 8 layers for 32 x 32 images (He et al. 2016, section 4.2, n = 1): 78 k weights."""
-    blocks = [Block(16, 16, 1), Block(16, 32, 2), Block(32, 64, 2)]
+    """Return a residual network of 8 layers for 32 x 32 images (He et al. 2016, section 4.2, n = 1): 78 k weights."""
+    blocks = [ResidualBlock(16, 16, 1), ResidualBlock(16, 32, 2), ResidualBlock(32, 64, 2)]
     stem = [nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU()]
     return nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
 

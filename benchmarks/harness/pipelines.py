@@ -44,7 +44,7 @@ def ours(
     kind: type[Layers] = FusedLayers,
     **options: Any,
 ) -> Step:
-    """A step of one of our schedules, which returns its `StageRun`; a microbatch for every 8 rows."""
+    """Return a step of one of our schedules, which returns its `StageRun`; a microbatch for every 8 rows."""
     m, schedule = len(x) * MICROBATCHES // ROWS, SCHEDULES[name]
     options["parts"] = schedule.parts(comm.size, schedule.chunks)
     chunks = [kind(chunk) for chunk in cut_layers(layers, options["parts"], comm.rank)]
@@ -53,7 +53,7 @@ def ours(
 
 
 def pipelines(comm: Communicator) -> dict[str, Step]:
-    """Each on its own copy of the network; all have the gradients of one step of the whole."""
+    """Return competitors, each with its own copy of the network; all have the gradients of one step of the whole."""
     layers, x, y = layers_and_batch()
     whole = deepcopy(layers)
 

@@ -23,7 +23,7 @@ In a chart, a bar to the right of its mark reaches what was asked; ✗ and a str
 
 
 def promises(found: Any, where: tuple[str, ...] = ()) -> Iterator[tuple[str, dict]]:
-    """Each promise in a result, with the setting it stands under."""
+    """Yield each promise in a result, with the setting it stands under."""
     if isinstance(found, dict):
         for row in found.get("promises") or ():
             yield " ".join(where), row
@@ -33,7 +33,7 @@ def promises(found: Any, where: tuple[str, ...] = ()) -> Iterator[tuple[str, dic
 
 
 def machines(found: Any) -> Iterator[dict]:
-    """The machines that a result names: once, or with each of its parts."""
+    """Yield the machines that a result names: once, or with each of its parts."""
     if isinstance(found, dict):
         if "machine" in found:
             yield found["machine"]
@@ -52,7 +52,7 @@ def mark(path: Path) -> str:
 
 
 def section(path: Path) -> str:
-    """The table of one benchmark, and the place of its charts."""
+    """Return the table of one benchmark, and the place of its charts."""
     found = json.loads(path.read_text(encoding="utf-8"))
     machine = next(machines(found))
     rows = [_row(where, row) for where, row in promises(found)]

@@ -15,7 +15,7 @@ def rotated(competitors: Iterable[T], turn: int) -> list[T]:
 
 
 def seconds(call: Callable[[], object]) -> float:
-    """How long one call takes."""
+    """Return how long one call takes."""
     begin = time.perf_counter()
     call()
     return time.perf_counter() - begin

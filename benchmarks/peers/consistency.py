@@ -39,7 +39,7 @@ def open_server(shapes: list[torch.Size], lr: float) -> None:
 
 
 def update(gradients: list[torch.Tensor]) -> list[torch.Tensor]:
-    """What a trainer calls from far away."""
+    """Return the function that a trainer calls remotely."""
     return _server[0].update(gradients)
 
 
@@ -50,7 +50,7 @@ def start_rpc(rank: int, size: int, file: str) -> None:
 
 
 def step(gradients: list[torch.Tensor]) -> list[torch.Tensor]:
-    """A trainer's call: the gradients to rank 0, the parameters back."""
+    """Return a trainer's call: the gradients to rank 0, the parameters back."""
     return rpc.rpc_sync("rank0", update, args=(gradients,))
 
 

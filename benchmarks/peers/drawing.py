@@ -28,7 +28,7 @@ class Cleared:
             _write(self.figure, self.draw(state, self.axes))
 
 
-class Anew:
+class Redrawn:
     """A new figure each time."""
 
     def __init__(self, picture: Any):

@@ -8,7 +8,7 @@ from hpcdl.training.six_tools import RATE, Prepared
 
 
 def lab_13() -> dict:
-    """What the own answer of lab `frameworks` defines: Horovod's calls in forty lines on our communicator."""
+    """Return what the own answer of lab `frameworks` defines: Horovod's calls in forty lines on our communicator."""
     from autograder.grading.reference import statements  # only this way needs it: the others' starts go without
 
     names: dict = {}

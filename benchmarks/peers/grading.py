@@ -87,7 +87,7 @@ class Peer:
 
 
 def notebook(wrong: bool, tests: bool = False) -> str:
-    """A submission, all right or with the last exercise wrong; `tests`: with nbgrader's cells and metadata."""
+    """Return a submission, all right or with the last exercise wrong; `tests`: with nbgrader's cells and metadata."""
     cells = []
     for name, answer in ANSWERS.items():
         source = WRONG if wrong and name == "count_words" else answer
@@ -159,7 +159,7 @@ def timed(command: list[str], folder: Path) -> float:
 
 
 def nbgrader(folder: Path, students: dict[str, bool]) -> list[Peer]:
-    """Its API in one process, and its command line once for each student; the course folders are their own."""
+    """Return nbgrader's API in one process, and its command line for each student; each has its own course folder."""
     try:
         import nbgrader.api  # noqa: F401
     except ImportError:
@@ -188,7 +188,7 @@ def nbgrader(folder: Path, students: dict[str, bool]) -> list[Peer]:
 
 
 def otter(folder: Path, students: dict[str, bool], python: Path) -> list[Peer]:
-    """Its function in one process, and its command line; from a separate environment, created if needed."""
+    """Return otter's function in one process, and its command line, both from an environment created if needed."""
     make_environment(python)
     (folder / "tests").mkdir()
     for name, assertions in ASSERTIONS.items():

@@ -47,7 +47,7 @@ def pipeline(
     return lambda: runner.step(*given, **options)
 
 
-class Block(nn.Module):
+class AttentionBlock(nn.Module):
     """The weights of `dense`, a torch.nn.TransformerEncoderLayer, in linear layers of their own, as DTensor splits."""
 
     def __init__(self, dense: nn.TransformerEncoderLayer):
@@ -72,7 +72,7 @@ class Block(nn.Module):
 
 
 def block(dense: nn.TransformerEncoderLayer) -> nn.Module:
-    """The block on two ranks by DTensor: q, k, v and linear1 by columns, out and linear2 by rows."""
+    """Return the block on two ranks by DTensor: q, k, v and linear1 by columns, out and linear2 by rows."""
     plan: dict[str, ParallelStyle] = {name: ColwiseParallel() for name in ("q", "k", "v", "linear1")}
     plan |= {name: RowwiseParallel() for name in ("out", "linear2")}
-    return parallelize_module(Block(dense), init_device_mesh("cpu", (2,)), plan)
+    return parallelize_module(AttentionBlock(dense), init_device_mesh("cpu", (2,)), plan)

@@ -8,13 +8,13 @@ from hpcdl.numerics.rounding import Fixed
 
 
 def plain_torch(x: torch.Tensor) -> torch.Tensor:
-    """What one writes first: torch's own random integers, added below the cut."""
+    """Return what one writes first: torch's own random integers, added below the cut."""
     r = torch.randint(0, 1 << 16, x.shape, dtype=torch.int32)
     return ((x.view(torch.int32) + r) & -0x10000).view(torch.float32)
 
 
 def frugal_torch(x: torch.Tensor) -> torch.Tensor:
-    """What one writes last: four elements share a draw of 64 bits, and every step is done in place."""
+    """Return what one writes last: four elements share a draw of 64 bits, and every step is done in place."""
     draws = torch.empty(x.numel() // 4, dtype=torch.int64).random_(-(1 << 63), None)
     r = draws.view(torch.uint16).to(torch.int32)
     return r.add_(x.view(torch.int32)).bitwise_and_(-0x10000).view(torch.float32)

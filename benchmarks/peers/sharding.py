@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from hpcdl.comm.base import Communicator
-from hpcdl.nn.decoder import Block
+from hpcdl.nn.decoder import DecoderBlock
 
 WIDTH, LAYERS = 1024, 4
 
@@ -43,12 +43,12 @@ def mlp() -> nn.Module:
 def transformer() -> nn.Module:
     """Four blocks of 256 numbers a token and four heads."""
     torch.manual_seed(0)
-    return nn.Sequential(*(Block(256, 4) for _ in range(4)))
+    return nn.Sequential(*(DecoderBlock(256, 4) for _ in range(4)))
 
 
 NETWORKS = {
     "MLP": Network(mlp, nn.Linear, (32, WIDTH)),
-    "transformer": Network(transformer, Block, (2, 16, 256)),
+    "transformer": Network(transformer, DecoderBlock, (2, 16, 256)),
 }
 
 

@@ -88,7 +88,7 @@ def shared_memory(pid: int | str = "self") -> list[str]:
 
 
 def kernel_lives() -> bool:
-    """Whether the kernel of this process still runs; a kernel on another machine counts as running."""
+    """Return whether the kernel of this process still runs; a kernel on another machine counts as running."""
     host, pid, created = os.environ[VARIABLE].split()
     return host != machine() or _alive(int(pid), float(created))
 

@@ -105,11 +105,11 @@ class Processes:
         )
 
     def controller_ended(self) -> bool:
-        """Whether the controller has ended by itself, or was killed."""
+        """Return whether the controller has ended by itself, or was killed."""
         return self.controller is not None and self.controller.poll() is not None
 
     def ended_by_chance(self, n: int) -> bool:
-        """Whether the controller has ended by itself, and no limit or full disk around it explains why."""
+        """Return whether the controller has ended by itself, and no limit or full disk around it explains why."""
         from hpcdl.cluster import surroundings  # needs what Windows lacks
 
         return self.controller_ended() and not surroundings.causes(self.directory, n)
@@ -222,7 +222,7 @@ def until(seconds: float, pause: float = 0.01):
 
 
 def alive(process: psutil.Process) -> bool:
-    """Whether the process runs; a zombie does not."""
+    """Return whether the process runs; a zombie does not."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

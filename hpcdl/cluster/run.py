@@ -92,7 +92,7 @@ class Run:
 
     @property
     def at_work(self) -> bool:
-        """Whether ranks may still work for this run; a run that is no longer followed ends with its ranks."""
+        """Return whether ranks may still work for this run; a run that is no longer followed ends with its ranks."""
         return not (self._ended or self.cluster.stopped or all(answer.ready() for answer in self._answers))
 
     def _follow(self):

@@ -176,7 +176,7 @@ class Communicator(ABC):
         return torch.empty(numel, dtype=dtype, device=self.devices[0])
 
     def lends(self, x: torch.Tensor) -> bool | None:
-        """Whether neighbours may read `x` in place; None on a machine where they never do."""
+        """Return whether neighbours may read `x` in place; None on a machine where they never do."""
         return None
 
     def background(self) -> Background:

@@ -56,7 +56,7 @@ def friendly_name(file: str) -> str:
 
 
 def is_own(line: SourceLine) -> bool:
-    """Whether the user wrote the line: it is not in this library, the checks, Python or an installed package."""
+    """Return whether the user wrote the line: it is not in this library, the checks, Python or an installed package."""
     return not line.file.startswith(_LIBRARIES)
 
 

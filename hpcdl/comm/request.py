@@ -30,7 +30,7 @@ class Request:
 
 
 def share_memory(x: torch.Tensor, y: torch.Tensor) -> bool:
-    """Whether the memory of two contiguous messages overlaps."""
+    """Return whether the memory of two contiguous messages overlaps."""
     apart = x.device != y.device or not (x.numel() and y.numel())
     start_x, start_y = x.data_ptr(), y.data_ptr()
     return not apart and start_x < start_y + y.nbytes and start_y < start_x + x.nbytes

@@ -19,7 +19,7 @@ STOP, PULL, DENSE, FACTORS = range(4)
 
 
 def crossover(m: int, n: int) -> float:
-    """The batch at which both ways are as long: mn / (m + n); of VGG-16's fc7, m = n = 4,096, it is 2,048."""
+    """Return the batch at which both ways are as long: mn / (m + n); of VGG-16's fc7, m = n = 4,096, it is 2,048."""
     return m * n / (m + n)
 
 
@@ -31,7 +31,7 @@ def fc_bytes(batch: int, m: int, n: int, how: str, itemsize: int = 4) -> int:
 
 
 def cheaper(batch: int, m: int, n: int) -> str:
-    """The way of fewer bytes; the gradient where both are as long, which spares the server the product."""
+    """Return the way of fewer bytes; the gradient where both are as long, which spares the server the product."""
     return min(WAYS, key=lambda how: fc_bytes(batch, m, n, how))
 
 

@@ -1,7 +1,7 @@
-"""Sandblaster's load balancing: free nodes get small portions of a batch, and at the end several nodes get the same
-ones.
+"""Sandblaster's load balancing: free nodes get small portions of a batch; at the end several nodes compute the same
+portion.
 
-Dean et al. 2012, section 4.2: nodes that finish get more; portions of slow nodes are also given to others, and the
+Dean et al. 2012, section 4.2: nodes that finish get more; portions of slow nodes are also given to idle nodes, and the
 first result counts.
 """
 
@@ -14,13 +14,12 @@ import torch
 from hpcdl.comm import Communicator, Request
 
 TASK, ORDER = 4, 5  # tags: a worker's report, the coordinator's order
-COMPUTE, FETCH, KEEP, END = range(4)  # orders: this portion; fetch weights first; your last result counts; go home
+COMPUTE, FETCH, KEEP, END = range(4)  # orders: compute; fetch weights, then compute; send the gradient; end
 NOTHING = -1
 
 
 class Tasks:
-    """The open, running and finished ones among `number` portions. Each counts once, from the first node to finish
-    it."""
+    """The fresh, running and finished portions out of `number`; only the first result of a portion counts."""
 
     def __init__(self, number: int, backups: bool = True):
         self.backups = backups
@@ -30,11 +29,11 @@ class Tasks:
 
     @property
     def finished(self) -> bool:
-        """Whether every portion has been computed."""
+        """Return whether every portion has been computed."""
         return None not in self.done_by
 
     def next_for(self, worker: int) -> int:
-        """A fresh portion; else, with backups, the one with the fewest copies under way; else NOTHING."""
+        """Return a fresh portion; otherwise, with backups, the one with the fewest copies under way; else NOTHING."""
         if self._fresh:
             task = self._fresh.pop()
         else:
@@ -46,7 +45,7 @@ class Tasks:
         return task
 
     def report(self, task: int, worker: int) -> bool:
-        """Whether this result counts: it is the first of its portion."""
+        """Record a result; return whether it counts, as the first of its portion."""
         if self.done_by[task] is not None:
             return False
         self.done_by[task] = worker
@@ -62,7 +61,7 @@ class Finish(NamedTuple):
 
 
 def finish(tasks: Sequence[float], speeds: Sequence[float], backups: bool = True) -> Finish:
-    """How long nodes of `speeds` (work per second) take for `tasks` (work), handed out as `Tasks` does, in this order.
+    """Compute how long nodes of `speeds` (work per second) take for `tasks` (work), assigned in order by `Tasks`.
 
     With backups it is never later than without.
     """
@@ -83,7 +82,7 @@ def finish(tasks: Sequence[float], speeds: Sequence[float], backups: bool = True
 
 
 class Dispatcher:
-    """The coordinator's side: it gives portions to `workers`, and receives the first result."""
+    """Assign portions to `workers`, and receive their reports; the coordinator's side."""
 
     def __init__(self, comm: Communicator, workers: Sequence[int]):
         self.comm, self.free = comm, list(workers)
@@ -93,10 +92,10 @@ class Dispatcher:
 
     @property
     def busy(self) -> list[int]:
-        """Return the workers that still have to report."""
+        """Return the workers whose report is still to come."""
         return list(self._requests)
 
-    def hear(self) -> tuple[int, int, float]:
+    def next_report(self) -> tuple[int, int, float]:
         """Return the next report: worker, portion, value. The worker is then free."""
         worker = self.busy[self.comm.wait_any(list(self._requests.values()))]
         del self._requests[worker]
@@ -118,7 +117,7 @@ class Dispatcher:
         """End all workers, busy ones after they have reported."""
         while self.free or self.busy:
             if not self.free:
-                self.hear()
+                self.next_report()
             self.order(self.free[0], END)
         for request in self._sent.values():
             request.wait()

@@ -20,12 +20,12 @@ Edges = list[tuple[int, int]]  # pairs of ranks (i, j), i < j, that send to each
 
 
 def ring(p: int, number: int = 0) -> Edges:
-    """Each rank and the next one."""
+    """Return each rank and the next one."""
     return sorted({(min(i, (i + 1) % p), max(i, (i + 1) % p)) for i in range(p) if p > 1})
 
 
 def wheel(p: int, number: int = 0) -> Edges:
-    """A ring of ranks 1 to p - 1, and rank 0, the hub, beside each of them."""
+    """Return a ring of ranks 1 to p - 1, and rank 0, the hub, beside each of them."""
     return [(0, i) for i in range(1, p)] + [(i + 1, j + 1) for i, j in ring(p - 1)]
 
 
@@ -37,7 +37,7 @@ def random_peers(p: int, number: int = 0) -> Edges:
 
 
 def everyone(p: int, number: int = 0) -> Edges:
-    """Each rank and every other one: the mean, in one round."""
+    """Return each rank and every other one: the mean, in one round."""
     return [(i, j) for j in range(p) for i in range(j)]
 
 
@@ -63,7 +63,7 @@ def spectral_gap(w: np.ndarray) -> float:
 
 
 def shrinks(topology: str, p: int) -> float:
-    """What a round multiplies the distance from the mean by at most; with random peers the root of its mean square.
+    """Return the largest factor of the distance from the mean in a round; with random peers, its root mean square.
 
     1 - gap. For random peers the mean of the square is (p - 2) / (2 (p - 1)) for an even p and 1/2 for an odd one: a
     pair's mean keeps half of the squares, and the products of different ranks are a little below 0 on average.

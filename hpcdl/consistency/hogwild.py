@@ -31,7 +31,7 @@ class Sparsity(NamedTuple):
 
 
 def sparsity(edges: Sequence[Sequence[int]]) -> Sparsity:
-    """How seldom processors meet: Niu et al. 2011, equation 2.6.
+    """Return how seldom processors meet: Niu et al. 2011, equation 2.6.
 
     omega = max |e|,   delta = max over v of |{e : v in e}| / |E|,   rho = max over e of |{e' : e' meets e}| / |E|
     """
@@ -49,7 +49,7 @@ def sparsity(edges: Sequence[Sequence[int]]) -> Sparsity:
 def hogwild(
     w: SharedTensor, edges: Sequence[Sequence[int]], gradient: Gradient, lr: float, order: Iterable[int]
 ) -> None:
-    """This processor's updates, one for each e of `order`, while others make theirs (algorithm 1 of the paper).
+    """Make this processor's updates, one for each e of `order`, while others make theirs (the paper's algorithm 1).
 
     Read w_e; then, for each v in e, w_v <- w_v - lr G_ev(w_e), each by itself. Nothing is locked.
     """
@@ -66,7 +66,7 @@ def round_robin(
     lr: float,
     order: Sequence[int],
 ) -> None:
-    """The same updates in turns, rank after rank: gradients at the same time, updates one after another.
+    """Make the same updates in turns: ranks compute gradients at the same time, and update one after another.
 
     The paper's peer (Langford et al. 2009): a token of no bytes goes round. All ranks have as many updates to make.
     """
@@ -81,7 +81,7 @@ def round_robin(
 
 
 def logistic(rows: SparseRows) -> tuple[list[list[int]], Gradient]:
-    """The edges and gradients of sparse logistic regression, one term log(1 + exp(-y_i x_i w)) for each row i."""
+    """Return edges and gradients of sparse logistic regression: a term log(1 + exp(-y_i x_i w)) for each row i."""
     starts = rows.starts.tolist()
     edges = [rows.columns[a:b].tolist() for a, b in pairwise(starts)]
 
@@ -101,7 +101,7 @@ def completion(
     rank: int,
     mu: float = 0.0,
 ) -> tuple[list[list[int]], Gradient]:
-    """The edges and gradients of matrix completion (Niu et al. 2011, section 2): Z is L R^T where it is known.
+    """Return the edges and gradients of matrix completion (Niu et al. 2011, section 2): Z is L R^T where it is known.
 
         the sum over known (u, v) of (L_u . R_v - Z_uv)^2 + mu / (2 n_u) |L_u|^2 + mu / (2 n_v) |R_v|^2
 
@@ -125,7 +125,7 @@ def completion(
 
 
 def logistic_loss(rows: SparseRows, w: torch.Tensor) -> float:
-    """The mean of log(1 + exp(-y_i x_i w)) over all rows."""
+    """Return the mean of log(1 + exp(-y_i x_i w)) over all rows."""
     row = torch.repeat_interleave(torch.arange(len(rows)), rows.starts.diff())
     scores = torch.zeros(len(rows), dtype=w.dtype).index_add_(0, row, rows.values.to(w.dtype) * w[rows.columns.long()])
     return torch.nn.functional.softplus(-rows.y.to(w.dtype) * scores).mean().item()

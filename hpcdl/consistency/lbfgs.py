@@ -16,13 +16,13 @@ class Vectors(Protocol):
     """Vectors by their numbers, zeros at first."""
 
     def dot(self, a: int, b: int) -> float:
-        """The sum of a_i b_i."""
+        """Return the sum of a_i b_i."""
 
     def sum_of_sizes(self, a: int) -> float:
-        """The sum of |a_i|."""
+        """Return the sum of |a_i|."""
 
     def largest(self, a: int) -> float:
-        """The largest |a_i|."""
+        """Return the largest |a_i|."""
 
     def copy(self, out: int, a: int, scale: float = 1.0) -> None:
         """out = scale a."""

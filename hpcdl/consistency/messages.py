@@ -19,7 +19,7 @@ REQUEST, GRADIENT, WEIGHTS, CLOCK = range(4)  # tags
 
 
 def shares(x: torch.Tensor, servers: int) -> tuple[torch.Tensor, ...]:
-    """The servers' shares of a flat tensor, as views; their sizes differ by one at most."""
+    """Return the servers' shares of a flat tensor, as views; their sizes differ by one at most."""
     return x.tensor_split(servers)
 
 

@@ -1,9 +1,9 @@
 """Sandblaster L-BFGS: a coordinator that never sees a vector (Dean et al. 2012, section 4.2).
 
-Rank 0 is the coordinator, ranks 1 to `shards` hold the weights and all of L-BFGS's vectors in shards and do what it
-says, the others are replicas that compute portions of the batch. A dot product is 32 bytes to each shard and 8 back,
-however long the vectors are. A replica fetches the weights once for each evaluation that it takes part in, and sends
-the gradient of a portion only where its result counts.
+Rank 0 is the coordinator. Ranks 1 to `shards` hold the weights and all of L-BFGS's vectors in shards, and execute its
+commands. The other ranks are replicas, which compute portions of the batch. A dot product is 32 bytes to each shard and
+8 back, however long the vectors are. A replica fetches the weights once for each evaluation that it takes part in, and
+sends the gradient of a portion only if its result counts.
 """
 
 from collections.abc import Callable
@@ -40,11 +40,11 @@ def sandblaster(
     most: int = 200,
     backups: bool = True,
 ) -> Minimised:
-    """Minimise the sum of `portions` parts of a loss, from the flat `w` on, on all ranks together; each calls this.
+    """Minimise the sum of `portions` parts of a loss, starting at the flat `w`; every rank calls this.
 
-    `gradient(w, i)` gives the loss of portion i and its flat gradient. Portions go to any free worker, and with
-    `backups` those under way also to others who would have nothing to do: the first result of each counts. The rest is
-    `lbfgs.minimise`'s. Raises ValueError where there are no ranks for shards or replicas.
+    `gradient(w, i)` gives the loss of portion i and its flat gradient. Portions go to any free worker. With `backups`,
+    idle workers repeat unfinished portions, and the first result of each counts. For the other parameters see
+    `lbfgs.minimise`. Raises ValueError if there are too few ranks for shards and replicas.
     """
     check_weights(w)
     if not 1 <= shards <= comm.size - 2 or portions < 1:
@@ -61,8 +61,8 @@ def sandblaster(
         vectors.stop()
         return Minimised(losses, w[:0])
     if comm.rank <= shards:
-        return Minimised([], _obey(comm, shares(w.detach(), shards)[comm.rank - 1], w.numel(), shards))
-    _replicate(comm, w.detach().clone(), gradient, portions, shards)
+        return Minimised([], _serve_shard(comm, shares(w.detach(), shards)[comm.rank - 1], w.numel(), shards))
+    _run_replica(comm, w.detach().clone(), gradient, portions, shards)
     return Minimised([], w[:0])
 
 
@@ -70,53 +70,53 @@ def sandblaster(
 
 
 class ShardedVectors:
-    """`Vectors` whose elements lie on ranks 1 to `shards` of `comm`; commands go there, scalars come back."""
+    """`Vectors` whose elements are on ranks 1 to `shards` of `comm`: sends commands there, and receives scalars."""
 
     def __init__(self, comm: Communicator, shards: int):
         self.comm, self.shards = comm, range(1, shards + 1)
         self._sent: list[Request] = []
 
     def dot(self, a: int, b: int) -> float:
-        return sum(self._ask(DOT, a, b))
+        return sum(self._query(DOT, a, b))
 
     def sum_of_sizes(self, a: int) -> float:
-        return sum(self._ask(SUM_OF_SIZES, a))
+        return sum(self._query(SUM_OF_SIZES, a))
 
     def largest(self, a: int) -> float:
-        return max(self._ask(LARGEST, a))
+        return max(self._query(LARGEST, a))
 
     def copy(self, out: int, a: int, scale: float = 1.0) -> None:
-        self._say(COPY, out, a, scale)
+        self._command(COPY, out, a, scale)
 
     def add(self, out: int, a: int, scale: float = 1.0) -> None:
-        self._say(ADD, out, a, scale)
+        self._command(ADD, out, a, scale)
 
     def send_to(self, rank: int, a: int) -> None:
-        """Every shard sends its part of vector a to `rank`."""
-        self._say(SEND_TO, a, rank)
+        """Let every shard send its part of vector a to `rank`."""
+        self._command(SEND_TO, a, rank)
 
     def add_from(self, rank: int, out: int) -> None:
-        """Every shard adds what `rank` sends to its part of vector `out`."""
-        self._say(ADD_FROM, out, rank)
+        """Let every shard add to its part of vector `out` the vector that `rank` sends."""
+        self._command(ADD_FROM, out, rank)
 
     def stop(self) -> None:
         """Let the shards return."""
-        self._say(STOP)
-        self._settle()
+        self._command(STOP)
+        self._wait()
 
-    def _say(self, what: int, a: int = 0, b: int = 0, scale: float = 0.0) -> None:
+    def _command(self, what: int, a: int = 0, b: int = 0, scale: float = 0.0) -> None:
         command = torch.tensor([what, a, b, scale], dtype=torch.float64)
         self._sent += [self.comm.isend(command, shard, COMMAND) for shard in self.shards]
 
-    def _ask(self, what: int, a: int, b: int = 0) -> list[float]:
-        self._say(what, a, b)
-        self._settle()
+    def _query(self, what: int, a: int, b: int = 0) -> list[float]:
+        self._command(what, a, b)
+        self._wait()
         found = torch.zeros(len(self.shards), dtype=torch.float64)
         for shard, scalar in zip(self.shards, found.split(1), strict=True):
             self.comm.recv(scalar, shard, SCALAR)
         return found.tolist()
 
-    def _settle(self) -> None:
+    def _wait(self) -> None:
         for request in self._sent:
             request.wait()
         self._sent = []
@@ -134,18 +134,18 @@ class _Batch:
         self._number += 1
         self.vectors.copy(GRADIENT, GRADIENT, 0.0)
         tasks, losses = Tasks(self.portions, self.backups), [0.0] * self.portions
-        self._hand_out(tasks)
+        self._assign(tasks)
         while not tasks.finished:
-            replica, task, loss = self.dispatcher.hear()
+            replica, task, loss = self.dispatcher.next_report()
             number, portion = divmod(task, self.portions)
             if number == self._number and tasks.report(portion, replica):
                 losses[portion] = loss
                 self.vectors.add_from(replica, GRADIENT)
                 self.dispatcher.order(replica, KEEP)
-            self._hand_out(tasks)
+            self._assign(tasks)
         return sum(losses)  # in a fixed order, so the sum does not depend on timing
 
-    def _hand_out(self, tasks: Tasks) -> None:
+    def _assign(self, tasks: Tasks) -> None:
         for replica in list(self.dispatcher.free):
             if (portion := tasks.next_for(replica)) == NOTHING:
                 continue
@@ -159,8 +159,8 @@ class _Batch:
 # -- the shards and the replicas --------------------------------------------------------------------------------------
 
 
-def _obey(comm: Communicator, share: torch.Tensor, numel: int, shards: int) -> torch.Tensor:
-    """Do what the coordinator says with this shard's vectors, until it says stop; the weights' share then."""
+def _serve_shard(comm: Communicator, share: torch.Tensor, numel: int, shards: int) -> torch.Tensor:
+    """Execute the coordinator's commands on this shard's vectors until STOP; return its share of the weights."""
     vectors, command = LocalVectors(share.numel(), share.dtype), torch.zeros(4, dtype=torch.float64)
     vectors[WEIGHTS].copy_(share)
     incoming = torch.zeros_like(share)
@@ -169,7 +169,7 @@ def _obey(comm: Communicator, share: torch.Tensor, numel: int, shards: int) -> t
         what, a, b = map(int, command[:3].tolist())
         scale = command[3].item()
         if what in (DOT, SUM_OF_SIZES, LARGEST):
-            scalar = _scalar(vectors, what, a, b)
+            scalar = _reduction(vectors, what, a, b)
             comm.send(torch.tensor([scalar], dtype=torch.float64), 0, SCALAR)
         elif what == COPY:
             vectors.copy(a, b, scale)
@@ -184,14 +184,14 @@ def _obey(comm: Communicator, share: torch.Tensor, numel: int, shards: int) -> t
             return vectors[WEIGHTS]
 
 
-def _scalar(vectors: LocalVectors, what: int, a: int, b: int) -> float:
+def _reduction(vectors: LocalVectors, what: int, a: int, b: int) -> float:
     if what == DOT:
         return vectors.dot(a, b)
     return vectors.sum_of_sizes(a) if what == SUM_OF_SIZES else vectors.largest(a)
 
 
-def _replicate(comm: Communicator, w: torch.Tensor, gradient: Portion, portions: int, shards: int) -> None:
-    """Compute the portions that the coordinator hands out, until it sends this replica home."""
+def _run_replica(comm: Communicator, w: torch.Tensor, gradient: Portion, portions: int, shards: int) -> None:
+    """Compute the portions that the coordinator assigns, until END."""
     order, report, found = torch.zeros(2, dtype=torch.int64), torch.zeros(2, dtype=torch.float64), w
     while True:
         comm.recv(order, 0, ORDER)

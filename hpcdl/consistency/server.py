@@ -65,9 +65,9 @@ class _Worker:
     rank: int
     clock: int = 0  # iterations that it has finished
     pushes: int = 0
-    others: int = 0  # gradients of others that were in when it pulled last
+    others: int = 0  # gradients of others applied before its last pull
     lead: int = 0
-    heard: float = math.inf  # when it spoke last, or was given the weights; not yet
+    last_seen: float = math.inf  # when it last sent a request or was sent the weights; inf before
     header: torch.Tensor = field(default_factory=lambda: torch.zeros(2, dtype=torch.int64))
 
 
@@ -124,24 +124,24 @@ class Server:
         worker is left.
         """
         for rank in self._workers:
-            self._listen(rank)
+            self._expect_request(rank)
         while self._requests:
-            self._hear()
+            self._receive_request()
             if self.staleness == 0:
                 self._end_round()
-            self._answer()
-        self._settle()
+            self._send_weights()
+        self._wait_for_sends()
         if len(self._served.lost) == len(self._workers):
             raise RuntimeError(f"server {self.comm.rank}: every worker is lost: {self._served.lost}; see the first")
         return self._served
 
-    # -- what workers say -------------------------------------------------------------------------------------------
+    # -- requests ---------------------------------------------------------------------------------------------------
 
-    def _listen(self, rank: int) -> None:
+    def _expect_request(self, rank: int) -> None:
         self._requests[rank] = self.comm.irecv(self._workers[rank].header, rank, REQUEST)
 
-    def _hear(self) -> None:
-        """Return the next request of any worker; the worker heard last is asked last."""
+    def _receive_request(self) -> None:
+        """Receive and handle the next request; among several, the worker that was silent longest comes first."""
         ranks = list(self._requests)
         try:
             rank = ranks[self.comm.wait_any(list(self._requests.values()))]
@@ -150,19 +150,19 @@ class Server:
                 self._lose(silent, f"nothing was heard of it: {error}")
             return
         del self._requests[rank]
-        self._workers[rank].heard = self.comm.clock()
-        self._do(self._workers[rank])
-        self._miss()
+        self._workers[rank].last_seen = self.comm.clock()
+        self._handle(self._workers[rank])
+        self._drop_silent()
 
-    def _miss(self) -> None:
-        """Drop a worker that has been silent for too long. Requests are in the order in which workers were heard."""
+    def _drop_silent(self) -> None:
+        """Drop a worker that has been silent for too long. Requests are ordered by `last_seen`."""
         rank = next((rank for rank in self._requests if rank not in self._held), None)
-        if rank is not None and (silent := self.comm.clock() - self._workers[rank].heard) > self.patience:
+        if rank is not None and (silent := self.comm.clock() - self._workers[rank].last_seen) > self.patience:
             self._lose(rank, f"nothing was heard of it for {silent:.3g} s")
 
-    def _do(self, worker: _Worker) -> None:
+    def _handle(self, worker: _Worker) -> None:
         what, clock = worker.header.tolist()
-        if what & PUSH and not self._take_in(worker, clock):
+        if what & PUSH and not self._receive_gradient(worker, clock):
             return
         if what & HELLO:
             self.comm.send(torch.tensor([worker.clock]), worker.rank, CLOCK)
@@ -173,9 +173,9 @@ class Server:
         elif what & STOP:
             self._leave(worker.rank)
         else:
-            self._listen(worker.rank)
+            self._expect_request(worker.rank)
 
-    def _take_in(self, worker: _Worker, clock: int) -> bool:
+    def _receive_gradient(self, worker: _Worker, clock: int) -> bool:
         """Receive a gradient; return False if the worker was lost before it arrived. A known gradient is ignored."""
         try:
             self.comm.recv_with(partial(self._apply, worker, clock), self._gradient, worker.rank, GRADIENT)
@@ -204,7 +204,7 @@ class Server:
         done = self._workers[rank].clock
         print(f"server {self.comm.rank}: worker {rank} is lost after {done} iterations: {why}", flush=True)
 
-    # -- who is how far ---------------------------------------------------------------------------------------------
+    # -- progress of workers ----------------------------------------------------------------------------------------
 
     def _advance(self, worker: _Worker, clock: int) -> None:
         """Count a worker's iterations, and track the slowest without checking all of a thousand workers."""
@@ -228,7 +228,7 @@ class Server:
     # -- the weights ------------------------------------------------------------------------------------------------
 
     def _step(self, gradient: torch.Tensor) -> None:
-        self._settle()
+        self._wait_for_sends()
         self.w.grad = gradient
         self.optimizer.step()
         self.w.grad = None  # it may be the worker's memory
@@ -243,7 +243,7 @@ class Server:
             self._summed = False
             self._round = int(min(self._slowest, max(worker.clock for worker in self._workers.values())))
 
-    def _answer(self) -> None:
+    def _send_weights(self) -> None:
         """Send the weights to waiting workers that are not too far ahead.
 
         While the slowest has not advanced, only the latest request can be new among them.
@@ -256,13 +256,13 @@ class Server:
             if lead <= self.staleness:
                 del self._held[worker.rank]
                 worker.lead = lead
-                worker.others, worker.heard = self.updates - worker.pushes, self.comm.clock()
+                worker.others, worker.last_seen = self.updates - worker.pushes, self.comm.clock()
                 self._send(worker, self.w.detach(), WEIGHTS)
 
     def _send(self, worker: _Worker, x: torch.Tensor, tag: int) -> None:
         self._answers[worker.rank] = self.comm.isend(x, worker.rank, tag)
 
-    def _settle(self) -> None:
+    def _wait_for_sends(self) -> None:
         """Wait until answered workers have received the weights, which are sent without a copy.
 
         They have sent a request, so they are ready to receive.

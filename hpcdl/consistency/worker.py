@@ -41,30 +41,30 @@ class Worker:
         self._sent: list[Request] = []
         clocks = torch.zeros(servers, dtype=torch.int64)
         self.clock = 0
-        self._ask(HELLO, None, clocks, CLOCK)
+        self._request(HELLO, None, clocks, CLOCK)
         self.clock = int(clocks.min())
         self.pull()
 
     def pull(self) -> torch.Tensor:
         """Overwrite `w` with the servers' weights, once this worker is not too far ahead; returns it."""
-        self._ask(PULL, None, self.w, WEIGHTS)
+        self._request(PULL, None, self.w, WEIGHTS)
         return self.w
 
     def push(self, gradient: torch.Tensor, iterations: int = 1) -> None:
         """Send the servers a gradient, the sum of that many `iterations`; leave it unchanged until the next call."""
         self.clock += iterations
-        self._ask(PUSH, gradient)
+        self._request(PUSH, gradient)
 
     def push_and_pull(self, gradient: torch.Tensor, iterations: int = 1) -> torch.Tensor:
         """`push`, and `pull` in the same request."""
         self.clock += iterations
-        self._ask(PUSH | PULL, gradient, self.w, WEIGHTS)
+        self._request(PUSH | PULL, gradient, self.w, WEIGHTS)
         return self.w
 
     def close(self, lost: bool = False) -> None:
         """Tell the servers that this worker has finished, or failed."""
-        self._ask(LOST if lost else STOP)
-        self._settle()
+        self._request(LOST if lost else STOP)
+        self._wait_for_sends()
 
     def __enter__(self) -> "Worker":
         return self
@@ -73,11 +73,11 @@ class Worker:
         if not isinstance(error, CommError):  # a server that does not answer needs no goodbye
             self.close(lost=error is not None)
 
-    def _ask(
+    def _request(
         self, what: int, gradient: torch.Tensor | None = None, out: torch.Tensor | None = None, tag: int = 0
     ) -> None:
         """Send the same request to every server, and receive their answers, if any, into their shares of `out`."""
-        self._settle()
+        self._wait_for_sends()
         answers = []
         if out is not None:
             answers = [self.comm.irecv(part, server, tag) for server, part in enumerate(shares(out, self.servers))]
@@ -87,11 +87,11 @@ class Worker:
             parts = shares(gradient.detach(), self.servers)
             self._sent += [self.comm.isend(part, server, GRADIENT) for server, part in enumerate(parts)]
         if answers:
-            self._settle()
+            self._wait_for_sends()
         for answer in answers:
             self._wait(answer)
 
-    def _settle(self) -> None:
+    def _wait_for_sends(self) -> None:
         for request in self._sent:
             self._wait(request)
         self._sent = []

@@ -88,7 +88,7 @@ def output(model: Transformer, cut: Cut, kernels: Kernels) -> Pass:
 
 
 def _linear(model: Transformer, cut: Cut) -> list[Product]:
-    """The four linear layers: queries, keys and values; the attention's output; up; down."""
+    """Return the four linear layers: queries, keys and values; the attention's output; up; down."""
     h, t = model.hidden, cut.tensor
     tokens = cut.samples * model.sequence / cut.context
     rows, count = tokens, 1.0
@@ -109,7 +109,7 @@ def _input(product: Product) -> Product:
 
 
 def _gradient(product: Product) -> Product:
-    """The weights' gradient, added to a sum in float32 as it is computed."""
+    """Return the weights' gradient, added to a sum in float32 as it is computed."""
     m, n, k, times, _ = product
     return Product(n, k, m, times, 6 * n * k * times)
 

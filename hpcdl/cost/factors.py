@@ -11,7 +11,7 @@ from hpcdl.nn.networks import Layer
 
 
 def is_linear(layer: Layer) -> bool:
-    """Whether each weight is used once for a sample, so that the gradient is a product of two factors."""
+    """Return whether each weight is used once for a sample, so that the gradient is a product of two factors."""
     return layer.macs == layer.weights > 0
 
 

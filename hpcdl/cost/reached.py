@@ -47,7 +47,7 @@ OTHER_DEVICE = 0.26  # a factor of 1.3 either way, if the rate of matrix product
 
 
 def reaches(error: float, rows: int) -> bool:
-    """Whether figures with this root mean square `error` say that nine of ten predictions are as near as is asked."""
+    """Return whether figures with this root mean square `error` put nine of ten predictions as near as is asked."""
     return rows > 0 and NINE_OF_TEN * error <= log(1 + ASKED)
 
 

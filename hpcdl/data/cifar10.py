@@ -40,7 +40,7 @@ def _images(records: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def read_records(archive: Path, names: tuple[str, ...]) -> list[torch.Tensor]:
-    """The records (n, 3073) uint8 of each named file in the archive, in the order of `names`; nothing is extracted."""
+    """Return the records (n, 3073) uint8 of the archive's files, in the order of `names`; extract nothing to disk."""
     found = {}
     with tarfile.open(archive, "r:gz") as tar:
         for member in tar:

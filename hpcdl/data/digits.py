@@ -21,7 +21,7 @@ class Split(NamedTuple):
 
 
 def digits(size: int = 8, held_out: float = 0.2, seed: int = 0) -> Split:
-    """The digits, shuffled by `seed`, a fraction `held_out` kept apart; `size` other than 8 resamples the images.
+    """Return the digits, shuffled by `seed`, a fraction `held_out` kept apart; `size` other than 8 resamples them.
 
     Source: E. Alpaydin, C. Kaynak, "Optical Recognition of Handwritten Digits" (UCI, 1998), by way of
     `sklearn.datasets.load_digits`. Raises ValueError for a size below 1 or a fraction outside (0, 1).

@@ -38,14 +38,14 @@ class RemoteFile:
 
 
 def cache_folder() -> Path:
-    """Where downloads are kept: $HPCDL_DATA, else `hpcdl` in $XDG_CACHE_HOME or ~/.cache."""
+    """Return where downloads are kept: $HPCDL_DATA, else `hpcdl` in $XDG_CACHE_HOME or ~/.cache."""
     if chosen := os.environ.get("HPCDL_DATA"):
         return Path(chosen).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").expanduser() / "hpcdl"
 
 
 def fetch(file: RemoteFile, folder: Path | None = None) -> Path:
-    """The path of `file` in `folder` (default: the cache folder), downloaded unless it is there already.
+    """Return the path of `file` in `folder` (default: the cache folder), downloaded unless it is there already.
 
     Raises DownloadError, with every mirror's reason, when no mirror gives the right bytes.
     """
@@ -98,7 +98,7 @@ def _receive(url: str, file: RemoteFile, part: Path) -> None:
 
 
 def _continues(response, have: int, file: RemoteFile) -> bool:
-    """Whether the answer continues at byte `have` (otherwise it starts at 0); raise OSError if it cannot be this
+    """Return whether the answer continues at byte `have` (otherwise it starts at 0); raise OSError if it cannot be this
     file."""
     resumed = response.status == 206
     offered = response.headers.get("Content-Range" if resumed else "Content-Length", "")

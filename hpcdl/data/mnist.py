@@ -43,7 +43,7 @@ def _part(prefix: str, folder: Path | None) -> tuple[torch.Tensor, torch.Tensor]
 
 
 def read_idx(path: Path) -> torch.Tensor:
-    """The uint8 tensor in a gzipped IDX file: two zero bytes, 8 for uint8, the number of sizes, the sizes, the data."""
+    """Read the uint8 tensor of a gzipped IDX file: two zero bytes, 8 for uint8, the number of sizes, sizes, data."""
     raw = gzip.decompress(Path(path).read_bytes())
     if len(raw) < 4 or raw[:3] != b"\0\0\x08":
         raise ValueError(f"{path} is not an IDX file of bytes: it begins with {raw[:4].hex(' ') or 'nothing'}")

@@ -2,5 +2,5 @@
 
 
 def wrapped(seed: int) -> int:
-    """The seed modulo 2^64, as torch itself takes negative ones: what fits into 64 bits stays the same seed."""
+    """Return the seed modulo 2^64, as torch itself takes negative ones: what fits into 64 bits stays the same seed."""
     return int(seed) % 2**64

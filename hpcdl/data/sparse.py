@@ -29,10 +29,10 @@ class SparseRows:
 def rcv1_like(
     n: int, features: int = RCV1_FEATURES, nonzeros: int = RCV1_NONZEROS, noise: float = 0.05, seed: int = 0
 ) -> SparseRows:
-    """`n` texts as rows of weighted words, of two topics; a linear machine gets about 1 - `noise` of them right.
+    """Draw `n` texts of two topics as rows of weighted words; a linear classifier gets about 1 - `noise` of them right.
 
     Word k is drawn with probability proportional to 1/k (Zipf's law), a text has `nonzeros` words on average, weighted
-    by the logarithm of their rarity; labels are the signs of a hidden linear function with a share `noise` turned over.
+    by the logarithm of their rarity; labels are the signs of a hidden linear function with a share `noise` flipped.
     Raises ValueError for n, features or nonzeros below 1, more nonzeros than features / 2, or noise outside [0, 0.5).
     """
     if n < 1 or features < 2 or not 1 <= nonzeros <= features / 2 or not 0 <= noise < 0.5:

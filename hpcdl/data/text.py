@@ -31,14 +31,14 @@ class Characters:
         return len(self.alphabet)
 
     def encode(self, text: str) -> torch.Tensor:
-        """The tokens of `text`, (len(text),) int64; ValueError names a character that the alphabet does not have."""
+        """Return the tokens of `text`, (len(text),) int64; ValueError names a character that the alphabet lacks."""
         try:
             return torch.tensor([self._number[character] for character in text], dtype=torch.int64)
         except KeyError as error:
             raise ValueError(f"text has {error}; the alphabet is {self.alphabet!r}") from None
 
     def decode(self, tokens: Iterable[int]) -> str:
-        """The text of `tokens`, a sequence of ints or a flat tensor."""
+        """Return the text of `tokens`, a sequence of ints or a flat tensor."""
         return "".join(self.alphabet[int(token)] for token in tokens)
 
 

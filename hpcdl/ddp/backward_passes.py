@@ -158,7 +158,7 @@ class Losses:
 
     @property
     def no_mean(self) -> bool:
-        """Whether a loss is a sum, or compares samples with each other."""
+        """Return whether a loss is a sum, or compares samples with each other."""
         return bool(self._counts) and any(terms.is_no_mean(self._counts) for terms in self._passes)
 
 

@@ -32,7 +32,7 @@ class Arrivals:
 
     @property
     def enough(self) -> bool:
-        """Whether enough steps have been measured."""
+        """Return whether enough steps have been measured."""
         return len(self._steps) > WARM + MEASURED
 
     def begin(self, now: float) -> None:

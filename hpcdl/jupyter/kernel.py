@@ -81,12 +81,12 @@ def advice(error: NameError, trace: TracebackType, namespace: dict) -> str:
 
 
 def imported_first() -> set[str]:
-    """The names that the first cell of some lab imports."""
+    """Return the names that the first cell of some lab imports."""
     return {name for path in labs.notebooks(labs.shipped()) for name in imports(first_cell(path))}
 
 
 def first_cell(path: Path) -> str:
-    """The first cell of code in a notebook."""
+    """Return the first cell of code in a notebook."""
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     return next(("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"), "")
 
@@ -97,7 +97,7 @@ def import_ahead(code: str) -> None:
 
 
 def imports(code: str) -> set[str]:
-    """The names that the imports of `code` bind."""
+    """Return the names that the imports of `code` bind."""
     return {(alias.asname or alias.name).partition(".")[0] for node in _imports(code) for alias in node.names}
 
 

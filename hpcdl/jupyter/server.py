@@ -2,8 +2,8 @@
 
 import runpy
 
-from hpcdl.lazy import leave_out_slow
+from hpcdl.lazy import hide_slow_imports
 
 if __name__ == "__main__":
-    leave_out_slow()
+    hide_slow_imports()
     runpy.run_module("jupyterlab", run_name="__main__")

@@ -35,13 +35,13 @@ try:
     import triton.language as tl
     from triton.runtime.errors import InterpreterError
 
-    from hpcdl.kernels.interpreter import mend
+    from hpcdl.kernels.interpreter import patch
 except ImportError:
     triton = tl = NoTriton()
     InterpreterError = ()
 else:
     if DEVICE == "cpu":
-        mend()
+        patch()
 
 
 def run(kernel: Any, programs: int, *arguments: Any, **constants: Any) -> None:

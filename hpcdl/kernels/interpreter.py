@@ -1,6 +1,6 @@
-"""A repair of Triton's interpreter: that of 3.6 cannot loop to an argument's value with NumPy 2.4 and later.
+"""Patch Triton's interpreter: version 3.6 cannot loop to an argument's value with NumPy 2.4 and later.
 
-It uses the value, an array of one number, as an index, which NumPy no longer allows. From 3.7 on it does as here.
+It uses the value, an array of one number, as an index, which NumPy no longer allows. Triton 3.7 needs no patch.
 """
 
 from typing import Any
@@ -9,14 +9,14 @@ import triton
 from triton.runtime import interpreter
 
 
-def mend() -> None:
-    """Let loops of interpreted kernels run to values of arguments; nothing where Triton can do so itself."""
+def patch() -> None:
+    """Let loops of interpreted kernels run to values of arguments; do nothing if this Triton can already."""
     prepare = interpreter._patch_lang_tensor
     if not triton.__version__.startswith("3.6.") or prepare.__module__ == __name__:
         return
 
-    def mended(tensor: Any, *scope: Any) -> None:
+    def patched(tensor: Any, *scope: Any) -> None:
         prepare(tensor, *scope)
         tensor.__index__ = lambda self: int(self.handle.data.squeeze())
 
-    interpreter._patch_lang_tensor = mended
+    interpreter._patch_lang_tensor = patched

@@ -61,7 +61,7 @@ class MemoryMeter(TorchDispatchMode):
         return Bytes(self._peak)
 
     def is_own(self, storage: torch.UntypedStorage) -> bool:
-        """Whether it counts this memory, and not among what was only read."""
+        """Return whether it counts this memory, and not among what was only read."""
         return self._sizes.get(storage._cdata, ("others",))[0] != "others"
 
     def reset_peak(self) -> None:
@@ -186,7 +186,7 @@ class MemoryMeter(TorchDispatchMode):
 
 
 def meter(*known: nn.Module | torch.optim.Optimizer | torch.Tensor) -> MemoryMeter:
-    """A meter of this thread's tensors; `known` are existing modules, optimizers and tensors.
+    """Return a meter of this thread's tensors; `known` are existing modules, optimizers and tensors.
 
     Raises TypeError for anything else.
     """

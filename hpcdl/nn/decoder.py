@@ -34,7 +34,7 @@ class MLP(nn.Module):
         return self.down(gelu(self.up(x)))
 
 
-class Block(nn.Module):
+class DecoderBlock(nn.Module):
     """Attention and MLP, each after a norm and with a shortcut."""
 
     def __init__(self, hidden: int, heads: int):
@@ -58,7 +58,7 @@ class Decoder(nn.Module):
         if hidden % heads:
             raise ValueError(f"hidden is {hidden} and heads is {heads}: each head has hidden / heads, a whole number")
         self.embedding = nn.Embedding(vocabulary, hidden)
-        self.blocks = nn.ModuleList(Block(hidden, heads) for _ in range(blocks))
+        self.blocks = nn.ModuleList(DecoderBlock(hidden, heads) for _ in range(blocks))
         self.norm, self.head = nn.LayerNorm(hidden), nn.Linear(hidden, vocabulary, bias=False)
         if tied:
             self.head.weight = self.embedding.weight

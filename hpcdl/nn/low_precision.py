@@ -90,7 +90,7 @@ class RoundBetweenLayers(torch.autograd.Function):
 
 
 def forward(network: nn.Sequential, x: Tensor, precision: Precision, rounder: Rounder) -> Tensor:
-    """The network's logits for images `x`, rounded after every layer that has weights."""
+    """Return the network's logits for images `x`, rounded after every layer that has weights."""
     a = rounder(x, precision.activations)
     for layer in network:
         a = layer(a)
@@ -139,7 +139,7 @@ def train(
 def gradient(
     network: nn.Sequential, x: Tensor, y: Tensor, precision: Precision, rounder: Rounder
 ) -> tuple[float, Tensor]:
-    """The summed loss of a batch, and the rounded gradient of its mean with respect to all weights, flat."""
+    """Return the summed loss of a batch, and the rounded gradient of its mean with respect to all weights, flat."""
     network.zero_grad()
     loss = cross_entropy(forward(network, x, precision, rounder), y, reduction="sum")
     loss.backward()
@@ -166,13 +166,13 @@ def flat_weights(network: nn.Module) -> Tensor:
 
 
 def mlp(*widths: int) -> nn.Sequential:
-    """A multi-layer perceptron of these widths, ReLU between its layers: `mlp(784, 128, 10)` for 28 x 28 images."""
+    """Return a multi-layer perceptron of these widths with ReLUs: `mlp(784, 128, 10)` for 28 x 28 images."""
     layers = [layer for pair in itertools.pairwise(widths) for layer in (nn.Linear(*pair), nn.ReLU())]
     return nn.Sequential(nn.Flatten(), *layers[:-1])
 
 
 def fresh(build: Callable[[], nn.Sequential], seed: int) -> nn.Sequential:
-    """A new network with torch's own initial weights, drawn from `seed`; torch's generator is left as it was."""
+    """Return a new network with torch's own initial weights, drawn from `seed`; torch's generator is left as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return build()

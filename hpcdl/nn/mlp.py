@@ -29,17 +29,17 @@ class Activation(NamedTuple):
 
 
 def sigma(z: torch.Tensor) -> torch.Tensor:
-    """The logistic function 1 / (1 + e^-z), elementwise."""
+    """Return the logistic function 1 / (1 + e^-z), elementwise."""
     return torch.sigmoid(z)
 
 
 def sigma_prime(z: torch.Tensor) -> torch.Tensor:
-    """Its derivative sigma(z) (1 - sigma(z)), elementwise; at most 1/4."""
+    """Return the derivative sigma(z) (1 - sigma(z)), elementwise; at most 1/4."""
     return sigma(z) * (1 - sigma(z))
 
 
 def relu_prime(z: torch.Tensor) -> torch.Tensor:
-    """The derivative of max(0, z): 1 where z > 0, else 0, also at z = 0."""
+    """Return the derivative of max(0, z): 1 where z > 0, else 0, also at z = 0."""
     return (z > 0).to(z.dtype)
 
 

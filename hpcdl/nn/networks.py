@@ -20,7 +20,7 @@ class Layer(NamedTuple):
 
 
 def total(layers: Iterable[Layer], field: str) -> int:
-    """The sum of one field over a network: `total(resnet50(), "weights")`."""
+    """Return the sum of one field over a network: `total(resnet50(), "weights")`."""
     return sum(getattr(layer, field) for layer in layers)
 
 

@@ -80,7 +80,7 @@ def novikoff_bound(X: torch.Tensor, y: torch.Tensor, w: torch.Tensor) -> float:
 
 
 def separable(X: torch.Tensor, y: torch.Tensor) -> bool:
-    """Whether some w has y_i w^T x_i > 0 for every sample (n, d + 1): exactly, by linear programming, not by trying."""
+    """Return whether some w has y_i w^T x_i > 0 for every sample (n, d + 1): exactly, by linear programming."""
     from scipy.optimize import linprog  # comes with scikit-learn
 
     A = -(y[:, None] * X).double().numpy()

@@ -96,7 +96,7 @@ class Value:
 
 
 def lifted(x: Value | float) -> Value:
-    """A constant as a `Value` without parents."""
+    """Return a constant as a `Value` without parents."""
     return x if isinstance(x, Value) else Value(x)
 
 
@@ -125,6 +125,6 @@ def backward(value: Value) -> None:
 
 
 def pass_on(node: Value) -> None:
-    """The chain rule at one node: each parent's gradient grows by this node's, times the slope between them."""
+    """Apply the chain rule at one node: add its gradient times the slope between them to each parent's."""
     for parent, slope in zip(node.parents, node.slopes, strict=True):
         parent.grad += slope * node.grad

@@ -52,7 +52,7 @@ class Rule:
         return self.noise * torch.finfo(dtype).eps * (abs(value) + abs(x * slope)) / h
 
     def best_step(self, f: Callable, x: float, dtype: torch.dtype) -> float:
-        """The h at which truncation plus rounding is least; infinite where there is no truncation to fear."""
+        """Return the h at which truncation plus rounding is least; infinite where there is no truncation to fear."""
         grows = self.order * self.truncation(f, x, 1.0)
         return (self.rounding(f, x, 1.0, dtype) / grows) ** (1 / (self.order + 1)) if grows else float("inf")
 

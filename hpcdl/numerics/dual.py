@@ -76,7 +76,7 @@ Number = float | torch.Tensor | Dual
 
 
 def lifted(x: Number) -> Dual:
-    """A constant as a Dual: its slope is 0."""
+    """Return a constant as a Dual: its slope is 0."""
     return x if isinstance(x, Dual) else Dual(x)
 
 
@@ -102,7 +102,7 @@ def derivatives(f: Callable, x: Number, order: int = 1) -> list:
 
 
 def partials(f: Callable, *xs: Number) -> list:
-    """The partial derivatives of `f(*xs)`, one evaluation of `f` for each variable."""
+    """Return the partial derivatives of `f(*xs)`, one evaluation of `f` for each variable."""
     return [lifted(f(*[Dual(x, float(i == j)) for j, x in enumerate(xs)])).slope for i in range(len(xs))]
 
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 
 def as_written(x: float) -> Fraction:
-    """The fraction that a number's shortest decimal form means; ValueError for infinity and NaN.
+    """Return the fraction that a number's shortest decimal form means; ValueError for infinity and NaN.
 
     >>> as_written(1.1)
     Fraction(11, 10)
@@ -16,7 +16,7 @@ def as_written(x: float) -> Fraction:
 
 
 def product(*factors: float, over: float = 1) -> Fraction:
-    """The product of `factors`, divided by `over`, exactly: for `math.ceil`, `math.floor` and `round`.
+    """Return the product of `factors`, divided by `over`, exactly: for `math.ceil`, `math.floor` and `round`.
 
     >>> import math
     >>> math.ceil(product(1.1, 100, over=10)), math.ceil(1.1 * 100 / 10)

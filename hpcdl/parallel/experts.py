@@ -133,7 +133,7 @@ class Experts(SplitLayer):
 
 
 def _first(chosen: torch.Tensor, experts: int, capacity: int) -> torch.Tensor:
-    """Whether each choice, (n, k), is among the first `capacity` of its expert: first choices first, in their order."""
+    """Return whether each choice, (n, k), is among its expert's first `capacity`: first choices first, in order."""
     claims = torch.nn.functional.one_hot(chosen.T.flatten(), experts)
     place = (claims.cumsum(0) * claims).sum(1)
     return (place <= capacity).view(chosen.T.shape).T

@@ -42,7 +42,7 @@ class Mesh:
         self.replicas = self._line(tensor, sequence * data, self.replica * sequence + self.position)
 
     def _line(self, stride: int, size: int, own: int, kind: str = "") -> Group:
-        """The ranks that differ from this one in a coordinate of `size` values, in which it is the `own`-th.
+        """Return the ranks that differ from this one in a coordinate of `size` values, in which it is the `own`-th.
 
         `kind` labels their messages; replicas label theirs one by one.
         """

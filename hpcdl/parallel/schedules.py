@@ -126,7 +126,7 @@ def _there_and_back(p: int, m: int, i: int) -> tuple[list[Turn], list[Turn]]:
 
 
 def _numbered(chunks: list[int], m: int) -> list[Turn]:
-    """The n-th turn of a chunk is its microbatch n."""
+    """Number the turns of each chunk as its microbatches."""
     counts = [0, 0]
     turns: list[Turn] = []
     for chunk in chunks:
@@ -194,7 +194,7 @@ SCHEDULES: dict[str, Schedule] = {
 
 
 def in_flight(order: Sequence[Op]) -> int:
-    """The most chunks of microbatches that a stage holds at a time, each from its F to its W (or B, if it has no W)."""
+    """Return the most chunks of microbatches that a stage holds at once, each from its F to its W (B if no W)."""
     split = {op[1:] for op in order if op[0] == "W"}
     held = most = 0
     for op, *passed in order:

@@ -134,7 +134,7 @@ class _Rule:
         return start, op, self.done.get((op, -minus_g), 0), -minus_g
 
     def _room(self, i: int, g: int) -> bool:
-        """Whether stage i may do one more F of its part g: by its lead and by its limit.
+        """Return whether stage i may do one more F of its part g: by its lead and by its limit.
 
         In a V the first chunk leaves room for the second one of each microbatch on its way.
         """

@@ -6,7 +6,7 @@ from hpcdl.comm import Communicator
 
 
 def shares(n: int, p: int) -> list[int]:
-    """The sizes of p shares of n: the first n mod p are one larger, as in `tensor_split`."""
+    """Return the sizes of p shares of n: the first n mod p are one larger, as in `tensor_split`."""
     return [n // p + (r < n % p) for r in range(p)]
 
 

@@ -10,7 +10,7 @@ from hpcdl.parallel.tensor import ColumnLinear, TransformerBlock, VocabularyEmbe
 
 
 def split_transformer(dense: nn.Sequential, comm: Communicator) -> nn.Sequential:
-    """This rank's part of every layer: tokens, (batch, tokens), to logits of its share of the vocabulary.
+    """Return this rank's part of every layer: tokens, (batch, tokens), to logits of its share of the vocabulary.
 
     Their loss: `hpcdl.parallel.tensor.cross_entropy`.
     """

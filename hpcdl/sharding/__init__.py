@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # for type checkers and editors
     from hpcdl.sharding.checkpointing import checkpointed, plan
     from hpcdl.sharding.clipping import clip
     from hpcdl.sharding.dcp import load_dcp, save_dcp
-    from hpcdl.sharding.flat import Layout, Shard
+    from hpcdl.sharding.flat import FlatLayout, Shard
     from hpcdl.sharding.fully_sharded import FullyShardedDataParallel
     from hpcdl.sharding.offload import Disk, Host, Offloaded
     from hpcdl.sharding.optimizer import ShardedOptimizer
@@ -43,9 +43,9 @@ __all__, __getattr__, __dir__ = exports(
     {
         "Checkpoint": "saving",
         "Disk": "offload",
+        "FlatLayout": "flat",
         "FullyShardedDataParallel": "fully_sharded",
         "Host": "offload",
-        "Layout": "flat",
         "Offloaded": "offload",
         "Shard": "flat",
         "ShardedOptimizer": "optimizer",

@@ -47,7 +47,7 @@ class Adding:
 
     @property
     def sends_early(self) -> bool:
-        """Whether buckets are sent during backward."""
+        """Return whether buckets are sent during backward."""
         return self.stage == 2 and not self.adds_up
 
     def keeps(self, bucket: ShardBucket, i: int) -> bool:

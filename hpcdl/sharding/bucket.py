@@ -11,7 +11,7 @@ from hpcdl.collectives import broadcast
 from hpcdl.comm import Communicator
 from hpcdl.ddp.guarded import Gone, InStep, OfThisRank, Share
 from hpcdl.ddp.postponed import run
-from hpcdl.sharding.flat import Layout, Shard
+from hpcdl.sharding.flat import FlatLayout, Shard
 
 _owners: WeakIdKeyDictionary = WeakIdKeyDictionary()  # parameter -> its latest bucket
 
@@ -23,7 +23,7 @@ class ShardBucket:
         self.params = params
         # Shared memory is slow to allocate: stage 2 allocates in each step, so it uses ordinary memory.
         self._empty = comm.empty if stage == 1 else partial(torch.empty, device=comm.devices[0])
-        self.layout = Layout([param.shape for param in params], comm, first)
+        self.layout = FlatLayout([param.shape for param in params], comm, first)
         self.weights = comm.empty(self.layout.numel, params[0].dtype)
         for param, view in zip(params, self.layout.views(self.weights), strict=True):
             view.copy_(param.detach())
@@ -55,11 +55,11 @@ class ShardBucket:
 
     @property
     def begun(self) -> bool:
-        """Whether a gradient of this step has arrived."""
+        """Return whether a gradient of this step has arrived."""
         return bool(self._in)
 
     def has(self, i: int) -> bool:
-        """Whether the gradient of a parameter has arrived."""
+        """Return whether the gradient of a parameter has arrived."""
         return i in self._in
 
     @property

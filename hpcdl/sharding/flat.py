@@ -18,7 +18,7 @@ class Shard(NamedTuple):
     shape: tuple[int, ...]
 
 
-class Layout:
+class FlatLayout:
     """The positions of tensors of `shapes` in a vector of `numel` elements, and this rank's part of it.
 
     Chunk i of `vector.tensor_split(p)` belongs to rank (first + i) mod p, so the chunks that are one element longer

@@ -140,7 +140,7 @@ class FullyShardedDataParallel(nn.Module):
         self._gathering.later(self._buffers_of_rank_0.run)
         self._gathering.end()
         changes = [change for unit in trained for change in unit.changes]
-        ballots = with_changes([used for unit in trained for used in unit.used], map(bool, changes))
+        ballots = with_changes([has for unit in trained for has in unit.has_grad], map(bool, changes))
         options = stepped_with(shard for unit in self.units for shard in unit.shards)
         alike = count_votes(passes.lengths, passes.samples, passes.losses) + self._gathering.order_votes(options)
         ballot = Ballot(passes.samples, ballots, self.comm, alike)

@@ -102,7 +102,7 @@ class Gathering:
     def release(self, layer: Layer) -> None:
         """Release the layer's units."""
         for unit in layer:
-            if unit.users:  # otherwise `end` has freed it
+            if unit.active_layers:  # otherwise `end` has freed it
                 unit.leave()
 
     def order_votes(self, options: list[Any]) -> list[float]:
@@ -132,7 +132,7 @@ class Gathering:
         return self._expected[done] if right else ()
 
     def _drop_wrong_guess(self, layer: Layer) -> None:
-        wrong = [unit for unit in self._ahead if not unit.users and not any(unit is mine for mine in layer)]
+        wrong = [unit for unit in self._ahead if not unit.active_layers and not any(unit is mine for mine in layer)]
         if wrong:
             self.background.wait()
         for unit in wrong:

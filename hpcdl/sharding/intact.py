@@ -37,7 +37,7 @@ class Intact:
         self._none_added.require()
 
     def in_pieces(self, module: nn.Module) -> bool:
-        """Whether a parameter of `module` is currently a piece."""
+        """Return whether a parameter of `module` is currently a piece."""
         return any(
             place.module is module and dict.get(module._parameters, place.name) is shard
             for unit in self.units

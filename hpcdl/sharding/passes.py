@@ -79,7 +79,7 @@ class Passes:
         counts = self.samples, self.lengths
         if counted:
             self.count(*counted)
-        uses, endless = [unit.uses for unit in self.units], list(self._endless)
+        pending, endless = [unit.pending_backward for unit in self.units], list(self._endless)
         self.gathering.begin(torch.is_grad_enabled())
         intact.require()
         self.calls, self._outside, self._in_forward = [], [], True
@@ -87,8 +87,8 @@ class Passes:
             yield
         except BaseException:  # the caller may try again
             (self.samples, self.lengths), self._endless = counts, endless
-            for unit, before in zip(self.units, uses, strict=True):
-                unit.uses = before
+            for unit, before in zip(self.units, pending, strict=True):
+                unit.pending_backward = before
             raise
         finally:
             self._in_forward = False
@@ -97,11 +97,11 @@ class Passes:
 
     def needs_outside(self, unit: Unit) -> None:
         """Keep `unit` whole until the end of the step: a module uses its parameter outside its layers."""
-        if self._in_forward and not unit.users:
+        if self._in_forward and not unit.active_layers:
             use = Use(self, (unit,))
             self._outside.append(use)
             self.gathering.acquire(use.layer)
-            unit.uses += torch.is_grad_enabled()
+            unit.pending_backward += torch.is_grad_enabled()
 
     def begin(self, layer: Layer) -> "Use":
         """Gather a layer's parameters before its forward pass."""
@@ -151,7 +151,7 @@ class Passes:
     def end_step(self, total: float) -> None:
         """End a step after all its gradients have arrived; `total` is its N."""
         for unit in self.units:
-            unit.uses = 0
+            unit.pending_backward = 0
         self.total, self.samples, self.lengths = total, 0, []
         self.losses.clear()
         self._reduced, self._endless, self._outside = [], [], []
@@ -192,8 +192,8 @@ class Use:
         self.free()
         only = self.passes.of_inputs
         for unit in self.layer if only.frees or not only.runs else ():
-            unit.uses = max(0, unit.uses - 1)
-            if unit.trained and not unit.uses and self.passes.syncing and not only.runs:
+            unit.pending_backward = max(0, unit.pending_backward - 1)
+            if unit.trained and not unit.pending_backward and self.passes.syncing and not only.runs:
                 self.passes.reduce(unit)
 
 
@@ -222,7 +222,7 @@ def _before(me: Me, layer: Layer, module: nn.Module, args: tuple, kwargs: dict) 
     if not torch.is_grad_enabled():
         return args, kwargs
     for unit in layer:
-        unit.uses += 1
+        unit.pending_backward += 1
     leaves, tree = tree_flatten((args, kwargs))
     places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
     use.differs = bool(places)

@@ -14,7 +14,7 @@ from hpcdl.ddp.guarded import NotYet, Part, numbers_of
 from hpcdl.ddp.postponed import SEVERAL, changed, hooked, is_additive, postpone
 from hpcdl.sharding import steps
 from hpcdl.sharding.changes import shape_and_hash
-from hpcdl.sharding.flat import Layout, Shard
+from hpcdl.sharding.flat import FlatLayout, Shard
 from hpcdl.sharding.pieces import PieceOfWeight
 from hpcdl.sharding.watched import refuse_copy
 
@@ -47,7 +47,7 @@ class Unit:
     ):
         self.params, self.places = list(params), list(params.values())
         trained, self.paths = self.params[0].requires_grad, [places[0].path for places in self.places]
-        self.comm, self.layout = comm, Layout([param.shape for param in self.params], comm, first)
+        self.comm, self.layout = comm, FlatLayout([param.shape for param in self.params], comm, first)
         numbers = [numbers_of(param.detach()).resolve_conj().resolve_neg() for param in self.params]
         whole = torch.cat([x.reshape(-1) for x in numbers])
         broadcast_state(whole, comm)
@@ -60,13 +60,13 @@ class Unit:
         self.shards = [nn.Parameter(piece, trained) for piece in pieces]
         for shard, param in zip(self.shards, self.params, strict=True):
             steps.know(shard, param)
-        self.users = 0  # layers that use it now
+        self.active_layers = 0  # layers that use it now
         self._times, self._by_data = 0, False  # how often it was whole; whether a forward pass changed `param.data`
         self._sums: list[int] = []
-        self.uses = 0  # layers between forward and backward
+        self.pending_backward = 0  # layers whose backward pass is still to come
         self.whole = True
         self.sums: torch.Tensor | None = None  # this rank's share of the gradients' sum
-        self.used = [False] * len(self.params)  # since the last `release`
+        self.has_grad = [False] * len(self.params)  # on this rank, since the last `release`
         self.announced = [False] * len(self.params)  # its gradient is to be sent, since the last `release`
         self.arrived = [False] * len(self.params)  # its gradient is in, in this backward pass
         self._passes = [0] * len(self.params)  # backward passes that computed its gradient, since the last `release`
@@ -99,8 +99,8 @@ class Unit:
 
     def enter(self) -> None:
         """Let one more layer use the whole parameters."""
-        self.users += 1
-        if self.users == 1:
+        self.active_layers += 1
+        if self.active_layers == 1:
             self.put(self.params, self.shards)
             self._times += 1
             self._sums = self._checksums() if self._by_data or is_power_of_2(self._times) else []
@@ -108,19 +108,19 @@ class Unit:
 
     def leave(self) -> None:
         """Count one layer less; the last one frees the memory."""
-        if self.users > 1:
-            self.users -= 1
+        if self.active_layers > 1:
+            self.active_layers -= 1
         else:
             self.free()
 
     def free(self) -> None:
         """Leave only this rank's pieces."""
-        if self.users:
+        if self.active_layers:
             self._require_in_place()
             self.put(self.shards, self.params)
             self._keep_changes()
         self.vector.untyped_storage().resize_(0)
-        self.whole, self.users = False, 0
+        self.whole, self.active_layers = False, 0
 
     def put(self, params: list[nn.Parameter], others: list[nn.Parameter]) -> None:
         """Replace `others` by `params`, frozen where the others are."""
@@ -162,11 +162,11 @@ class Unit:
     @property
     def trained(self) -> bool:
         """Any of its parameters requires a gradient."""
-        return any(param.requires_grad for param in (self.params if self.users else self.shards))
+        return any(param.requires_grad for param in (self.params if self.active_layers else self.shards))
 
     @property
     def complete(self) -> bool:
-        """Every parameter that is trained has its gradient of this backward pass."""
+        """Return whether every trained parameter has its gradient of this backward pass."""
         pairs = zip(self.params, self.arrived, strict=True)
         return all(arrived or not param.requires_grad for param, arrived in pairs)
 
@@ -207,7 +207,7 @@ class Unit:
                 view.zero_()
             else:
                 view.copy_(dense(param.grad))
-                self.used[i] = True
+                self.has_grad[i] = True
             param.grad = None
         return gradients
 
@@ -219,7 +219,7 @@ class Unit:
     def release(self, scale: float, used: list[bool]) -> None:
         """Add the sums times `scale` to the gradients of the pieces that any rank used."""
         assert self.sums is not None  # every step reduces every unit
-        sums, self.sums, self.used = self.sums, None, [False] * len(self.params)
+        sums, self.sums, self.has_grad = self.sums, None, [False] * len(self.params)
         passes, self._passes = self._passes, [0] * len(self.params)
         self.announced, self.changes = [False] * len(self.params), [""] * len(self.params)
         if scale != 1:

@@ -39,7 +39,7 @@ class Slide:
 
 
 def slides(cells: list[dict]) -> list[Slide]:
-    """The slides of a notebook's cells; each picture once, after the slide of its section."""
+    """Return the slides of a notebook's cells; each picture once, after the slide of its section."""
     found: list[Slide] = []
     names: dict[str, str] = {}  # of pictures, by the name that the notebook gives them
     seen: set[str] = set()
@@ -121,18 +121,18 @@ def _block(body: str) -> str:
 
 
 def _is_prose(part: str) -> bool:
-    """Whether a paragraph is no table, no drawing and no code."""
+    """Return whether a paragraph is no table, no drawing and no code."""
     return bool(part.strip()) and not part.startswith("    ") and not part.lstrip().startswith(("|", "{{", "<"))
 
 
 def _imported(code: str) -> dict[str, str]:
-    """The pictures that a cell imports, by the name that it gives them."""
+    """Return the pictures that a cell imports, by the name that it gives them."""
     nodes = [node for node in _walk(code) if isinstance(node, ast.ImportFrom) and node.module == PICTURES]
     return {alias.asname or alias.name: alias.name for node in nodes for alias in node.names}
 
 
 def _shown(code: str, names: dict[str, str]) -> list[str]:
-    """The pictures that a cell shows."""
+    """Return the pictures that a cell shows."""
     called = [node.value for node in _walk(code) if isinstance(node, ast.Attribute) and node.attr == "explorable"]
     return [names[value.id] for value in called if isinstance(value, ast.Name) and value.id in names]
 

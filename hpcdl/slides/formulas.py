@@ -37,7 +37,7 @@ def html(tex: str, size: float = 1.0) -> str:
 
 
 def plain(tex: str) -> str:
-    """The TeX in matplotlib's words."""
+    """Return the TeX in matplotlib's words."""
     for pattern, new in REWRITES:
         tex = pattern.sub(new, tex)
     return tex

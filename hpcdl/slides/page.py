@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 
 
 def page(slides: list[Slide], most: int | None = None) -> str:
-    """The file's text; an animation has at most `most` frames."""
+    """Return the file's text; an animation has at most `most` frames."""
     shown = "\n".join(_section(slide, most) for slide in slides)
     title = escape(slides[0].title if slides else "Slides")
     script = (HERE / "deck.js").read_text(encoding="utf-8")
@@ -47,7 +47,7 @@ def inline(text: str) -> str:
 
 
 def block(text: str) -> str:
-    """A table or code in Markdown as HTML, with its formulas."""
+    """Return a table or code in Markdown as HTML, with its formulas."""
     from markdown_it import MarkdownIt
 
     html = _with_formulas(text, MarkdownIt("commonmark", {"html": False}).enable("table").render)

@@ -66,7 +66,7 @@ def multiply(a: Scaled, b: Scaled, native: bool | None = None) -> torch.Tensor:
 
 
 def has_units(x: torch.Tensor) -> bool:
-    """Whether the device of `x` multiplies in eight bits."""
+    """Return whether the device of `x` multiplies in eight bits."""
     return x.is_cuda and torch.cuda.get_device_capability(x.device) >= CAPABILITY and hasattr(torch, "_scaled_mm")
 
 

@@ -48,7 +48,7 @@ class LayerWise(torch.optim.Optimizer):
 
     @property
     def lr(self) -> float:
-        """The first group's learning rate; setting it changes all groups."""
+        """Return the first group's learning rate; setting it changes all groups."""
         return self.param_groups[0]["lr"]
 
     @lr.setter

@@ -1,6 +1,6 @@
 """Training under live control: slow a rank down, pause all of them, or kill one, while it runs.
 
-The controller (`Hand`) writes a small file that every rank reads before each step.
+The controller writes `LiveCommands` to a small file that every rank reads before each step.
 """
 
 import json
@@ -28,7 +28,7 @@ from hpcdl.training.train import accuracy, load, take_step
 NAP = 0.1  # seconds between reads of the file while paused
 
 
-class Hand(NamedTuple):
+class LiveCommands(NamedTuple):
     """The current commands: all ranks `paused`, rank `slow_rank` `factor` times slower, rank `kill` ended."""
 
     paused: bool = False
@@ -41,7 +41,7 @@ class Hand(NamedTuple):
         write_whole(path, json.dumps(self), durable=False)
 
     @classmethod
-    def read(cls, path: str | Path) -> "Hand":
+    def read(cls, path: str | Path) -> "LiveCommands":
         """Read the file; without a file there are no commands."""
         try:
             return cls(*json.loads(Path(path).read_text()))
@@ -93,9 +93,9 @@ def train_live(
     sampler = ShardedSampler(len(images.y), settings.batch, comm.rank, comm.size)
     correct = None
     for step, mine in sampler.shares(0, settings.steps or settings.epochs * sampler.steps):
-        hand = obey(path, comm.rank, report)
+        commands = follow_commands(path, comm.rank, report)
         record = take_step(ddp, optimizer, images, mine, step)
-        slower = hand.factor - 1 if hand.slow_rank == comm.rank else 0.0
+        slower = commands.factor - 1 if commands.slow_rank == comm.rank else 0.0
         model.seconds = slower * (record["compute"] - model.seconds)
         if not settings.steps and (step + 1) % sampler.steps == 0:
             model.seconds, pause = 0.0, model.seconds
@@ -105,14 +105,14 @@ def train_live(
     return correct
 
 
-def obey(path: str, rank: int, report: Callable[[dict], None]) -> Hand:
+def follow_commands(path: str, rank: int, report: Callable[[dict], None]) -> LiveCommands:
     """Follow the commands for this rank; return when training may continue."""
-    while (hand := Hand.read(path)).paused:
+    while (commands := LiveCommands.read(path)).paused:
         report({"paused": True})
         time.sleep(NAP)
-    if hand.kill == rank:
+    if commands.kill == rank:
         os.kill(os.getpid(), signal.SIGKILL)
-    return hand
+    return commands
 
 
 def all_reduce_seconds(comm: Communicator, name: str, sizes: tuple[int, ...], repeats: int = 15) -> list[float]:

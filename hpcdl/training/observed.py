@@ -91,7 +91,7 @@ class Observed:
         return [rank[1][step] for rank in simulate(self.rank, self.p, Disk()).results]
 
     def kills(self) -> list[str]:
-        """What happens after a kill during each write."""
+        """Return what happens after a kill during each write."""
         found = []
         for number in range(1, len(self.batches) // EVERY + 1):
             files: dict[str, Any] = {}
@@ -137,7 +137,7 @@ class Observed:
         return returned, asked, logged, [param.detach() for param in model.parameters()]
 
     def serial(self) -> list[torch.Tensor]:
-        """The weights of one process."""
+        """Return the weights of one process."""
         model = self.model()
         optimizer = torch.optim.SGD(model.parameters(), LR)
         for chosen in self.steps():

@@ -121,18 +121,18 @@ def train_on_devices(
 
 def take_step(ddp: DistributedDataParallel, optimizer: Momentum, images: Split, mine: torch.Tensor, step: int) -> dict:
     """Take one step on this rank's images `mine`; return its record as in `train`."""
-    laps, loss = Laps(ddp.comm.clock), math.nan
+    timer, loss = StepTimer(ddp.comm.clock), math.nan
     x, y = images.x[mine], images.y[mine]
-    laps("load")
+    timer("load")
     optimizer.zero_grad()
     if len(mine):
         outcome = cross_entropy(ddp(x), y)
-        laps("forward")
+        timer("forward")
         outcome.backward()
-        laps("backward")
+        timer("backward")
         loss = outcome.item()
     mean_loss = ddp.synchronize(loss)
-    laps("wait")
+    timer("wait")
     assert mean_loss is not None  # a loss is given, NaN if this rank has no image
     if not math.isfinite(mean_loss):
         raise FloatingPointError(
@@ -140,11 +140,11 @@ def take_step(ddp: DistributedDataParallel, optimizer: Momentum, images: Split, 
             "still those of the step before: try a smaller learning rate, and look for NaN in the data"
         )
     optimizer.step()
-    laps("update")
-    return laps.record(len(mine), ddp.spans) | {"step": step + 1, "loss": loss, "mean_loss": mean_loss}
+    timer("update")
+    return timer.record(len(mine), ddp.spans) | {"step": step + 1, "loss": loss, "mean_loss": mean_loss}
 
 
-class Laps:
+class StepTimer:
     """A stopwatch: each call ends a span that began at the end of the previous one."""
 
     def __init__(self, clock: Callable[[], float]):

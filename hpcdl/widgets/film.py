@@ -32,7 +32,7 @@ class Film:
 
     @property
     def still(self) -> int:
-        """Which frame stands still: one on the way, since the ends show least."""
+        """Return which frame stands still: one on the way, since the ends show least."""
         return (2 * len(self.images)) // 3 if len(self.images) > 2 else len(self.images) - 1
 
     @property
@@ -41,7 +41,7 @@ class Film:
         return MILLISECONDS[len(self.images) >= LONG]
 
     def poster(self) -> bytes:
-        """The still frame as WebP."""
+        """Return the still frame as WebP."""
         buffer = io.BytesIO()
         self.images[self.still].save(buffer, "WEBP", lossless=True, quality=60, method=3)
         return buffer.getvalue()
@@ -93,13 +93,13 @@ def shoot(name: str, dark: bool = False, most: int | None = None) -> Film:
 
 
 def title_of(name: str) -> str:
-    """The first sentence of the picture's module."""
+    """Return the first sentence of the picture's module."""
     doc = importlib.import_module(f"hpcdl.widgets.pictures.{name}").__doc__ or name
     return " ".join(doc.split("\n\n")[0].split())
 
 
 def _explorable(name: str) -> Any:
-    """The picture; those that show measurements get some."""
+    """Return the picture; those that show measurements get some."""
     from hpcdl.widgets.pictures import PICTURES
 
     if name == "convolution_race":

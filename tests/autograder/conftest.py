@@ -11,6 +11,7 @@ import torch
 
 from autograder import checks, exercises
 from autograder.authoring import Lab
+from autograder.grading import grade
 from autograder.sessions.local import LocalSession
 from autograder.sessions.remote import RemoteSession
 from autograder.walls.zygote import Zygote
@@ -66,6 +67,19 @@ def tiny():
     yield module.lab
     exercises.LABS = before
     del sys.modules[module.__name__]
+
+
+@pytest.fixture
+def graded(monkeypatch):
+    """The names of the students that were really graded, in order."""
+    names, original = [], grade.grade
+
+    def spy(submission, *rest):
+        names.append(submission.student)
+        return original(submission, *rest)
+
+    monkeypatch.setattr(grade, "grade", spy)
+    return names
 
 
 @pytest.fixture(scope="session")

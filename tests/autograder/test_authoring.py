@@ -27,7 +27,7 @@ def homes(slug: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("slug", exercises.LABS)
-def test_an_exercise_has_a_module_of_its_own_and_its_bank_one_of_the_same_name(slug):
+def test_exercise_and_bank_modules_correspond(slug):
     assert set(homes(slug).values()) <= modules(f"autograder.bank.{slug}")
 
 

@@ -76,7 +76,7 @@ def test_each_exercise_is_answered_in_several_styles(slug):
 @pytest.mark.each_lab("perceptron")
 @pytest.mark.thinned(1, 3)
 @pytest.mark.parametrize(("slug", "name", "code"), CASES)
-def test_in_a_notebook_it_loses_nothing(slug, name, code):
+def test_it_loses_nothing_in_a_notebook(slug, name, code):
     exercise, namespace = exercises.load(slug).exercises[name], {}
     for label, statement in source.needed([*solved(slug), (name, code)], list(exercise.functions))[0]:
         exec(compile(statement, label, "exec"), namespace)
@@ -86,7 +86,7 @@ def test_in_a_notebook_it_loses_nothing(slug, name, code):
 @pytest.mark.each_lab("perceptron", turn=(1, 6))
 @pytest.mark.parametrize("which", [pytest.param(0, id="first", marks=pytest.mark.long), pytest.param(-1, id="last")])
 @pytest.mark.parametrize("slug", exercises.LABS)
-def test_in_grading_neither(slug, which, zygote):
+def test_it_loses_nothing_when_graded(slug, which, zygote):
     names = exercises.load(slug).exercises
     chosen = [(name, [code for n, _, code in answers(slug) if n == name][which]) for name in names]
     content = Notebook([*solved(slug), *chosen], [])

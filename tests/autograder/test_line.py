@@ -45,7 +45,7 @@ def mse_grad(w, X, y):
     return 2 * X.T @ (X @ w - y) / len(y)
 
 
-def test_slow_checks_are_told_one_by_one_and_the_feedback_takes_their_place(output, slow):
+def test_slow_checks_are_announced_one_by_one(output, slow):
     api.check("gradient_descent.mse_grad")
     (line,) = output.lines
     titles = [check.title for check in api.find("gradient_descent.mse_grad")[0].checks.values() if not check.hidden]

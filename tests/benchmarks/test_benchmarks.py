@@ -177,7 +177,7 @@ def test_the_collectives_are_measured_beside_their_peers(quick):
 
 
 @pytest.mark.long
-def test_convolutions_are_measured_beside_torch_and_added_to_what_was_measured(tmp_path):
+def test_convolution_benchmark_adds_to_its_file(tmp_path):
     file = tmp_path / "convolution.json"
     for layer in ("ResNet 512@7", "ResNet 256@14"):
         options = ("--layers", layer, "--seconds", "0.1", "--out", file)
@@ -206,7 +206,7 @@ def test_data_parallel_steps_are_measured_beside_their_peers(quick):
 
 @pytest.mark.long
 @pytest.mark.mpi
-def test_model_parallelism_is_measured_beside_its_peers_and_sends_and_holds_what_is_predicted(quick):
+def test_model_parallel_benchmark_meets_predictions(quick):
     found, said = quick("parallel")
     assert {"local", "1F1B", "torch 1F1B", "torch ZBV", "block", "DTensor block", "ring attention"} <= set(
         found["steps"]
@@ -247,7 +247,7 @@ def test_sharded_steps_are_measured_beside_torchs(quick):
 
 
 @pytest.mark.long
-def test_optimizers_of_large_batches_are_measured_and_no_buckets_are_better_than_the_best(quick):
+def test_scaling_benchmark(quick):
     found, _ = quick("scaling")
     assert {"LARS", "LAMB", "torch SGD foreach", "torch AdamW foreach"} <= set(found["seconds"])
     for of in found["predicted"].values():

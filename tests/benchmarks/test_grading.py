@@ -22,7 +22,7 @@ def test_grading_is_measured_beside_nbgrader_and_an_absent_peer_is_named(tmp_pat
     absent.write_text("#!/bin/sh\nexit 1\n")
     absent.chmod(0o755)
     command = [sys.executable, "-m", "benchmarks", "grading", "--quick", "--otter", absent, "--out", file]
-    parts = [argument for part in ("peers", "walls", "trouble") for argument in ("--only", part)]
+    parts = [argument for part in ("peers", "walls", "failures") for argument in ("--only", part)]
     ended = subprocess.run([*command, *parts], capture_output=True, text=True, timeout=280, check=False, cwd=ROOT)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     found = json.loads(file.read_text())

@@ -18,9 +18,7 @@ def test_lab_04_runs_and_each_of_its_pictures_answers(open_lab):
         ("three_sets.explorable()", "three_sets", 0),
     ):
         operate(lab, text, name, clicks)
-    verdict = lab.cell('check("backprop.backward")').locator(".jp-OutputArea-output").first
-    verdict.scroll_into_view_if_needed()
-    assert "15 / 15" in verdict.text_content()
+    lab.assert_checked("backprop.backward", "15 / 15")
     lab.screenshot("04_check")
     lab.assert_solved()
 

@@ -11,9 +11,7 @@ def test_lab_01_runs_and_each_of_its_pictures_answers(open_lab):
     lab.page.wait_for_timeout(500)
     for name in ("secant", "step_error", "surface"):
         operate(lab, name)
-    verdict = lab.cell('check("calculus.Dual")').locator(".jp-OutputArea-output").first
-    verdict.scroll_into_view_if_needed()
-    assert "25 / 25" in verdict.text_content()
+    lab.assert_checked("calculus.Dual", "25 / 25")
     lab.assert_solved()
 
 

@@ -10,20 +10,14 @@ def test_lab_runs_its_pictures_move_and_a_barrier_is_explained(open_lab):
     lab.run_all(seconds=200)
 
     for name in ("who_waits", "how_late", "gossip_picture"):
-        cell = lab.cell(f"{name}.explorable(")
-        picture = cell.locator("img.widget-image").first
-        picture.wait_for(timeout=20_000)
-        for slider in cell.get_by_role("slider").all()[:2]:
-            before = picture.get_attribute("src")
-            slider.focus()
-            slider.press("ArrowRight")
-            lab.wait_until_changed(lambda picture=picture: picture.get_attribute("src"), before)
+        picture = lab.explorable(f"{name}.explorable(")
+        for slider in range(len(picture.sliders[:2])):
+            picture.press(slider, "ArrowRight")
         lab.screenshot(f"consistency_{name}")
 
     lab.cell("axes.hist").locator("img").first.scroll_into_view_if_needed()
     lab.screenshot("consistency_three_rules")
-    verdict = lab.cell('check("consistency.server")').locator(".jp-OutputArea-output").first
-    assert "35 / 35" in verdict.text_content()
+    lab.assert_checked("consistency.server", "35 / 35")
 
     mistake = (
         "def serve(comm, w, staleness, steps, lr):\n"
@@ -36,9 +30,5 @@ def test_lab_runs_its_pictures_move_and_a_barrier_is_explained(open_lab):
         "            comm.send(w, worker)\n"
         "    return w\n"
     )
-    wrong = lab.run_new_cell(f'{mistake}\ncheck("consistency.server")').locator(".jp-OutputArea-output").first
-    wrong.wait_for()
-    assert "That is a barrier" in wrong.text_content()
-    wrong.scroll_into_view_if_needed()
-    lab.screenshot("consistency_barrier")
+    lab.assert_explained(f'{mistake}\ncheck("consistency.server")', "That is a barrier", "consistency_barrier")
     lab.assert_solved()

@@ -39,15 +39,10 @@ def test_lab_05_runs_and_each_of_its_pictures_answers(open_lab):
         lab.cell(text).locator(".jp-OutputArea-output").last.scroll_into_view_if_needed()
         lab.page.wait_for_timeout(300)
         lab.screenshot(f"05_{name}")
-    verdict = lab.cell('check("convolution.conv_kernel")').locator(".jp-OutputArea-output").first
-    assert "15 / 15" in verdict.text_content()
+    lab.assert_checked("convolution.conv_kernel", "15 / 15")
     lab.assert_solved()
 
-    wrong = lab.run_new_cell(f'{FLIPPED}; check("convolution.conv_direct")').locator(".jp-OutputArea-output").first
-    wrong.wait_for()
-    assert "which this exercise forbids" in wrong.text_content()
-    wrong.scroll_into_view_if_needed()
-    lab.screenshot("05_forbidden")
+    lab.assert_explained(f'{FLIPPED}; check("convolution.conv_direct")', "which this exercise forbids", "05_forbidden")
 
 
 def race(lab) -> None:

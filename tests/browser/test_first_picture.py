@@ -11,7 +11,8 @@ import pytest
 
 from autograder.authors import build
 
-from .conftest import Lab, served
+from .conftest import served
+from .page import Lab
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
@@ -57,7 +58,7 @@ def sessions(address: str, seconds: float) -> list[dict]:
 
 @pytest.mark.labs
 @pytest.mark.parametrize("name", ["01", None])
-def test_the_kernel_of_a_lab_that_is_named_starts_without_a_page_and_no_other_does(name, tmp_path):
+def test_named_labs_kernel_starts_without_a_page(name, tmp_path):
     command = [sys.executable, "-m", "hpcdl", "lab", *([name] if name else []), "--no-browser"]
     with served(command, tmp_path) as address:
         found = sessions(address, seconds=60 if name else 3)

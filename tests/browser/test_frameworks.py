@@ -9,17 +9,9 @@ def test_lab_runs_its_picture_moves_and_local_rank_is_explained(open_lab):
     lab = open_lab("frameworks")
     lab.run_all(seconds=300)
 
-    cell = lab.cell("six_tools.explorable()")
-    picture = cell.locator("img.widget-image").first
-    picture.wait_for(timeout=20_000)
-    before = picture.get_attribute("src")
-    slider = cell.get_by_role("slider").first
-    slider.focus()
-    slider.press("ArrowRight")
-    lab.wait_until_changed(lambda: picture.get_attribute("src"), before)
-    before = picture.get_attribute("src")
-    cell.locator("select").first.select_option(index=2)
-    lab.wait_until_changed(lambda: picture.get_attribute("src"), before)
+    picture = lab.explorable("six_tools.explorable()")
+    picture.press(0, "ArrowRight")
+    picture.choose(2)
     lab.screenshot("frameworks_six_tools")
 
     table = lab.cell("def row(name").locator(".jp-OutputArea-output").first
@@ -28,9 +20,7 @@ def test_lab_runs_its_picture_moves_and_local_rank_is_explained(open_lab):
     lab.screenshot("frameworks_table")
 
     mistake = 'place = lambda env: (int(env["LOCAL_RANK"]), int(env["WORLD_SIZE"]), "cuda:" + env["LOCAL_RANK"])'
-    wrong = lab.run_new_cell(f'{mistake}; check("frameworks.torchrun")').locator(".jp-OutputArea-output").first
-    wrong.wait_for()
-    assert "LOCAL_RANK counts on one machine" in wrong.text_content()
-    wrong.scroll_into_view_if_needed()
-    lab.screenshot("frameworks_local_rank")
+    lab.assert_explained(
+        f'{mistake}; check("frameworks.torchrun")', "LOCAL_RANK counts on one machine", "frameworks_local_rank"
+    )
     lab.assert_solved()

@@ -15,18 +15,11 @@ def test_lab_02_runs_its_slider_moves_the_picture_and_its_checks_answer(open_lab
     for name in ("descent_path", "learning_rates", "shards", "more_workers"):
         operate(lab, name)
 
-    verdict = lab.cell('check("gradient_descent.mse_grad")').locator(".jp-OutputArea-output").first
-    verdict.scroll_into_view_if_needed()
-    assert "10 / 10" in verdict.text_content()
+    lab.assert_checked("gradient_descent.mse_grad", "10 / 10")
     lab.screenshot("02_check_passed")
 
     mistake = "mse_grad = lambda w, X, y: 2 * X.T @ (X @ w - y)"  # the gradient of a sum
-    wrong = lab.run_new_cell(f'{mistake}; check("gradient_descent.mse_grad")').locator(".jp-OutputArea-output").first
-    wrong.wait_for()
-    assert "gradient of the sum" in wrong.text_content()
-    wrong.scroll_into_view_if_needed()
-    lab.page.wait_for_timeout(300)
-    lab.screenshot("02_check_failed")
+    lab.assert_explained(f'{mistake}; check("gradient_descent.mse_grad")', "gradient of the sum", "02_check_failed")
 
     for name in ("sgd", "adam_step", "lr_schedule"):
         lab.cell(f'check("gradient_descent.{name}")')

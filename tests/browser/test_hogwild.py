@@ -8,8 +8,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.labs, pytest.mark.mpi, pytest.mar
 def test_lab_runs_and_a_lost_sum_is_explained(open_lab):
     lab = open_lab("hogwild")
     lab.run_all(seconds=200)
-    verdict = lab.cell('check("hogwild.downpour")').locator(".jp-OutputArea-output").first
-    assert "25 / 25" in verdict.text_content()
+    lab.assert_checked("hogwild.downpour", "25 / 25")
     mistake = (
         "def replica(comm, servers, grad, w, n_fetch, n_push, steps):\n"
         "    w, k = w.clone(), 0\n"
@@ -24,9 +23,5 @@ def test_lab_runs_and_a_lost_sum_is_explained(open_lab):
         "                comm.recv(part, server)\n"
         "    return w\n"
     )
-    wrong = lab.run_new_cell(f'{mistake}\ncheck("hogwild.downpour")').locator(".jp-OutputArea-output").first
-    wrong.wait_for()
-    assert "not the last one alone" in wrong.text_content()
-    wrong.scroll_into_view_if_needed()
-    lab.screenshot("hogwild_last_gradient")
+    lab.assert_explained(f'{mistake}\ncheck("hogwild.downpour")', "not the last one alone", "hogwild_last_gradient")
     lab.assert_solved()

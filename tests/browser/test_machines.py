@@ -10,8 +10,7 @@ def test_lab_runs_and_a_mac_counted_once_is_explained(open_lab):
     lab.run_all(seconds=200)
     lab.cell("Four layers under three roofs").locator("img").first.scroll_into_view_if_needed()
     lab.screenshot("machines_roofs")
-    verdict = lab.cell('check("machines.roofline")').locator(".jp-OutputArea-output").first
-    assert "25 / 25" in verdict.text_content()
+    lab.assert_checked("machines.roofline", "25 / 25")
     mistake = (
         "def place(layers, batch, peak, bandwidth, itemsize):\n"
         "    rows = []\n"
@@ -21,9 +20,5 @@ def test_lab_runs_and_a_mac_counted_once_is_explained(open_lab):
         "        rows.append((flops / nbytes, flops / seconds, limit))\n"
         "    return rows\n"
     )
-    wrong = lab.run_new_cell(f'{mistake}\ncheck("machines.roofline")').locator(".jp-OutputArea-output").first
-    wrong.wait_for()
-    assert "A MAC is two operations" in wrong.text_content()
-    wrong.scroll_into_view_if_needed()
-    lab.screenshot("machines_one_operation")
+    lab.assert_explained(f'{mistake}\ncheck("machines.roofline")', "A MAC is two operations", "machines_one_operation")
     lab.assert_solved()

@@ -55,9 +55,7 @@ def test_lab_03_takes_clicks_and_keys_and_its_pictures_move(open_lab):
     moved(lab, "lift")
     moved(lab, "mlp")
 
-    verdict = lab.cell('check("perceptron.mlp_xor")').locator(".jp-OutputArea-output").first
-    verdict.scroll_into_view_if_needed()
-    assert "20 / 20" in verdict.text_content()
+    lab.assert_checked("perceptron.mlp_xor", "20 / 20")
     lab.screenshot("03_check")
     lab.assert_solved()
 

@@ -59,7 +59,7 @@ def test_on_the_disk_before_the_name_is_taken(tmp_path, monkeypatch):
     assert order == [False]
 
 
-def test_readers_beside_many_writers_see_one_content_or_another_and_never_a_mixture(tmp_path):
+def test_readers_never_see_a_mixture(tmp_path):
     path, contents = tmp_path / "state", [letter * 5000 for letter in "abcd"]
     write_whole(path, contents[0])
     writers = [

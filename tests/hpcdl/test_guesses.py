@@ -71,7 +71,7 @@ def test_where_nothing_can_be_written_guesses_are_kept_in_memory(tmp_path):
     assert list(ledger.guesses) == ["a.x"]
 
 
-def test_the_file_is_beside_the_labs_or_where_the_environment_says_or_nowhere(monkeypatch, tmp_path):
+def test_place_of_the_file(monkeypatch, tmp_path):
     monkeypatch.delenv(guesses.VARIABLE)
     assert guesses.file_in(tmp_path) == tmp_path / ".guesses.jsonl"
     for value, found in (("/elsewhere/mine", "/elsewhere/mine"), ("", "None"), (guesses.OFF, "None")):

@@ -58,7 +58,7 @@ def answer(change) -> list:
         return pool.submit(asyncio.run, asyncio.wait_for(talk(), 20)).result()
 
 
-def test_a_kernels_messages_leave_at_once_and_the_connection_stays_what_it_was():
+def test_kernel_messages_leave_at_once():
     assert answer(lambda app: None) == [False, 1]  # as tornado leaves it
     assert answer(hpcdl.jupyter._load_jupyter_server_extension) == [True, 1]
 
@@ -69,7 +69,7 @@ def test_the_server_finds_the_extension_that_the_settings_name():
 
 
 @pytest.mark.parametrize("first", ["jupyterlab.labapp", "autograder.cli"])
-def test_the_server_and_the_commands_do_without_the_import_that_takes_longest(first):
+def test_slow_import_is_avoided(first):
     """A grammar that jsonschema would build where Jupyter's server is installed: 1.3 s of each start."""
     code = f"import hpcdl.commands, {first}, nbformat, sys; print('jsonschema' in sys.modules, 'lark' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)

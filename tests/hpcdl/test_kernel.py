@@ -60,7 +60,7 @@ def said(code: str, namespace: dict) -> str:
     raise AssertionError("no NameError")
 
 
-def test_it_speaks_of_the_notebooks_names_before_the_first_cell_ran_and_of_no_others():
+def test_advice_only_before_the_first_cell_ran():
     assert said("check('ddp.ring_all_reduce')", {}).startswith("`check` is not there yet: run the lab's first cell")
     assert ABOVE in said("def f():\n    return np.pi\nf()", {})
     assert said("chekc('ddp')", {}) == ""
@@ -78,7 +78,7 @@ def run(*sources, **variables):
 
 
 @pytest.mark.labs  # starts a kernel
-def test_the_kernel_of_the_lab_that_opens_has_imported_what_the_first_cell_imports_and_no_other(monkeypatch):
+def test_kernel_of_the_opened_lab_imports_ahead(monkeypatch):
     monkeypatch.setenv("JUPYTER_PATH", DATA)
     lab = next(str(path) for path in labs.notebooks(labs.CLONE))
     question = "import sys\n'torch' in sys.modules, 'torch' in globals()"

@@ -53,7 +53,7 @@ def test_the_quota_of_version_1(tmp_path, quota, expected):
     assert cores(system(tmp_path, "4:memory:/\n3:cpu,cpuacct:/\n", files)) == expected
 
 
-def test_a_container_that_sees_its_groups_outer_name_reads_what_is_mounted(tmp_path):
+def test_container_reads_its_mounted_group(tmp_path):
     files = {f"cpu/{name}": text for name, text in version_1(500_000).items()}
     assert cores(system(tmp_path, "1:cpu:/docker/0123456789ab\n", files)) == 5
 

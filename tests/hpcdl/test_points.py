@@ -63,7 +63,7 @@ def test_where_nothing_can_be_written_points_are_kept_in_memory(tmp_path):
     assert record.points(RING) == 15
 
 
-def test_the_file_is_beside_the_labs_or_where_the_environment_says_or_nowhere(monkeypatch, tmp_path):
+def test_place_of_the_file(monkeypatch, tmp_path):
     monkeypatch.delenv(points.VARIABLE)
     assert points.file_in(tmp_path) == tmp_path / ".points.jsonl"
     monkeypatch.setenv(points.VARIABLE, "/elsewhere/mine")

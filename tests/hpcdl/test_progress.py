@@ -41,7 +41,7 @@ def test_nothing_is_checked_yet(folder):
     assert ddp.left == list(exercises.load("ddp").exercises)
 
 
-def test_points_are_those_of_the_last_checks_and_what_lacks_points_is_left(folder, record):
+def test_points_of_the_last_checks_count(folder, record):
     for exercise, got, most in (("mse_grad", 10, 10), ("sgd", 15, 15), ("sgd", 5, 15)):
         record.add(Checked(f"gradient_descent.{exercise}", got, most, "2026-11-23T07:00:00+00:00"))
     descent, ddp = progress(folder)

@@ -84,7 +84,7 @@ def test_a_kernel_that_dies_is_an_answer_too(lab):
     [
         (b"{}", "is no notebook"),
         (b"\xff\xfe", "is no notebook"),
-        (nbformat.writes(nbformat.v4.new_notebook()).encode(), "is no lab of this course"),
+        (nbformat.writes(nbformat.v4.new_notebook()).encode(), "is not a lab of this course"),
     ],
 )
 def test_what_is_no_lab_is_refused(tmp_path, content, said):

@@ -24,7 +24,7 @@ def lab():
     plt.switch_backend(backend)
 
 
-def test_the_first_picture_turns_at_the_learning_rates_that_the_prose_names():
+def test_picture_turns_at_the_named_learning_rates():
     limit = descent_path.max_stable_lr(descent_path.problem().H)
     assert limit / 2 == pytest.approx(0.2, abs=0.01)
     assert limit == pytest.approx(0.4, abs=0.01)
@@ -59,7 +59,7 @@ def test_time_per_epoch_falls_steeply_at_first(lab):
 
 
 @pytest.mark.labs  # trains
-def test_the_parallel_gradient_is_the_serial_one_and_the_plain_mean_is_not(lab):
+def test_parallel_gradient_is_the_serial_one(lab):
     serial = lab["serial"]
     assert (lab["together"] - serial).norm() < 1e-5 * serial.norm()
     assert (lab["plain_mean"] - serial).norm() > 1e-2 * serial.norm()

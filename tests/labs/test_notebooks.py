@@ -112,7 +112,7 @@ def test_open_guesses_stop_nothing(slug, make, tmp_path, monkeypatch):
 
 @pytest.mark.mpi
 @pytest.mark.labs("ddp")
-def test_the_data_parallel_lab_learns_on_four_engines_with_identical_replicas(solved):
+def test_ddp_lab_learns_on_four_engines(solved):
     notebook, _ = solved("ddp")
     printed = "".join(out.text for out in outputs(notebook, "stream"))
     engines, accuracy, identical = printed.rsplit("AT THE END", 1)[1].split()
@@ -123,7 +123,7 @@ def test_the_data_parallel_lab_learns_on_four_engines_with_identical_replicas(so
 
 @pytest.mark.mpi
 @pytest.mark.labs("own_stack")
-def test_the_students_own_stack_learns_on_four_engines_and_all_lines_are_theirs(solved):
+def test_own_stack_learns_on_four_engines(solved):
     notebook, _ = solved("own_stack")
     printed = "".join(out.text for out in outputs(notebook, "stream"))
     _, *ranks, lines = printed.rsplit("AT THE END", 1)[1].strip().split(";")

@@ -3,7 +3,7 @@
 import torch
 
 from autograder import show
-from autograder.checks.impostors import Deed, Field, LineUp, Suspect, choice, is_list, is_number
+from autograder.checks.impostors import Behaviour, Field, LineUp, Suspect, choice, is_list, is_number
 from autograder.exercises.unmasking import examines
 
 
@@ -33,7 +33,7 @@ def ask(derivative, f, x, h):
     before = x.clone()
     slopes = derivative(FUNCTIONS[f], x if x.dim() else x.item(), float(h))
     slopes = slopes.tolist() if type(slopes) is torch.Tensor else slopes
-    return slopes if torch.equal(x, before) else Deed(f"leaves {show.show(x.tolist(), 60)} in x")
+    return slopes if torch.equal(x, before) else Behaviour(f"leaves {show.show(x.tolist(), 60)} in x")
 
 
 def central(f, x, h):

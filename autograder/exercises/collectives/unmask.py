@@ -2,7 +2,7 @@
 
 import torch
 
-from autograder.checks.impostors import Deed, LineUp, Suspect, whole
+from autograder.checks.impostors import Behaviour, LineUp, Suspect, whole
 from autograder.exercises.unmasking import examines
 from hpcdl.collectives import (
     broadcast,
@@ -25,7 +25,7 @@ def ask(all_reduce, p, per_node):
     run = simulate(rank, p)
     across = [event for event in run.trace if event.op == "send" and event.rank // per_node != event.peer // per_node]
     talking = sorted({rank for event in across for rank in (event.rank, event.peer) if rank % per_node})
-    return Deed(f"lets rank {talking[0]} talk to another node") if talking else run.results
+    return Behaviour(f"lets rank {talking[0]} talk to another node") if talking else run.results
 
 
 def truth(x, comm, per_node):

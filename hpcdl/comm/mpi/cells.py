@@ -67,7 +67,7 @@ class Deposit:
         self._x, self._memory, self._cell = x, memory, cell
 
     def over(self) -> bool:
-        """Whether the receiver has put the sum into the cell."""
+        """Return whether the receiver has put the sum into the cell."""
         return self._memory.flags[self._cell] == _BACK
 
     def end(self) -> None:
@@ -156,7 +156,7 @@ class Cells:
             self._mpi.Recv(bytearray(HANDLE_BYTES), MPI.ANY_SOURCE, self._tag)
 
     def may_borrow(self, source: int) -> bool:
-        """Whether `source` may lend its messages to this rank yet."""
+        """Return whether `source` may lend its messages to this rank yet."""
         memory = self._from.get(source)
         return memory is not None and memory.flags[_ANSWER] == _YES
 
@@ -225,7 +225,7 @@ class Cells:
 
 
 def _can_borrow(memory: Memory) -> bool:
-    """Whether the receiver that invited to `memory` can read this rank's shared memory; it tries first."""
+    """Return whether the receiver that invited to `memory` can read this rank's shared memory; it tries first."""
     if memory.flags[_ANSWER] == _UNASKED and (probe := shared.probe()) is not None:
         memory.flags[_PROBE] = probe.handle
         memory.flags[_ANSWER] = _ASKED

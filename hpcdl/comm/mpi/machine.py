@@ -13,7 +13,7 @@ from hpcdl.comm.background import ThreadedBackground
 from hpcdl.comm.base import Background
 from hpcdl.comm.errors import CommError
 from hpcdl.comm.mpi.cells import LONGEST, farewell_of
-from hpcdl.comm.mpi.message import Message, as_bytes, under_way
+from hpcdl.comm.mpi.message import MPIMessage, as_bytes, under_way
 from hpcdl.comm.mpi.one_memory import one_memory
 from hpcdl.comm.mpi.point_to_point import PointToPoint
 from hpcdl.comm.sharing import SharedTensor
@@ -121,7 +121,7 @@ class MPIComm(PointToPoint):
         return next(filter(None, (disagreement(rank, texts[rank], 0, texts[0]) for rank in range(self.size))))
 
     def _collective(self, mpi: MPI.Request, x, op: str, detail: str = ""):
-        message = Message(self, op, "", x, -1, 0)
+        message = MPIMessage(self, op, "", x, -1, 0)
         message.mpi = mpi
         under_way.add(message)
         self._poll(mpi.Test, (op, (), detail))

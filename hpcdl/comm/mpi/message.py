@@ -13,10 +13,10 @@ from hpcdl.comm.request import Request
 
 # Messages that MPI may still read or write. A failed rank's messages stay here for good: an arriving message would
 # otherwise overwrite freed memory.
-under_way: set["Message"] = set()
+under_way: set["MPIMessage"] = set()
 
 
-class Message(Request):
+class MPIMessage(Request):
     """A message and its MPI request `mpi`; `complete` when no part of it is in flight.
 
     MPI writes it to `inbox`; `error` is set if it arrived broken. `sum` is (out, weight, back) if it is only to be
@@ -39,20 +39,20 @@ class Message(Request):
         self.inbox = self.x
 
 
-def close(request: Message) -> None:
+def close(request: MPIMessage) -> None:
     """Mark `request` as complete: no part of it is in flight."""
     request.complete = True
     under_way.discard(request)
 
 
-def end_loan(request: Message) -> None:
+def end_loan(request: MPIMessage) -> None:
     """Close `request`: its loan, if any, has been read."""
     if request.loan is not None:
         request.loan.end()
     close(request)
 
 
-def raise_error_of(request: Message) -> None:
+def raise_error_of(request: MPIMessage) -> None:
     """Raise the error with which `request` arrived, once."""
     if request.error is not None:
         close(request)

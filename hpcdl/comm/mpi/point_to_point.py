@@ -18,7 +18,7 @@ from hpcdl.comm.base import Communicator
 from hpcdl.comm.channels import Channels
 from hpcdl.comm.errors import CommError, MisfitError
 from hpcdl.comm.mpi.cells import POINTER_BYTES, SHORTEST, InMemory, cells_of, channels_of
-from hpcdl.comm.mpi.message import Message, as_bytes, close, end_loan, raise_error_of, under_way
+from hpcdl.comm.mpi.message import MPIMessage, as_bytes, close, end_loan, raise_error_of, under_way
 from hpcdl.comm.request import Request
 from hpcdl.comm.words import describe
 
@@ -106,7 +106,7 @@ class PointToPoint(Communicator):
 
     def _isend_back(self, x, dest, tag, weight):
         """Send `weight * x`; if `x` is not lent, a cell saves one pass over it and the return message."""
-        message = Message(self, "sendrecv_add", "dest", x, dest, tag)
+        message = MPIMessage(self, "sendrecv_add", "dest", x, dest, tag)
         if x.nbytes >= SHORTEST and not self.lends(x) and (deposit := self._cells.deposit(x, dest, weight)):
             pointer, message.loan = deposit
             return self._post(message, pointer)
@@ -115,15 +115,15 @@ class PointToPoint(Communicator):
         return self._post(message, self._pointer(message))
 
     def _isend(self, op, x, dest, tag):
-        message = Message(self, op, "dest", x, dest, tag)
+        message = MPIMessage(self, op, "dest", x, dest, tag)
         return self._post(message, self._pointer(message))
 
-    def _post(self, message: Message, pointer: bytes | None) -> Message:
+    def _post(self, message: MPIMessage, pointer: bytes | None) -> MPIMessage:
         message.mpi = self.mpi.Isend(as_bytes(message.x) if pointer is None else pointer, message.peer, message.tag)
         under_way.add(message)
         return message
 
-    def _pointer(self, message: Message) -> bytes | None:
+    def _pointer(self, message: MPIMessage) -> bytes | None:
         """Return the pointer to a long message in shared memory; None if the message itself must be sent."""
         if message.x.nbytes < SHORTEST:
             return None
@@ -134,7 +134,7 @@ class PointToPoint(Communicator):
         return pointer
 
     def _irecv(self, op, out, source, tag):
-        message = Message(self, op, "source", out, source, tag)
+        message = MPIMessage(self, op, "source", out, source, tag)
         if out.nbytes >= SHORTEST:
             self._cells.invite(source)
         elif out.nbytes < POINTER_BYTES and self._cells.may_borrow(source):
@@ -165,8 +165,8 @@ class PointToPoint(Communicator):
         raise_error_of(requests[first])
         return first
 
-    def _test(self, request: Message) -> bool:
-        """Whether `request` is complete or failed, without waiting; received data are processed."""
+    def _test(self, request: MPIMessage) -> bool:
+        """Return whether `request` is complete or failed, without waiting; received data are processed."""
         if request.complete or request.error is not None:
             return True
         if request.side == "source":
@@ -175,7 +175,7 @@ class PointToPoint(Communicator):
             end_loan(request)
         return request.complete or request.error is not None
 
-    def _test_receive(self, request: Message) -> None:
+    def _test_receive(self, request: MPIMessage) -> None:
         """Process the message for `request`, if it has arrived."""
         status = MPI.Status()
         try:
@@ -184,7 +184,7 @@ class PointToPoint(Communicator):
         except MPI.Exception as error:
             request.error = self._failure(error, (request.op, (request,)), request)
 
-    def _finish_in_mpi(self, request: Message, what: tuple) -> None:
+    def _finish_in_mpi(self, request: MPIMessage, what: tuple) -> None:
         """Wait until MPI has finished `request`, and process what it received."""
         status = MPI.Status() if request.side == "source" else None
         self._poll(partial(request.mpi.Test, status), what, request)
@@ -193,13 +193,13 @@ class PointToPoint(Communicator):
         elif request.loan is None:
             close(request)
 
-    def _take_in_others(self, awaited: Message | None) -> None:
+    def _take_in_others(self, awaited: MPIMessage | None) -> None:
         """Process messages for other receives: their senders wait for that, and this rank may wait for them."""
         for message in tuple(under_way):
             if message.comm is self and message.side == "source" and message is not awaited and message.error is None:
                 self._test_receive(message)
 
-    def _take_in(self, request: Message, nbytes: int) -> None:
+    def _take_in(self, request: MPIMessage, nbytes: int) -> None:
         """Deliver a message, `nbytes` of it from MPI; if something is wrong, set its `error`."""
         close(request)
         try:
@@ -207,7 +207,7 @@ class PointToPoint(Communicator):
         except CommError as error:
             request.error, request.complete = error, False  # its own wait raises it
 
-    def _unpack(self, request: Message, nbytes: int) -> None:
+    def _unpack(self, request: MPIMessage, nbytes: int) -> None:
         try:
             arrived = self._cells.find(request.inbox.data_ptr(), request.peer, nbytes)
         except ConnectionError as error:
@@ -228,7 +228,7 @@ class PointToPoint(Communicator):
             if arrived:
                 arrived.free()
 
-    def _add(self, request: Message, out: torch.Tensor, weight: float, back: bool, arrived: InMemory | None) -> None:
+    def _add(self, request: MPIMessage, out: torch.Tensor, weight: float, back: bool, arrived: InMemory | None) -> None:
         out = out.view(-1)
         theirs = arrived.view(out.dtype) if arrived else request.x.view(-1)
         request.returned = back and arrived is not None and arrived.lent
@@ -241,7 +241,7 @@ class PointToPoint(Communicator):
             self.accumulate(mine, its, weight)
             its.copy_(mine)  # both are still in the cache: writing the sum back now reads nothing twice
 
-    def _poll(self, test: Callable[[], bool], what: tuple, request: Message | None = None) -> None:
+    def _poll(self, test: Callable[[], bool], what: tuple, request: MPIMessage | None = None) -> None:
         """Poll until `test()` is true. `request` is the message waited for, if any."""
         self._waits += 1
         self._waiting = what
@@ -257,7 +257,7 @@ class PointToPoint(Communicator):
             raise self._failure(error, what, request) from error
         self._waiting = None
 
-    def _failure(self, error: MPI.Exception, what: tuple, request: Message | None) -> CommError:
+    def _failure(self, error: MPI.Exception, what: tuple, request: MPIMessage | None) -> CommError:
         if request is not None and error.Get_error_class() == MPI.ERR_TRUNCATE:
             return self._misfit(request, "more")
         return CommError(f"rank {self.rank}: {describe(*what)}: {error}")

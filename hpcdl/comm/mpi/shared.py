@@ -46,7 +46,7 @@ class Loan:
         owner.memory.flags[flag] = 1
 
     def over(self) -> bool:
-        """Whether the neighbour has read it."""
+        """Return whether the neighbour has read it."""
         return not self.owner.memory.flags[self.flag]
 
     def end(self) -> None:

@@ -8,7 +8,7 @@ from hpcdl.comm.base import Background, Communicator
 from hpcdl.comm.channels import Channels
 from hpcdl.comm.sharing import SharedTensor
 from hpcdl.comm.simulated.background import SimulatedBackground
-from hpcdl.comm.simulated.machine import Message, SimulatedMachine, copy
+from hpcdl.comm.simulated.machine import SimulatedMachine, SimulatedMessage, copy
 from hpcdl.comm.simulated.sharing import SimulatedSharedTensor
 
 
@@ -45,11 +45,11 @@ class SimulatedComm(Communicator):
         self.machine.trace.record(start, self.clock(), self.rank, "compute")
 
     def _isend(self, op, x, dest, tag):
-        message = Message(self, op, "dest", x, dest, tag)
+        message = SimulatedMessage(self, op, "dest", x, dest, tag)
         return self.machine.post(message, (self.rank, dest, tag))
 
     def _irecv(self, op, out, source, tag):
-        message = Message(self, op, "source", out, source, tag)
+        message = SimulatedMessage(self, op, "source", out, source, tag)
         return self.machine.post(message, (source, self.rank, tag))
 
     def _wait(self, op, *requests):

@@ -31,7 +31,7 @@ class Links(NamedTuple):
         return alpha + nbytes * beta
 
 
-class Message(Request):
+class SimulatedMessage(Request):
     """One side of a message: when it was `posted`, and `completed` (None until the other side has posted too)."""
 
     __slots__ = ("completed", "posted", "waiter")
@@ -53,16 +53,16 @@ class SimulatedMachine:
         self.slowness = [float((slow or {}).get(rank, 1.0)) for rank in range(p)]  # factors on each rank's work
         self.turns = Turns(p, seed)
         self.trace = Trace()
-        self.trouble: CommError | None = None  # the first error between ranks
+        self.first_error: CommError | None = None  # the first error between ranks
         self.bytes_sent = [0] * p
         self.channels = [Channels() for _ in range(p)]  # of each rank's backgrounds
         self.owners = list(range(p))
         self.waiting: list[tuple | None] = [None] * p
         self._missing = [0] * p  # by turn: how many awaited messages are incomplete
-        self._any: dict[int, set[Message]] = {}  # turn -> messages; it waits for any one of them
+        self._any: dict[int, set[SimulatedMessage]] = {}  # turn -> messages; it waits for any one of them
         self._seeded, self._tie = bool(seed), Random(seed).random
         # (source, dest, tag) -> messages that only one side has posted
-        self.unmatched: defaultdict[tuple[int, int, int], deque[Message]] = defaultdict(deque)
+        self.unmatched: defaultdict[tuple[int, int, int], deque[SimulatedMessage]] = defaultdict(deque)
         self._send_free, self._receive_free = [0.0] * p, [0.0] * p  # when each rank's ports become free
         self._collective: dict[int, tuple] = {}  # arrived rank -> (operation, tensor, when)
         self._combined: Any = None  # result of the last one; the next begins after all have taken it
@@ -77,7 +77,7 @@ class SimulatedMachine:
 
     # -- messages ---------------------------------------------------------------------------------------------------
 
-    def post(self, message: Message, channel: tuple[int, int, int]) -> Message:
+    def post(self, message: SimulatedMessage, channel: tuple[int, int, int]) -> SimulatedMessage:
         """Match a message with the earliest one of the other side on (source, dest, tag), or queue it."""
         message.posted, message.completed, message.waiter = message.comm.clock(), None, None
         unmatched = self.unmatched[channel]
@@ -89,7 +89,7 @@ class SimulatedMachine:
             self._transfer(unmatched.popleft(), message)
         return message
 
-    def _transfer(self, sent: Message, received: Message) -> None:
+    def _transfer(self, sent: SimulatedMessage, received: SimulatedMessage) -> None:
         source, dest, nbytes = received.peer, sent.peer, sent.x.nbytes
         if nbytes != received.x.nbytes or sent.x.dtype != received.x.dtype:
             self._fail(
@@ -112,7 +112,7 @@ class SimulatedMachine:
         self._complete(sent, end)
         self._complete(received, end)
 
-    def _complete(self, message: Message, end: float) -> None:
+    def _complete(self, message: SimulatedMessage, end: float) -> None:
         message.completed = end
         waiter, clocks = message.waiter, self.turns.clocks
         for turn, requests in self._any.items():  # few: usually one server
@@ -126,7 +126,7 @@ class SimulatedMachine:
         if not self._missing[waiter]:
             self.resume(waiter, clocks[waiter])
 
-    def wait(self, turn: int, op: str, requests: tuple[Message, ...]) -> None:
+    def wait(self, turn: int, op: str, requests: tuple[SimulatedMessage, ...]) -> None:
         """Let `turn` continue when all `requests` are complete."""
         clock, missing = self.turns.clocks[turn], 0
         for request in requests:
@@ -149,7 +149,7 @@ class SimulatedMachine:
 
     # -- the first of several messages ------------------------------------------------------------------------------
 
-    def wait_any(self, turn: int, op: str, requests: Sequence[Message]) -> int:
+    def wait_any(self, turn: int, op: str, requests: Sequence[SimulatedMessage]) -> int:
         """Let `turn` continue when one of `requests` is complete, and return the index of the first.
 
         If several are complete at the same time, take the lowest rank's; with a seed, the seed chooses.
@@ -165,7 +165,7 @@ class SimulatedMachine:
         peers = [requests[i].peer for i in at_once]
         return at_once[peers.index(min(peers))]
 
-    def _pause_for_any(self, turn: int, op: str, requests: Sequence[Message], first: float | None) -> None:
+    def _pause_for_any(self, turn: int, op: str, requests: Sequence[SimulatedMessage], first: float | None) -> None:
         """Pause until `first`, the earliest known message, or one posted meanwhile that is earlier."""
         self._any[turn] = set(requests)
         self.waiting[turn] = (op, tuple(requests))
@@ -220,11 +220,11 @@ class SimulatedMachine:
 
     def _fail(self, error: CommError) -> NoReturn:
         """Raise `error`, which also ends the run if its rank catches it: a message without bytes, else."""
-        self.trouble = self.trouble or error
+        self.first_error = self.first_error or error
         raise error
 
 
-def earliest(requests: Sequence[Message]) -> tuple[float | None, list[float | None]]:
+def earliest(requests: Sequence[SimulatedMessage]) -> tuple[float | None, list[float | None]]:
     """Return when the first request is complete, or None, and when each is. A server may ask about a thousand."""
     times = [request.completed for request in requests]
     known = [end for end in times if end is not None] if times.count(None) < len(times) else []

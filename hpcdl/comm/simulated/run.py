@@ -95,8 +95,8 @@ def _run(machine: SimulatedMachine, f: Callable, args: tuple) -> Simulation:
     if machine.turns.failed:
         number, error = machine.turns.failed
         raise failure(machine.owners[number], error)
-    if machine.trouble:
-        raise machine.trouble
+    if machine.first_error:
+        raise machine.first_error
     if lost := lost_message(machine):
         raise lost
     return Simulation(results, max(machine.turns.clocks), machine.trace, machine.bytes_sent)

@@ -101,7 +101,7 @@ def case_study() -> list[Row]:
 
 
 def lecture_counts() -> list[Row]:
-    """The lecture's ResNet-50: 11.7 G multiply-adds for an image, 1.28 million images, a V100 of 112 TFLOP/s."""
+    """Return the lecture's ResNet-50: 11.7 G multiply-adds for an image, 1.28 million images, a V100 of 112 TFLOP/s."""
     epoch = 2 * 11.7e9 * IMAGENET
     least = round(90 * epoch / 112e12 / 3600, 1)
     return [
@@ -131,7 +131,7 @@ def nccl_over_tcp() -> list[Row]:
 
 
 def large_batch() -> list[Row]:
-    """The ResNet-50 of Haiku's examples, 32 images on each core of a TPU v3, minutes to the end."""
+    """Return the ResNet-50 of Haiku's examples, 32 images on each core of a TPU v3, minutes to the end."""
     machine = TPU_V3.reaching(links=USABLE)
 
     def minutes(cores, iteration):

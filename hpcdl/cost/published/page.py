@@ -115,7 +115,7 @@ def figures(rows: list[Row]) -> str:
 
 
 def missed(row: Row) -> bool:
-    """Whether a cause is needed: the miss is above 10 % (or points), or outside the interval."""
+    """Return whether a cause is needed: the miss is above 10 % (or points), or outside the interval."""
     return abs(row.error) > 10 or not (row.inside or row.fitted)
 
 

@@ -63,7 +63,7 @@ ZERO_BUBBLE = {
 
 
 def zero_bubble() -> list[Row]:
-    """The bubbles of table 5, as the schedules of `hpcdl.cost.pipeline` leave them with the times of table 9."""
+    """Return the bubbles of table 5, as the schedules of `hpcdl.cost.pipeline` leave them with the times of table 9."""
     rows = []
     for model, (p, _, chunks, runs) in ZERO_BUBBLE.items():
         for m, (times, printed, _) in runs.items():
@@ -76,7 +76,7 @@ def zero_bubble() -> list[Row]:
 
 
 def zero_bubble_memory() -> list[Row]:
-    """What Qi et al. 2024 promise for 8 stages and F = B = W: microbatches in flight, and no bubble for ZB-V."""
+    """Return what Qi et al. 2024 promise for 8 stages and F = B = W: microbatches in flight, and no bubble for ZB-V."""
     p, m = 8, 32
     plain = {
         name: pipeline.play(orders(p, m), 1.0, 1.0, 1.0)

@@ -48,7 +48,7 @@ class Row(NamedTuple):
 
     @property
     def inside(self) -> bool:
-        """Whether the published figure is in the interval or, without one, within the limit."""
+        """Return whether the published figure is in the interval or, without one, within the limit."""
         if self.interval:
             return self.interval[0] <= self.published <= self.interval[1]
         return self.limit is not None and abs(self.error) <= self.limit + 1e-9

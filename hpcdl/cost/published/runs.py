@@ -30,7 +30,7 @@ class Run(NamedTuple):
 
     @property
     def constant(self) -> str:
-        """The constant that is fitted to it: its device's, that of Pascal (P100 and P40), or none.
+        """Return the constant that is fitted to it: its device's, that of Pascal (P100 and P40), or none.
 
         To transformers tensor cores' constants are fitted, and to Pascal and Kepler those without tensor cores.
         """
@@ -40,7 +40,7 @@ class Run(NamedTuple):
 
     @property
     def matrix(self) -> float:
-        """The constant's value."""
+        """Return the constant's value."""
         machine = MACHINES[self.device]
         return machine.vector if self.precision == "fp32" else machine.matrix
 
@@ -49,7 +49,7 @@ class Run(NamedTuple):
         return self.value(MACHINES[self.device].reaching(matrix or self.matrix, memory, FITTED_SHARE))
 
     def error(self, matrix: float | None = None, memory: float = MEMORY) -> float:
-        """The logarithm of predicted over published."""
+        """Return the logarithm of predicted over published."""
         return log(self.predicted(matrix, memory) / self.published)
 
 

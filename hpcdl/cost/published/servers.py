@@ -90,7 +90,7 @@ def pipedream() -> list[Row]:
 
 
 def torch_rpc() -> list[Row]:
-    """A parameter server by torch's RPC on one machine: 16.8 MB each way, ms; computing takes 15.0 ms.
+    """Return a parameter server by torch's RPC on one machine: 16.8 MB each way, ms; computing takes 15.0 ms.
 
     Two ranks, each a worker and a server of half the weights. The link is gloo between processes on that machine: 64 MB
     each way in 35.6 ms.

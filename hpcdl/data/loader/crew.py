@@ -121,7 +121,7 @@ class Crew:
             pipe.write(pickle.dumps(told))
 
     def _reply_pipe(self, job: Job) -> int:
-        """The end that the worker writes to."""
+        """Return the end that the worker writes to."""
         replies, end = os.pipe()
         self.replies[replies] = job.worker
         self.poll.register(replies, select.POLLIN)

@@ -54,7 +54,7 @@ class Shards:
                 f"{self.folder} has no {MANIFEST}; write_shards(folder, samples) makes it"
             ) from None
         self.fields = [shard.Field(name, dtype, shape and tuple(shape)) for name, dtype, shape in manifest["fields"]]
-        self.shards = [shard.Shard(self.folder / about["name"], about) for about in manifest["shards"]]
+        self.shards = [shard.ShardFile(self.folder / about["name"], about) for about in manifest["shards"]]
         self._ends = np.cumsum([each.count for each in self.shards])
 
     def __len__(self) -> int:
@@ -67,7 +67,7 @@ class Shards:
         return self.shards[number].sample(i - self._first(number))
 
     def shard_of(self, i: int) -> int:
-        """The number of the shard that has sample `i`."""
+        """Return the number of the shard that has sample `i`."""
         return int(np.searchsorted(self._ends, i, side="right"))
 
     def take(self, indices: np.ndarray, out: dict[str, np.ndarray], note: Callable[[int], None] = lambda _: None):

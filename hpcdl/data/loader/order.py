@@ -10,7 +10,7 @@ from hpcdl.data.seeds import wrapped
 
 
 def epoch_order(n: int, seed: int, epoch: int) -> torch.Tensor:
-    """The samples 0 to n - 1 in the order of this epoch, int64: the same on every rank and machine."""
+    """Return the samples 0 to n - 1 in the order of this epoch, int64: the same on every rank and machine."""
     return torch.randperm(n, generator=torch.Generator().manual_seed(wrapped(int(seed) * 1_000_003 + epoch)))
 
 
@@ -61,7 +61,7 @@ class Schedule:
 
     @property
     def capacity(self) -> int:
-        """The most samples of a share."""
+        """Return the most samples of a share."""
         return -(-min(self.batch, self.n) // self.size)
 
     def __len__(self) -> int:

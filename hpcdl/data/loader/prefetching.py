@@ -13,7 +13,7 @@ from hpcdl.data.loader.crew import KINDS, Crew, WorkerError
 from hpcdl.data.loader.folder import Shards
 from hpcdl.data.loader.order import Schedule, Share
 from hpcdl.data.loader.shard import Field, Sample, fields_of
-from hpcdl.data.loader.slots import LENT, Layout, Slots
+from hpcdl.data.loader.slots import LENT, SlotLayout, Slots
 from hpcdl.data.loader.worker import Job
 
 Batch = dict[str, torch.Tensor]
@@ -62,7 +62,7 @@ class Loader:
         self.schedule = Schedule(len(shards), batch, rank, size, seed)
         self.queue, self.patience = queue, patience
         self.timed: deque[Timed] = deque(maxlen=1000)  # of the last batches
-        layout = Layout(_fields(shards, decode), self.schedule.capacity)
+        layout = SlotLayout(_fields(shards, decode), self.schedule.capacity)
         self._slots = Slots(layout, queue + LENT)
         self._crew = Crew([Job(i, shards, decode, layout) for i in range(workers)], self._slots, kind)
         self._end = weakref.finalize(self, Crew.close, self._crew)
@@ -146,7 +146,7 @@ class Loader:
 
 
 def _fields(shards: Shards, decode: Callable[[Sample], Sample] | None) -> list[Field]:
-    """The fields of a batch's samples, for which sample 0 stands."""
+    """Return the fields of a batch's samples, for which sample 0 stands."""
     fields = shards.fields if decode is None else fields_of(decode(shards[0]))
     for field in fields:
         if field.shape is None:

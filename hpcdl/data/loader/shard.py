@@ -40,7 +40,7 @@ class Field(NamedTuple):
 
 
 def fields_of(sample: Sample) -> list[Field]:
-    """The fields of a sample, by name. Raises TypeError for what is neither numbers nor bytes."""
+    """Return the fields of a sample, by name. Raises TypeError for what is neither numbers nor bytes."""
     return [_field(name, value) for name, value in sample.items()]
 
 
@@ -78,7 +78,7 @@ def write(path: Path, fields: Sequence[Field], samples: Sequence[Sample]) -> dic
 
 
 def _columns(field: Field, samples: Sequence[Sample]) -> list[np.ndarray]:
-    """A field of all samples: one array, or where each sample begins, and all bytes."""
+    """Return a field of all samples: one array, or where each sample begins, and all bytes."""
     values = [sample.get(field.name) for sample in samples]
     texts = [value for value in values if isinstance(value, bytes)]
     if field.shape is None and len(texts) == len(values):
@@ -98,7 +98,7 @@ def _shown(value: Any) -> str:
     return "nothing" if value is None else _about(_field("", value))
 
 
-class Shard:
+class ShardFile:
     """An open shard: `take` copies samples of a field, `sample` gives one whole."""
 
     def __init__(self, path: Path, about: dict[str, Any]):

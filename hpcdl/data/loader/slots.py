@@ -20,7 +20,7 @@ WORKER, SHARD, DROPPED, NOTES = 0, 1, 2, 3
 LENT = 2  # batches that a training holds at a time: the last one while it asks for the next
 
 
-class Layout:
+class SlotLayout:
     """Where a slot holds what: the notes, the samples' numbers, and an array of `capacity` samples for each field."""
 
     def __init__(self, fields: Sequence[Field], capacity: int):
@@ -33,11 +33,11 @@ class Layout:
         self.nbytes = -(-end // mmap.PAGESIZE) * mmap.PAGESIZE
 
     def notes(self, memory: mmap.mmap, slot: int) -> np.ndarray:
-        """The numbers at the beginning of a slot."""
+        """Return the numbers at the beginning of a slot."""
         return np.frombuffer(memory, np.int64, NOTES + self.capacity, slot * self.nbytes)
 
     def arrays(self, memory: mmap.mmap, slot: int, count: int) -> dict[str, np.ndarray]:
-        """The fields of a slot that holds `count` samples; all are views of one array, which lives as long as they."""
+        """Return the fields of a slot with `count` samples: views of one array, which lives as long as they do."""
         whole = np.frombuffer(memory, np.uint8, self.nbytes, slot * self.nbytes)
         return {
             field.name: whole[offset : offset + count * nbytes].view(field.dtype).reshape(count, *(field.shape or ()))
@@ -48,7 +48,7 @@ class Layout:
 class Slots:
     """So many slots in memory that other processes can map by `descriptor`."""
 
-    def __init__(self, layout: Layout, count: int):
+    def __init__(self, layout: SlotLayout, count: int):
         self.layout, self.count = layout, count
         self.descriptor = _nameless()
         weakref.finalize(self, os.close, self.descriptor)

@@ -20,7 +20,7 @@ import numpy as np
 
 from hpcdl.data.loader.folder import Shards
 from hpcdl.data.loader.shard import Sample
-from hpcdl.data.loader.slots import DROPPED, NOTES, SHARD, WORKER, Layout
+from hpcdl.data.loader.slots import DROPPED, NOTES, SHARD, WORKER, SlotLayout
 
 TASK = struct.Struct("<qqq")  # the batch's number, its slot, and how many samples it has
 REPLY = struct.Struct("<qdq")  # the batch's number, seconds that it took, and bytes of an error that follow
@@ -34,7 +34,7 @@ class Job(NamedTuple):
     worker: int
     shards: Shards
     decode: Decode | None
-    layout: Layout
+    layout: SlotLayout
 
 
 def serve(job: Job, memory: mmap.mmap, tasks: int, replies: int) -> None:

@@ -16,11 +16,11 @@ try:
 except ImportError as error:
     raise ImportError(NO_TRITON) from error
 
-from hpcdl.kernels.interpreter import mend
+from hpcdl.kernels.interpreter import patch
 
 INTERPRETED = triton.knobs.runtime.interpret
 if INTERPRETED:
-    mend()
+    patch()
 
 
 def channels_last(x: torch.Tensor) -> torch.Tensor:

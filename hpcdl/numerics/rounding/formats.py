@@ -38,36 +38,36 @@ class Fixed:
 
     @property
     def wl(self) -> int:
-        """The word length in bits."""
+        """Return the word length in bits."""
         return self.il + self.fl
 
     @property
     def eps(self) -> float:
-        """The gap 2^-FL between neighbours, everywhere the same."""
+        """Return the gap 2^-FL between neighbours, everywhere the same."""
         return 2.0**-self.fl
 
     @property
     def min(self) -> float:
-        """The smallest number, -2^(IL-1)."""
+        """Return the smallest number, -2^(IL-1)."""
         return -(2.0 ** (self.il - 1))
 
     @property
     def max(self) -> float:
-        """The largest number, 2^(IL-1) - 2^-FL."""
+        """Return the largest number, 2^(IL-1) - 2^-FL."""
         return -self.min - self.eps
 
     @property
     def dtype(self) -> torch.dtype:
-        """The integers that store the words k."""
+        """Return the integers that store the words k."""
         return torch.int8 if self.wl <= 8 else torch.int16 if self.wl <= 16 else torch.int32
 
     @property
     def random_bits(self) -> int:
-        """The bits that decide a stochastic rounding."""
+        """Return the bits that decide a stochastic rounding."""
         return 16
 
     def quantum(self, x: Tensor) -> Tensor:
-        """The gap between the neighbours around each `x`, float64."""
+        """Return the gap between the neighbours around each `x`, float64."""
         return torch.full_like(x, self.eps, dtype=torch.float64)
 
     def bounded(self, values: Tensor) -> Tensor:
@@ -97,27 +97,27 @@ class Float:
 
     @property
     def min_exponent(self) -> int:
-        """The exponent of the smallest normal number and of all subnormal ones."""
+        """Return the exponent of the smallest normal number and of all subnormal ones."""
         return 2 - 2 ** (self.exponent_bits - 1)
 
     @property
     def max(self) -> float:
-        """The largest number."""
+        """Return the largest number."""
         bias, ulp = 1 - self.min_exponent, 2.0**-self.mantissa_bits
         return (2 - ulp) * 2.0**bias if self.has_infinity else (2 - 2 * ulp) * 2.0 ** (bias + 1)
 
     @property
     def min(self) -> float:
-        """The most negative number."""
+        """Return the most negative number."""
         return -self.max
 
     @property
     def random_bits(self) -> int:
-        """The bits that decide a stochastic rounding: as many as float32 has that this format has not."""
+        """Return the bits that decide a stochastic rounding: as many as float32 has that this format has not."""
         return 23 - self.mantissa_bits
 
     def quantum(self, x: Tensor) -> Tensor:
-        """The gap between the neighbours around each `x`, float64; beyond `max`, that of the largest numbers."""
+        """Return the gap between the neighbours around each `x`, float64; beyond `max`, that of the largest numbers."""
         size = x.double().abs().clamp(2.0**self.min_exponent, self.max)
         return torch.exp2((torch.frexp(size).exponent - 1 - self.mantissa_bits).double())
 
@@ -147,7 +147,7 @@ def encode(values: Tensor, fmt: Format) -> Tensor:
 
 
 def decode(codes: Tensor, fmt: Format) -> Tensor:
-    """The float32 values of what `encode` stored, exactly."""
+    """Return the float32 values of what `encode` stored, exactly."""
     return codes.float() * fmt.eps if isinstance(fmt, Fixed) else codes.float()
 
 

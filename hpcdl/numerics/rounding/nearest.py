@@ -24,7 +24,7 @@ def neighbours(x: Tensor, fmt: Format) -> tuple[Tensor, Tensor]:
 
 
 def round_nearest(x: Tensor, fmt: Format) -> Tensor:
-    """The number of `fmt` nearest to each `x`, float32; of two equally near the one whose last bit is 0.
+    """Return the number of `fmt` nearest to each `x`, float32; of two equally near the one whose last bit is 0.
 
     Finite numbers beyond the largest by half a gap or more become infinite, or saturate where `fmt` says so; infinities
     and NaN stay, a zero keeps its sign in a floating-point format. Raises ValueError as `neighbours` does.

@@ -23,12 +23,12 @@ WORD = 0xFFFFFFFF
 
 
 def round_keys(seed: int) -> list[tuple[int, int]]:
-    """The two key words of each of the ten rounds."""
+    """Return the two key words of each of the ten rounds."""
     return [((seed + i * KEY_STEPS[0]) & WORD, ((seed >> 32) + i * KEY_STEPS[1]) & WORD) for i in range(ROUNDS)]
 
 
 def philox(first: int, calls: int, seed: int, device: torch.device | str = "cpu") -> Tensor:
-    """The words (c0, c1, c2, c3) of the counters `first`, `first + 1`, ...: uint32 `(calls, 4)`.
+    """Return the words (c0, c1, c2, c3) of the counters `first`, `first + 1`, ...: uint32 `(calls, 4)`.
 
     One round takes (c0, c1, c2, c3) to (hi(M1 c2) ^ c1 ^ k0, lo(M1 c2), hi(M0 c0) ^ c3 ^ k1, lo(M0 c0)). Here c0 and c2
     are the rows of `even`; c1 and c3 are the low halves of the rows of `odd`, the products of the round before, whose

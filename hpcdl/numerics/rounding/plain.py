@@ -13,7 +13,7 @@ HALF_BELOW = 0.5 - 2.0**-25  # the largest float32 below 1/2: floor(y + it) is n
 
 
 def round_into(x: Tensor, out: Tensor, fmt: Format, seed: int, offset: int) -> None:
-    """The rounding itself, of flat tensors, in plain torch and chunk by chunk; `out` in float32 or as `fmt` stores.
+    """Round flat tensors in plain torch, chunk by chunk; `out` is in float32 or as `fmt` stores it.
 
     Each thread has chunks of its own: they are a hundred operations of microseconds each, and threads that wait for
     each other after every one of them take longer than one alone, a hundred times longer where another program has the
@@ -55,7 +55,7 @@ def _round_fixed(x: Tensor, r: Tensor, fmt: Fixed) -> Tensor:
 
 
 def _cut(x: Tensor, r: Tensor, fmt: Float) -> Tensor:
-    """The bits of float32 that `fmt` has not cut off, after random ones were added to them."""
+    """Return the bits of float32 that `fmt` has not cut off, after random ones were added to them."""
     return (x.view(torch.int32) + r).bitwise_and_(-1 << fmt.random_bits).view(torch.float32)
 
 

@@ -28,7 +28,7 @@ def sgd_step(
 
 
 def sgd_into(w: Tensor, g: Tensor, v: Tensor, fmt: Format, lr: float, momentum: float, seed: int, offset: int) -> None:
-    """The step itself, of flat tensors, in plain torch."""
+    """Take the step on flat tensors, in plain torch."""
     v.mul_(momentum).add_(g)
     stochastic_round(decode(w, fmt) - v * lr, fmt, seed=seed, offset=offset, out=w)
 

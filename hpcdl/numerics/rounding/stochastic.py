@@ -17,7 +17,7 @@ LAST = 1 << 63  # elements that one seed can number
 
 
 def stochastic_round(x: Tensor, fmt: Format, *, seed: int, offset: int = 0, out: Tensor | None = None) -> Tensor:
-    """Each `x` rounded to one of its neighbours in `fmt`, at random, so that E[result] = x; float32.
+    """Return each `x` rounded to one of its neighbours in `fmt`, at random, so that E[result] = x; float32.
 
     With the gap q, and n the integer nearest to 2^B x/q: result = q floor((n + r) / 2^B) in fixed point, and so for |x|
     in floating point, with the sign of x. r is B = `fmt.random_bits` bits of Philox4x32-10 that belong to (`seed`, the
@@ -47,7 +47,7 @@ def stochastic_round(x: Tensor, fmt: Format, *, seed: int, offset: int = 0, out:
 
 
 def fastest(device: str, n: int) -> ModuleType | None:
-    """The compiled kernels for n elements there: Triton's, Numba's where they pay, or None where torch must do."""
+    """Return the compiled kernels for n elements there: Triton's, Numba's if they pay, or None for torch."""
     if device == "cuda" and _installed("triton"):
         from hpcdl.kernels.gpu import rounding as on_gpu
 

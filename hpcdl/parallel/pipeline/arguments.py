@@ -15,7 +15,7 @@ from hpcdl.parallel.pipeline.values import Boundary, boundary, is_one_boundary, 
 
 
 def rows_of_all(microbatches: Sequence[tuple[Any, Any]]) -> list[int]:
-    """The rows of each microbatch; ValueError if one has none."""
+    """Return the rows of each microbatch; ValueError if one has none."""
     rows = [rows_of(x) for x, _ in microbatches]
     if not rows or 0 in rows:
         raise ValueError(
@@ -25,7 +25,7 @@ def rows_of_all(microbatches: Sequence[tuple[Any, Any]]) -> list[int]:
 
 
 def boundaries(between: Any, count: int) -> list[Boundary]:
-    """What passes at each of `count` boundaries."""
+    """Return what passes at each of `count` boundaries."""
     if is_one_boundary(between) or not between:
         return [boundary(between)] * count
     found = [boundary(each) for each in between]
@@ -44,7 +44,7 @@ def require_chunks(comm: Communicator, chunks: Sequence[Chunk], plan: Plan) -> N
 
 
 def modules_of(chunks: Sequence[Any]) -> list[nn.Module]:
-    """The modules of those chunks that have one, as `Layers` has."""
+    """Return the modules of those chunks that have one, as `Layers` has."""
     return [chunk.module for chunk in chunks if isinstance(getattr(chunk, "module", None), nn.Module)]
 
 
@@ -72,7 +72,7 @@ class Unchanged:
 
 
 def _some_element(x: torch.Tensor) -> str:
-    """An element as text, since `x.data` changes no version; a card would have to be waited for."""
+    """Return an element as text, since `x.data` changes no version; a card would have to be waited for."""
     return str(numbers_of(x.detach())[(-1,) * x.dim()].item()) if x.numel() and x.device.type == "cpu" else ""
 
 

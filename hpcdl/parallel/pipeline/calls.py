@@ -82,7 +82,7 @@ class Calls:
         self.calls.append(Call(params, End(y)))
 
     def signature(self, roots: Sequence[Any]) -> Signature:
-        """Which layers were called, and how many operations lie between: the same for the same way through the network.
+        """Return the layers called and the number of operations between: equal for equal ways through the network.
 
         autograd numbers its nodes as they are made.
         """
@@ -94,7 +94,7 @@ class Calls:
 
 
 def _nothing(gradient: torch.Tensor) -> None:
-    """A hook that changes nothing."""
+    """Change nothing; a hook."""
 
 
 class Known:
@@ -111,11 +111,11 @@ class Known:
 
     @property
     def learning(self) -> bool:
-        """Whether to examine the next pass, if its way is new."""
+        """Return whether to examine the next pass, if its way is new."""
         return self._asked or self._passes < EARLY
 
     def judge(self, calls: Calls, roots: Sequence[Any]) -> tuple[list[Call], bool]:
-        """The calls whose parameters are used in them alone, and whether a block inside does its own backward pass."""
+        """Return the calls that alone use their parameters, and whether a block inside runs its own backward pass."""
         signature = calls.signature(roots)
         self._passes += 1
         if signature not in self._found:
@@ -148,7 +148,7 @@ class _Graph:
         self.reentrant = any(node.name() in REENTRANT for node in seen)
 
     def part(self, call: Call, begin: Sequence[Any]) -> bool | None:
-        """None if a gradient reaches the call's parameters on a way around its output; else `Call.direct`."""
+        """Return None if a gradient reaches the call's parameters on a way around its output; else `Call.direct`."""
         end = call.end.edge.node
         inside, todo, around = {end}, [end], set(begin)
         while todo:
@@ -163,12 +163,12 @@ class _Graph:
 
 
 def in_transform(x: torch.Tensor) -> bool:
-    """Whether it is inside a transform of torch.func, such as vmap, which has a graph of its own."""
+    """Return whether this runs inside a transform of torch.func, such as vmap, which has a graph of its own."""
     return torch._C._functorch.is_functorch_wrapped_tensor(x)
 
 
 def owned(module: nn.Module) -> dict[nn.Module, list[torch.Tensor]]:
-    """The layers inside, and their parameters, that are theirs alone: no part of a layer, and not tied to another."""
+    """Return the layers inside that own their parameters (not part of a layer, not tied), and these parameters."""
     users: dict[int, int] = {}
     leaves = {layer: list(layer.parameters(recurse=False)) for layer in module.modules()}
     for params in leaves.values():

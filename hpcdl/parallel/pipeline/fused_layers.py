@@ -115,7 +115,7 @@ def _fused(layers: FusedLayers, input: torch.Tensor, weight: torch.Tensor, bias:
 
 
 def _is_plain(param: torch.Tensor) -> bool:
-    """Whether a parameter is a leaf, and nothing listens to its gradient."""
+    """Return whether a parameter is a leaf, and nothing listens to its gradient."""
     tables = param._backward_hooks, getattr(param, "_post_accumulate_grad_hooks", None)
     hooks = [hook for table in tables if table for hook in table.values()]
     return param.is_leaf and all(getattr(hook, "only_guards", False) for hook in hooks)

@@ -51,17 +51,17 @@ class Passed(NamedTuple):
     reentrant: bool  # a block inside does its own backward pass
 
     def pairs(self, dy: Value) -> tuple[list[End], list[torch.Tensor]]:
-        """The ends, and what goes in there."""
+        """Return the ends, and the gradients that enter there."""
         gradients = dy if isinstance(dy, (tuple, list)) else [dy]
         found = [(end, g) for end, g in zip(self.ends, gradients, strict=True) if end and g is not None]
         return [end for end, _ in found], [g for _, g in found]
 
     def inputs(self) -> list[torch.Tensor]:
-        """The inputs that are differentiable."""
+        """Return the inputs that are differentiable."""
         return [x for x in tensors_of(self.x, "an input") if is_differentiable(x.dtype)]
 
     def arranged(self, gradients: Sequence[torch.Tensor | None]) -> Any:
-        """The gradients of `inputs`: alone or in a tuple, as the input was."""
+        """Return the gradients of `inputs`: alone or in a tuple, as the input was."""
         return gradients[0] if isinstance(self.x, torch.Tensor) and gradients else tuple(gradients) or None
 
 
@@ -157,7 +157,7 @@ class Layers:
         gradients: Sequence[torch.Tensor],
         direct: bool | None,
     ) -> None:
-        """The gradients of `params` from those at `ends`; if `direct` is None, the graph is needed once more."""
+        """Add gradients of `params` from those at `ends`; if `direct` is None, the graph is needed once more."""
         seeds = [end.seed(g) for end, g in zip(ends, gradients, strict=True)]
         torch.autograd.backward(seeds, retain_graph=direct is None, inputs=params)
 

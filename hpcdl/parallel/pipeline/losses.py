@@ -94,14 +94,14 @@ def _held(value: Any) -> Iterator[Any]:
 
 
 def _losses_of_rows(loss: Loss, y: Value, target: Value) -> list[float]:
-    """The losses of the first two rows together, and of each."""
+    """Return the losses of the first two rows together, and of each."""
     parts = (slice(0, 2), slice(0, 1), slice(1, 2))
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         return [float(require_number(loss(_rows(y, part), _rows(target, part)))) for part in parts]
 
 
 def require_number(loss: Any) -> torch.Tensor:
-    """The loss; ValueError unless it is a tensor of one real number."""
+    """Return the loss; ValueError unless it is a tensor of one real number."""
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or loss.is_complex():
         given = f"shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
         raise ValueError(f"the loss has returned {given}; it returns one number, the mean over the rows")
@@ -109,7 +109,7 @@ def require_number(loss: Any) -> torch.Tensor:
 
 
 def _ignore_index(loss: Loss, own: Any) -> int | None:
-    """The target that a loss leaves out, None if it leaves out none."""
+    """Return the target that a loss leaves out, None if it leaves out none."""
     inner = loss.func if isinstance(loss, functools.partial) else loss
     functions = (torch.nn.functional.cross_entropy, torch.nn.functional.nll_loss)
     return own.get("ignore_index", -100 if inner in functions else None)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 
 from hpcdl.comm import Communicator, Request
-from hpcdl.parallel.pipeline.plan import Message, Plan
+from hpcdl.parallel.pipeline.plan import Plan, PlannedMessage
 
 Tensors = list[torch.Tensor]
 
@@ -34,17 +34,22 @@ class Messages:
     """
 
     def __init__(
-        self, comm: Communicator, plan: Plan, empty: Callable[[Message], Tensors], ahead: int | None, width: int = 1
+        self,
+        comm: Communicator,
+        plan: Plan,
+        empty: Callable[[PlannedMessage], Tensors],
+        ahead: int | None,
+        width: int = 1,
     ):
         self.comm, self.plan, self.empty, self.width = comm, plan, empty, width
-        self._here: dict[Message, Tensors] = {}  # from a part of this stage to another
+        self._here: dict[PlannedMessage, Tensors] = {}  # from a part of this stage to another
         self._to_come = deque(plan.arriving(comm.rank))
-        self._posted: dict[Message, tuple[Tensors, list[Request]]] = {}
+        self._posted: dict[PlannedMessage, tuple[Tensors, list[Request]]] = {}
         self._sent: list[_Sent] = []
         self._ahead = len(self._to_come) if ahead is None else ahead
         self._post(self._ahead)
 
-    def take(self, message: Message) -> Tensors:
+    def take(self, message: PlannedMessage) -> Tensors:
         """Wait for a message, the next in this stage's order."""
         if message in self._here:
             return self._here.pop(message)
@@ -56,7 +61,7 @@ class Messages:
         self._let_go(self.plan.sender(message), self.plan.sent_at(message))
         return xs
 
-    def give(self, message: Message, xs: Tensors) -> None:
+    def give(self, message: PlannedMessage, xs: Tensors) -> None:
         """Begin to send `xs`, which must not change from now on; for this stage itself they are passed directly."""
         dest = self.plan.stage_of(message.part)
         if dest == self.comm.rank:
@@ -91,7 +96,7 @@ class Messages:
                 kept.append(sent)
         self._sent = kept
 
-    def _tag(self, message: Message, i: int) -> int:
-        """The tag of the i-th tensor of a message."""
+    def _tag(self, message: PlannedMessage, i: int) -> int:
+        """Return the tag of the i-th tensor of a message."""
         number = 2 * (message.microbatch * len(self.plan.parts) + message.part) + (message.op == "B")
         return number * self.width + i

@@ -9,7 +9,7 @@ from hpcdl.cost.timeline import Orders, split_backward
 from hpcdl.parallel.schedules import Place, looped
 
 
-class Message(NamedTuple):
+class PlannedMessage(NamedTuple):
     """The input of F or B of a microbatch in part g of the network: the output of part g - 1, or the gradient of g +
     1."""
 
@@ -38,31 +38,31 @@ class Plan:
     def stage_of(self, part: int) -> int:
         return self.parts[part][0]
 
-    def needs(self, op: str, microbatch: int, part: int) -> Message | None:
-        """The message that an op waits for; None for the batch itself and for W."""
-        return None if op == "W" or (op == "F" and part == 0) else Message(op, microbatch, part)
+    def needs(self, op: str, microbatch: int, part: int) -> PlannedMessage | None:
+        """Return the message that an op waits for; None for the batch itself and for W."""
+        return None if op == "W" or (op == "F" and part == 0) else PlannedMessage(op, microbatch, part)
 
-    def arriving(self, stage: int) -> list[Message]:
+    def arriving(self, stage: int) -> list[PlannedMessage]:
         """Return the messages from other stages to this one, in the order of their use."""
         needed = (self.needs(op, k, self.part_of[stage, chunk]) for op, k, chunk in self.orders[stage])
         return [message for message in needed if message and self.sender(message) != stage]
 
-    def sender(self, message: Message) -> int:
-        """The stage that sends it; the loss of the last part is as a message from its own stage."""
+    def sender(self, message: PlannedMessage) -> int:
+        """Return the stage that sends the message; the loss of the last part is as a message from its own stage."""
         return self.stage_of(self._from(message))
 
-    def sent_at(self, message: Message) -> int:
-        """The turn of its sender, a number in the order of that, whose result it is."""
+    def sent_at(self, message: PlannedMessage) -> int:
+        """Return the turn of the sender that computes the message."""
         part = self._from(message)
         op = "F" if message.op == "B" and message.part == self.last else message.op
         return self._turn[self.stage_of(part)][op, message.microbatch, self.parts[part][1]]
 
-    def taken_at(self, message: Message) -> int:
-        """The turn of its receiver that needs it."""
+    def taken_at(self, message: PlannedMessage) -> int:
+        """Return the turn of the receiver that needs the message."""
         stage, chunk = self.parts[message.part]
         return self._turn[stage][message.op, message.microbatch, chunk]
 
-    def _from(self, message: Message) -> int:
+    def _from(self, message: PlannedMessage) -> int:
         return message.part - 1 if message.op == "F" else min(message.part + 1, self.last)
 
     def _require_all(self, microbatches: int) -> None:

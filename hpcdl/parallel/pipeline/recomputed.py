@@ -22,7 +22,7 @@ class Before:
         self._buffers = [(owner, name, x := owner.get_buffer(name), x._version, x.clone()) for owner, name in buffers]
 
     def changed(self) -> list[Buffer]:
-        """The buffers that the forward pass has changed or replaced; the others need not be kept."""
+        """Return the buffers that the forward pass has changed or replaced; the others need not be kept."""
         self._buffers = [
             (owner, name, x, version, copy)
             for owner, name, x, version, copy in self._buffers

@@ -23,8 +23,8 @@ from hpcdl.parallel.pipeline.arguments import (
 from hpcdl.parallel.pipeline.layers import Chunk
 from hpcdl.parallel.pipeline.losses import Loss, Reduction, reduction_of, require_number, require_reduction
 from hpcdl.parallel.pipeline.messages import Messages, Tensors
-from hpcdl.parallel.pipeline.plan import Message, Plan
-from hpcdl.parallel.pipeline.tied import Own, TiedGradients, tied_in
+from hpcdl.parallel.pipeline.plan import Plan, PlannedMessage
+from hpcdl.parallel.pipeline.tied import OwnGradients, TiedGradients, tied_in
 from hpcdl.parallel.pipeline.values import Boundary, Value, is_differentiable, like, tensors_of
 from hpcdl.parallel.schedules import Place
 
@@ -93,13 +93,13 @@ def run_stage(
         raise ValueError("loss is None, and the orders have backward passes; give a function of (outputs, y)")
     kind = "mean" if loss is None else reduction_of(loss, reduction, microbatches)
 
-    def empty(message: Message) -> Tensors:
+    def empty(message: PlannedMessage) -> Tensors:
         here = passing[message.part - (message.op == "F")]
         specs = here.specs if message.op == "F" else here.differentiable(dtype)
         return [spec.empty(rows[message.microbatch], dtype, comm.devices[0]) for spec in specs]
 
     messages = Messages(comm, plan, empty, ahead, max([1, *(len(each.specs) for each in passing)]))
-    own = Own(comm, [] if plan.forward_only else modules_of(chunks))
+    own = OwnGradients(comm, [] if plan.forward_only else modules_of(chunks))
     tied = TiedGradients([] if plan.forward_only else tied_in(modules_of(chunks)), comm)
     stage = _Stage(comm, chunks, plan, messages, microbatches, loss)
     stage.weights = [1 / (total or 1) if kind == "sum" else n / (total or sum(rows)) for n in rows]
@@ -141,7 +141,7 @@ class _Stage:
         self.run.ends.append(self.comm.clock())
 
     def _compute(self, k: int, chunk: int, part: int, came: Tensors) -> Value:
-        """The output of F."""
+        """Return the output of F."""
         if self.plan.forward_only:
             with torch.no_grad():
                 return self.chunks[chunk].forward(k, self._input(k, part, came))
@@ -162,16 +162,16 @@ class _Stage:
         if part < self.plan.last:
             here = self.passing[part]
             if self.plan.stage_of(part + 1) == self.comm.rank and here.one:
-                self.messages.give(Message("F", k, part + 1), [y])
+                self.messages.give(PlannedMessage("F", k, part + 1), [y])
             else:
-                self.messages.give(Message("F", k, part + 1), here.require(y, part, self.rows[k], self.dtype))
+                self.messages.give(PlannedMessage("F", k, part + 1), here.require(y, part, self.rows[k], self.dtype))
         elif self.plan.forward_only:
             self.run.outputs.append(y)
             if self.loss is not None:
                 with torch.no_grad():
                     self._add_loss(k, self.loss(y, self.microbatches[k][1]))
         else:
-            self.messages.give(Message("B", k, part), self._gradient(k, y))
+            self.messages.give(PlannedMessage("B", k, part), self._gradient(k, y))
 
     def _add_loss(self, k: int, loss: Any) -> torch.Tensor:
         """Add microbatch k's part of the batch's loss, and return it; the loss is scaled only here."""
@@ -180,7 +180,7 @@ class _Stage:
         return scaled
 
     def _gradient(self, k: int, y: Value) -> Tensors:
-        """The gradients of microbatch k's part of the batch's loss, by output that is differentiable."""
+        """Return the gradients of microbatch k's part of the batch's loss, by output that is differentiable."""
         assert self.loss is not None  # else the orders have no backward passes
         outputs = [each.detach() for each in tensors_of(y, "the last part's output")]
         leaves = [each.requires_grad_() for each in outputs if is_differentiable(each.dtype)]
@@ -204,4 +204,4 @@ class _Stage:
             spec.empty(self.rows[k], self.dtype, self.comm.devices[0]).zero_() if g is None else g
             for spec, g in zip(specs, found, strict=True)
         ]
-        self.messages.give(Message("B", k, part - 1), gradients)
+        self.messages.give(PlannedMessage("B", k, part - 1), gradients)

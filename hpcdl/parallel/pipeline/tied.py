@@ -1,4 +1,4 @@
-"""Gradients of a stage: of weights that other stages share, which are summed, and of its own, which are guarded."""
+"""Gradients of a stage: those of tied weights are summed over stages, its own are guarded."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -12,42 +12,42 @@ from hpcdl.ddp import apart
 from hpcdl.sharding.steps import know_apart
 
 
-class Tied(NamedTuple):
-    """A weight that parts on several `stages` use, each its own copy; `number` is its place among all tied weights."""
+class TiedWeight(NamedTuple):
+    """A weight that several `stages` share, each with a copy; `number` is its index among all tied weights."""
 
     number: int
     param: nn.Parameter
     stages: tuple[int, ...]
 
 
-def find_tied(parts: Sequence[tuple[int, nn.Module]]) -> list[Tied]:
-    """Every trained parameter that modules on more than one stage have; `parts` are (stage, module), first to last."""
+def find_tied(parts: Sequence[tuple[int, nn.Module]]) -> list[TiedWeight]:
+    """Find the trained parameters that modules on several stages share; `parts` are (stage, module), first to last."""
     stages: dict[nn.Parameter, dict[int, None]] = {}
     for stage, module in parts:
         for param in module.parameters():
             if param.requires_grad:
                 stages.setdefault(param, {})[stage] = None
     found = [(param, tuple(sorted(each))) for param, each in stages.items() if len(each) > 1]
-    return [Tied(number, *each) for number, each in enumerate(found)]
+    return [TiedWeight(number, *each) for number, each in enumerate(found)]
 
 
-def tied_in(modules: Iterable[nn.Module]) -> list[Tied]:
-    """The tied weights that `cut_layers` noted in these modules, in the order of the network."""
+def tied_in(modules: Iterable[nn.Module]) -> list[TiedWeight]:
+    """Return the tied weights that `cut_layers` noted in these modules, in the order of the network."""
     noted = (tied for module in modules for inner in module.modules() for tied in getattr(inner, "tied_weights", ()))
     return list({tied.number: tied for tied in sorted(noted, key=lambda tied: tied.number)}.values())
 
 
 class TiedGradients:
-    """The gradients of tied weights in one batch: each stage makes a part, and `sum` gives all stages the whole."""
+    """The gradients of tied weights in one batch: each stage computes a part, and `sum` adds the parts."""
 
-    def __init__(self, tied: Sequence[Tied], comm: Communicator):
+    def __init__(self, tied: Sequence[TiedWeight], comm: Communicator):
         self.tied, self.comm = [each for each in tied if each.param.requires_grad], comm
         self._before = [each.param.grad for each in self.tied]  # of earlier batches, summed already
         for each in self.tied:
             each.param.grad = None
 
     def sum(self) -> None:
-        """Sum this batch's gradients over the stages; every one of them calls it."""
+        """Sum this batch's gradients over the stages; every stage must call it."""
         for (_, param, stages), before in zip(self.tied, self._before, strict=True):
             message = torch.zeros(param.numel() + 1, dtype=param.dtype, device=self.comm.devices[0])
             if param.grad is not None:
@@ -60,8 +60,8 @@ class TiedGradients:
                 param.grad = total if before is None else before.add_(total)
 
 
-class Own:
-    """The gradients of a stage's modules: a norm of them is not the whole network's (`hpcdl.ddp.apart`)."""
+class OwnGradients:
+    """The gradients of a stage's modules; their norm is not the whole network's (`hpcdl.ddp.apart`)."""
 
     def __init__(self, comm: Communicator, modules: Sequence[nn.Module]):
         self.params = [param for module in modules for param in module.parameters()] if comm.size > 1 else []
@@ -71,6 +71,6 @@ class Own:
             param.grad = apart.plain(param.grad)  # passes add to it
 
     def guard(self) -> None:
-        """Guard the gradients, which are complete."""
+        """Guard the gradients once they are complete."""
         for param in self.params:
             param.grad = apart.guarded(param, param.grad)

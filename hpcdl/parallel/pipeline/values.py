@@ -22,7 +22,7 @@ class RowSpec(NamedTuple):
     whole: bool = False
 
     def empty(self, rows: int, dtype: torch.dtype, device: str) -> torch.Tensor:
-        """A tensor for `rows` rows."""
+        """Return a tensor for `rows` rows."""
         shape = self.shape if self.whole else (rows, *self.shape)
         return torch.empty(shape, dtype=self.dtype or dtype, device=device)
 
@@ -45,7 +45,7 @@ class Boundary(NamedTuple):
         return tuple(spec for spec in self.specs if is_differentiable(spec.dtype or dtype))
 
     def require(self, value: Value, part: int, rows: int, dtype: torch.dtype) -> list[torch.Tensor]:
-        """The tensors in what `part` returned, in the order of `specs`; ValueError if it is something else."""
+        """Return the tensors in what `part` returned, in the order of `specs`; ValueError if it is something else."""
         if self.names and not (isinstance(value, Mapping) and set(value) == set(self.names)):
             given = sorted(value) if isinstance(value, Mapping) else type(value).__name__
             raise ValueError(f"part {part} returned {given}, and `between` has the names {sorted(self.names)} there")
@@ -61,7 +61,7 @@ class Boundary(NamedTuple):
 
 
 def boundary(given: Any) -> Boundary:
-    """A boundary from what `between` has for it: a shape, a RowSpec, or a tuple or dict of RowSpecs."""
+    """Return a boundary from what `between` has for it: a shape, a RowSpec, or a tuple or dict of RowSpecs."""
     if isinstance(given, Mapping):
         return Boundary(tuple(map(_spec, given.values())), tuple(given))
     if isinstance(given, RowSpec) or all(isinstance(size, int) for size in given):
@@ -70,17 +70,17 @@ def boundary(given: Any) -> Boundary:
 
 
 def is_one_boundary(between: Any) -> bool:
-    """Whether `between` is the same for all boundaries: a shape, a RowSpec or a dict."""
+    """Return whether `between` is the same for all boundaries: a shape, a RowSpec or a dict."""
     return isinstance(between, (RowSpec, Mapping)) or (bool(between) and isinstance(between[0], int))
 
 
 def is_differentiable(dtype: torch.dtype) -> bool:
-    """Whether tensors of this dtype have gradients."""
+    """Return whether tensors of this dtype have gradients."""
     return dtype.is_floating_point or dtype.is_complex
 
 
 def tensors_of(value: Value, where: str) -> list[torch.Tensor]:
-    """The tensors in `value`; TypeError if there is anything else in it."""
+    """Return the tensors in `value`; TypeError if there is anything else in it."""
     found = list(value.values()) if isinstance(value, Mapping) else value
     found = list(found) if isinstance(found, (tuple, list)) else [found]
     for x in found:
@@ -105,7 +105,7 @@ def call(module: nn.Module, value: Value) -> Value:
 
 
 def arguments(module: nn.Module, value: Value) -> tuple[tuple, dict]:
-    """What passes as a module's arguments: `module(x)`, `module(*tuple)` or `module(**dict)`.
+    """Return what passes as a module's arguments: `module(x)`, `module(*tuple)` or `module(**dict)`.
 
     If its forward takes one argument, that is the tuple or the dict, as in nn.Sequential, unless a dict has its name.
     """
@@ -119,7 +119,7 @@ def arguments(module: nn.Module, value: Value) -> tuple[tuple, dict]:
 
 @lru_cache
 def _arguments(kind: Any) -> list[str] | None:
-    """The names of what its forward takes; None if it takes any number."""
+    """Return the names of what its forward takes; None if it takes any number."""
     params = list(signature(kind.forward).parameters.values())[1:]
     any_number = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
     return None if any(param.kind in any_number for param in params) else [param.name for param in params]
@@ -129,7 +129,7 @@ class Part(nn.Sequential):
     """Layers one after another, as in nn.Sequential, that may pass several tensors."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """The last layer's output; the first layer gets the arguments."""
+        """Return the last layer's output; the first layer gets the arguments."""
         value: Value = kwargs or (args[0] if len(args) == 1 else args)
         for layer in self:
             value = call(layer, value)
@@ -137,7 +137,7 @@ class Part(nn.Sequential):
 
 
 def rows_of(value: Value) -> int:
-    """The rows of a microbatch: the length of its first tensor."""
+    """Return the rows of a microbatch: the length of its first tensor."""
     return len(tensors_of(value, "a microbatch")[0])
 
 

@@ -51,13 +51,13 @@ class Ring:
         return coming
 
     def _view(self, memory: torch.Tensor, k: torch.Tensor, owner: int) -> torch.Tensor:
-        """The beginning of `memory` as `owner`'s block."""
+        """Return the beginning of `memory` as `owner`'s block."""
         shape = 2, *k.shape[:2], self.sizes[owner], k.shape[3]
         return memory[: math.prod(shape)].view(shape)
 
 
 def check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, comm: Communicator, length: int | None) -> int:
-    """The tokens of all ranks, `length` or as many on each; ValueError where q, k and v are not its share of them."""
+    """Return the number of all ranks' tokens, by default as many on each; ValueError if q, k and v are no share."""
     whole = q.shape[2] * comm.size if length is None else length
     if not q.shape == k.shape == v.shape or q.dim() != 4 or q.shape[2] != shares(whole, comm.size)[comm.rank]:
         raise ValueError(

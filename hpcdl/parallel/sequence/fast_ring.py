@@ -83,7 +83,7 @@ class _FastRingAttention(torch.autograd.Function):
 
 
 def _pair(places: torch.Tensor, their_places: torch.Tensor, causal: bool) -> _Pair | None:
-    """None where no score counts."""
+    """Return None where no score counts."""
     everything = slice(None)
     if not (len(places) and len(their_places)):
         return None

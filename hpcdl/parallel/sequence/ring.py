@@ -25,7 +25,7 @@ def ring_attention(
     order: str = "contiguous",
     length: int | None = None,
 ) -> torch.Tensor:
-    """This rank's rows of attention over all tokens: q, k, v and the result are (batch, heads, its tokens, width).
+    """Attend to all ranks' tokens; q, k, v and the result, this rank's rows, are (batch, heads, its tokens, width).
 
     `order` says which tokens are its own; with `causal` none sees a later one, by its place in the whole sequence.
     `length` is the total number of tokens, needed if ranks have different numbers. Forward p-1 messages of keys and
@@ -75,7 +75,7 @@ class _Sums:
         self.largest = torch.full_like(self.weights, -math.inf)
 
     def add(self, scores: torch.Tensor | None, values: torch.Tensor) -> None:
-        """The scores of more keys, which become their weights, and their values."""
+        """Add the scores of more keys, which become their weights, and the keys' values."""
         if scores is None:
             return
         before, self.largest = self.largest, torch.maximum(self.largest, scores.amax(-1, keepdim=True))
@@ -84,12 +84,12 @@ class _Sums:
         self.values.mul_(shrink).add_(weights @ values)
 
     def mean(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """The mean of all values, and the logarithm of the sum of exponentials."""
+        """Return the mean of all values, and the logarithm of the sum of exponentials."""
         return self.values.div_(self.weights), self.largest.add_(self.weights.log_())
 
 
 def _gradient(scores: torch.Tensor | None, log_sum, q, block, grad, inner, dq) -> torch.Tensor:
-    """The gradient of a block of keys and values, and, added to `dq`, that of the queries."""
+    """Return the gradient of a block of keys and values, and, added to `dq`, that of the queries."""
     gradient = torch.zeros_like(block)
     if scores is not None:
         weights = scores.sub_(log_sum).exp_()

@@ -24,12 +24,12 @@ def ulysses_attention(
     causal: bool = False,
     length: int | None = None,
 ) -> torch.Tensor:
-    """This rank's rows of attention over all tokens: q, k, v and the result are (batch, heads, its tokens, width).
+    """Attend to all ranks' tokens; q, k, v and the result, this rank's rows, are (batch, heads, its tokens, width).
 
-    Tokens are neighbouring ones, `length` in all, where the ranks have not as many each. One all-to-all gives each rank
-    all tokens of its share of the heads, another one brings the results back: of q, k, v and of the result each rank
-    sends (p-1)/p, forward and backward. Raises ValueError for shapes that do not fit; more ranks than heads leave some
-    without work.
+    A rank has neighbouring tokens; `length` is the number of all tokens if ranks have unequally many. One all-to-all
+    gives each rank all tokens of its share of the heads, another returns the results: each rank sends (p-1)/p of q, k,
+    v and the result, forward and backward. Ranks beyond the number of heads have no work. Raises ValueError for shapes
+    that do not fit.
     """
     whole = check(q, k, v, comm, length)
     q_mine, k_mine, v_mine = exchange(torch.stack([q, k, v]), comm, cut=2, join=3, length=whole)

@@ -34,7 +34,7 @@ class HeadAttention(nn.Module):
     def of(
         cls, dense: nn.MultiheadAttention, comm: Communicator, causal: bool = False, sequence: int | None = None
     ) -> "HeadAttention":
-        """This rank's heads of attention that every rank has whole; `sequence` as for `ColumnLinear`.
+        """Return this rank's heads of attention that every rank has whole; `sequence` as for `ColumnLinear`.
 
         Raises ValueError for keys or values of another size than the queries or with rows of their own (add_bias_kv,
         add_zero_attn), for dropout, and as `require_plain`.
@@ -97,7 +97,7 @@ class HeadAttention(nn.Module):
         return self.out(y.transpose(1, 2).flatten(2))
 
     def _added(self, q, attn_mask, key_padding_mask) -> torch.Tensor:
-        """What is added to the scores: the masks in one, (batch, this rank's heads or 1, tokens, tokens)."""
+        """Return what is added to the scores: the masks in one, (batch, this rank's heads or 1, tokens, tokens)."""
         batch, heads, tokens, _ = q.shape
         added = q.new_zeros(batch, 1, tokens, tokens)
         if self.causal:
@@ -116,7 +116,7 @@ class HeadAttention(nn.Module):
 
 
 def _as_added(mask: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
-    """A mask as numbers to add: minus infinity where a mask of bool is True."""
+    """Return a mask as numbers to add: minus infinity where a mask of bool is True."""
     if mask.dtype != torch.bool:
         return mask.to(q.dtype)
     return torch.zeros_like(mask, dtype=q.dtype).masked_fill_(mask, float("-inf"))

@@ -38,7 +38,7 @@ class TransformerBlock(nn.Module):
     def of(
         cls, dense: nn.TransformerEncoderLayer, comm: Communicator, causal: bool = True, sequence: int | None = None
     ) -> "TransformerBlock":
-        """This rank's part of a layer that every rank has whole.
+        """Return this rank's part of a layer that every rank has whole.
 
         Raises ValueError unless the layer has norm_first=True, batch_first=True and no dropout (a mask would have to be
         the same on every rank), for an activation that is not elementwise or has weights, and as `require_plain`.
@@ -68,7 +68,7 @@ class TransformerBlock(nn.Module):
         return x + self.linear2(self.activation(self.linear1(self.norm2(x))))
 
     def shared_parameters(self) -> list[nn.Parameter]:
-        """What every rank has whole: the norms, and the biases of the row layers."""
+        """Return what every rank has whole: the norms, and the biases of the row layers."""
         biases = [self.attention.out.bias, self.linear2.bias]
         return [*self.norm1.parameters(), *self.norm2.parameters(), *(bias for bias in biases if bias is not None)]
 

@@ -34,7 +34,7 @@ def copy(x: torch.Tensor, comm: Communicator) -> torch.Tensor:
 
 
 def reduce(x: torch.Tensor, comm: Communicator) -> torch.Tensor:
-    """The sum of all ranks' `x`."""
+    """Return the sum of all ranks' `x`."""
     return _called(_Reduce, x, comm)
 
 
@@ -47,12 +47,12 @@ def gather(x: torch.Tensor, comm: Communicator, length: int, dim: int = -2) -> t
 
 
 def reduce_scatter(x: torch.Tensor, comm: Communicator, dim: int = -2) -> torch.Tensor:
-    """This rank's share of the sum of all ranks' `x`."""
+    """Return this rank's share of the sum of all ranks' `x`."""
     return _called(_ReduceScatter, x, comm, dim)
 
 
 def split(x: torch.Tensor, comm: Communicator, dim: int = -2) -> torch.Tensor:
-    """This rank's share of `x`, which all ranks have alike."""
+    """Return this rank's share of `x`, which all ranks have alike."""
     return _called(_Split, x, comm, dim)
 
 
@@ -152,14 +152,14 @@ class _Join(torch.autograd.Function):
 
 
 def _sum(x: torch.Tensor, comm: Communicator) -> torch.Tensor:
-    """The sum of all ranks' `x` in a new tensor."""
+    """Return the sum of all ranks' `x` in a new tensor."""
     x = x.detach().clone(memory_format=torch.contiguous_format)
     fast_ring_all_reduce(x, comm)
     return x
 
 
 def _all_gather(x: torch.Tensor, comm: Communicator, dim: int, length: int) -> torch.Tensor:
-    """Every rank's share round the ring; as `hpcdl.collectives.all_gather`, which would cut within rows."""
+    """Return every rank's share round the ring; as `hpcdl.collectives.all_gather`, which would cut within rows."""
     p, rank, mine = comm.size, comm.rank, x.detach().movedim(dim, 0)
     if len(mine) != shares(length, p)[rank]:
         raise ValueError(

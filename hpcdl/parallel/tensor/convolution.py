@@ -33,7 +33,7 @@ class FilterConv2d(SplitLayer):
 
     @classmethod
     def of(cls, dense: nn.Conv2d, comm: Communicator) -> "FilterConv2d":
-        """This rank's part of a convolution that every rank has whole."""
+        """Return this rank's part of a convolution that every rank has whole."""
         options = _options(dense)
         _enough("out_channels", dense.out_channels, comm)
         weight, bias = (
@@ -61,7 +61,7 @@ class ChannelConv2d(SplitLayer):
 
     @classmethod
     def of(cls, dense: nn.Conv2d, comm: Communicator) -> "ChannelConv2d":
-        """This rank's part of a convolution that every rank has whole."""
+        """Return this rank's part of a convolution that every rank has whole."""
         options = _options(dense)
         _enough("in_channels", dense.in_channels, comm)
         weight = parameter(dense, "weight", comm, lambda x: share(x, comm, dim=1), "dimension 1")

@@ -33,7 +33,7 @@ class ColumnLinear(SplitLayer):
 
     @classmethod
     def of(cls, dense: nn.Linear, comm: Communicator, sequence: int | None = None) -> "ColumnLinear":
-        """This rank's part of a layer that every rank has whole; ValueError as `require_plain`."""
+        """Return this rank's part of a layer that every rank has whole; ValueError as `require_plain`."""
         require_plain(dense, nn.Linear)
         weight, bias = (
             parameter(dense, name, comm, lambda x: share(x, comm), "dimension 0") for name in ("weight", "bias")
@@ -64,7 +64,7 @@ class RowLinear(SplitLayer):
 
     @classmethod
     def of(cls, dense: nn.Linear, comm: Communicator, sequence: int | None = None) -> "RowLinear":
-        """This rank's part of a layer that every rank has whole; ValueError as `require_plain`."""
+        """Return this rank's part of a layer that every rank has whole; ValueError as `require_plain`."""
         require_plain(dense, nn.Linear)
         weight = parameter(dense, "weight", comm, lambda x: share(x, comm, dim=1), "dimension 1")
         assert weight is not None

@@ -38,7 +38,7 @@ class VocabularyEmbedding(SplitLayer):
 
     @classmethod
     def of(cls, dense: nn.Embedding, comm: Communicator) -> "VocabularyEmbedding":
-        """This rank's part of an embedding that every rank has whole; ValueError as `require_plain`."""
+        """Return this rank's part of an embedding that every rank has whole; ValueError as `require_plain`."""
         require_plain(dense, nn.Embedding)
         options = {name: getattr(dense, name) for name in ("padding_idx", "max_norm", "scale_grad_by_freq", "sparse")}
         if dense.max_norm is not None:
@@ -102,7 +102,7 @@ untraced(cross_entropy)
 
 
 def word_range(vocabulary: int, comm: Communicator) -> tuple[int, int]:
-    """This rank's words, from the first to before the last; ValueError where there are fewer than ranks."""
+    """Return this rank's words, from the first to before the last; ValueError where there are fewer than ranks."""
     if vocabulary < comm.size:
         raise ValueError(f"vocabulary is {vocabulary}; {comm.size} ranks need one word each or more")
     sizes = shares(vocabulary, comm.size)
@@ -150,6 +150,6 @@ class _CrossEntropy(torch.autograd.Function):
 
 
 def _local(target: torch.Tensor, first: int, words: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Where each target is among this rank's words, (n, 1), 0 where it is another's; and whether it is its own, (n)."""
+    """Return each target's index among this rank's words, (n, 1), 0 for another rank's; and whether it is ours, (n)."""
     mine = (first <= target) & (target < first + words)
     return ((target - first) * mine)[:, None], mine

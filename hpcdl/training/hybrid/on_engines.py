@@ -13,7 +13,7 @@ from hpcdl.training.hybrid import predictions, records
 from hpcdl.training.hybrid.configuration import Configuration, ConfigurationError, from_options
 from hpcdl.training.hybrid.fitting import require_fit
 from hpcdl.training.hybrid.models import build
-from hpcdl.training.live import Hand, obey
+from hpcdl.training.live import LiveCommands, follow_commands
 from hpcdl.training.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def train_here(
     comm: Communicator,
     configuration: Configuration,
     measure: bool = False,
-    hand: str | None = None,
+    commands: str | None = None,
     checkpoint: str | None = None,
     report: Callable[[dict], None] = publish,
     every: int = 1,
@@ -76,9 +76,9 @@ def train_here(
 ) -> None:
     """Run this engine's part of a training and report its records; engines beyond the mesh stay idle.
 
-    `hand` is the file of a `hpcdl.training.live.Hand`, which pauses, slows down or ends ranks between steps;
-    `checkpoint` is a folder to continue from, saved every `every` steps; `log` a folder for a line per step and rank,
-    as of `hpcdl train --log`.
+    `commands` is a file of `hpcdl.training.live.LiveCommands`, which pause, slow down or end ranks between steps.
+    `checkpoint` is a folder to continue from, saved every `every` steps. `log` is a folder for a line per step and
+    rank, as in `hpcdl train --log`.
     """
     torch.set_num_threads(1)
     if comm.rank >= configuration.ranks:
@@ -89,9 +89,9 @@ def train_here(
     own = 0.0  # seconds of the last step without waits
 
     def before_step(step: int) -> None:
-        if hand is None:
+        if commands is None:
             return
-        now: Hand = obey(hand, comm.rank, report)
+        now: LiveCommands = follow_commands(commands, comm.rank, report)
         if now.slow_rank == comm.rank:
             time.sleep((now.factor - 1) * own)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # for type checkers and editors
     from hpcdl.training.own_stack.lines import Tally, tally
     from hpcdl.training.own_stack.loans import lending, mine
     from hpcdl.training.own_stack.oracle import logits, serial
-    from hpcdl.training.own_stack.witness import Function, Ran, witnessed
+    from hpcdl.training.own_stack.witness import Execution, Function, witnessed
 
 __all__, __getattr__, __dir__ = exports(
     __name__,
@@ -36,7 +36,7 @@ __all__, __getattr__, __dir__ = exports(
         "logits": "oracle",
         "serial": "oracle",
         "Function": "witness",
-        "Ran": "witness",
+        "Execution": "witness",
         "witnessed": "witness",
     },
 )

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import hpcdl
 from hpcdl.training.own_stack import lent
 from hpcdl.training.own_stack.bricks import BRICKS, brick_of
-from hpcdl.training.own_stack.witness import IN_C, Function, Ran
+from hpcdl.training.own_stack.witness import IN_C, Execution, Function
 
 LIBRARY = Path(hpcdl.__file__).resolve().parent
 OTHERS = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
@@ -62,7 +62,7 @@ class Tally(NamedTuple):
 
     @property
     def is_all_yours(self) -> bool:
-        """Whether no brick came from the library, torch or the machine."""
+        """Return whether no brick came from the library, torch or the machine."""
         return not self.lent and not any(brick in self.ready_made for brick in self.yours)
 
     def __str__(self):
@@ -78,17 +78,17 @@ class Tally(NamedTuple):
         return said + (f"; ready-made code ran in {', '.join(borrowed)}" if borrowed else "") + "."
 
 
-def tally(rans: Iterable[Ran], namespace: dict, own: Iterable[str], given: Iterable[str]) -> Tally:
+def tally(executions: Iterable[Execution], namespace: dict, own: Iterable[str], given: Iterable[str]) -> Tally:
     """Count whose lines ran on the ranks; `given` are the names of functions that the lab wrote.
 
     `own` are the notebook's bricks; its other functions that ran also count.
     """
-    rans = list(rans)
+    executions = list(executions)
     cells = {_file(namespace[f]): brick for brick in own for f in BRICKS[brick].functions if f in namespace}
     yours: dict[str, int] = {}
     lent_lines: dict[str, int] = {}
     given_lines, given_names = 0, set(given)
-    for unit in _units(rans):
+    for unit in _units(executions):
         if _is_library(unit.file):
             brick = _lender(unit)
             if brick:
@@ -98,13 +98,13 @@ def tally(rans: Iterable[Ran], namespace: dict, own: Iterable[str], given: Itera
         else:
             brick = cells.get(unit.file) or brick_of(unit.name) or OTHER
             yours[brick] = yours.get(brick, 0) + unit.lines
-    operators = {name for ran in rans for name in ran.operators} | _machines_own(rans)
-    return Tally(_ordered(yours), _ordered(lent_lines), given_lines, _ready_made(operators), _calls(rans[0]))
+    operators = {name for execution in executions for name in execution.operators} | _machines_own(executions)
+    return Tally(_ordered(yours), _ordered(lent_lines), given_lines, _ready_made(operators), _calls(executions[0]))
 
 
-def _units(rans: list[Ran]) -> set[Unit]:
-    ran = {function for each in rans for function in each.functions}
-    return {unit for function in ran if (unit := unit_of(function))}
+def _units(executions: list[Execution]) -> set[Unit]:
+    functions = {function for each in executions for function in each.functions}
+    return {unit for function in functions if (unit := unit_of(function))}
 
 
 def unit_of(function: Function) -> Unit | None:
@@ -171,9 +171,9 @@ def _lender(unit: Unit) -> str | None:
     return None if any(f"{module}.".startswith(f"{below}.") for below in MACHINE) else OTHER
 
 
-def _machines_own(rans: list[Ran]) -> set[str]:
+def _machines_own(executions: list[Execution]) -> set[str]:
     """Return the communicator's ready-made sums over ranks that ran."""
-    names = {function.name for ran in rans for function in ran.functions if _is_machine(function.file)}
+    names = {function.name for each in executions for function in each.functions if _is_machine(function.file)}
     lasts = {name.rpartition(".")[2] for name in names}
     return {f"comm.{last.lstrip('_')}" for last in lasts & {*REDUCTIONS}}
 
@@ -190,9 +190,9 @@ def _ready_made(operators: set[str]) -> dict[str, list[str]]:
     return {brick: names for brick, names in found.items() if names}
 
 
-def _calls(ran: Ran) -> dict[str, int]:
+def _calls(execution: Execution) -> dict[str, int]:
     found: dict[str, int] = {}
-    for function, count in ran.functions.items():
+    for function, count in execution.functions.items():
         name = function.name.removesuffix(".__init__")
         if brick_of(name) and unit_of(function):
             found[name] = found.get(name, 0) + count

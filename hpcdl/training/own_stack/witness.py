@@ -25,7 +25,7 @@ class Function(NamedTuple):
     name: str
 
 
-class Ran(NamedTuple):
+class Execution(NamedTuple):
     """The functions that ran on a rank, how often each, and how often each operator ("aten::mm")."""
 
     functions: dict[Function, int]
@@ -47,7 +47,7 @@ class _Operators(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def witnessed(comm: Communicator, f: Callable, *args: Any) -> tuple[Any, Ran]:
+def witnessed(comm: Communicator, f: Callable, *args: Any) -> tuple[Any, Execution]:
     """Return the result of `f(comm, *args)`, and what ran for it in this thread."""
     calls: dict[Any, int] = {}
     functions: dict[Function, int] = {}
@@ -70,4 +70,4 @@ def witnessed(comm: Communicator, f: Callable, *args: Any) -> tuple[Any, Ran]:
     for code, count in calls.items():
         key = Function(code.co_filename, code.co_firstlineno, code.co_qualname)
         functions[key] = functions.get(key, 0) + count
-    return value, Ran(functions, operators)
+    return value, Execution(functions, operators)

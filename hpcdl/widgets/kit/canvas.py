@@ -73,7 +73,7 @@ class Canvas:
             self._laid_out = True
 
     def png(self) -> bytes:
-        """The figure as it is now."""
+        """Return the figure as it is now."""
         if all(axes.name == "rectilinear" for axes in self.figure.axes):
             self._draw_over_frame()
         else:
@@ -123,7 +123,7 @@ class Canvas:
 
 
 def _box(axes, renderer) -> Bbox:
-    """Where the frame of the axes lies, in pixels, with some to spare; `axes` have no visible data."""
+    """Return where the frame of the axes lies, in pixels, with some to spare; `axes` have no visible data."""
     axes.apply_aspect()
     tight = axes.get_tightbbox(renderer) if axes.get_visible() else None
     return tight.padded(SPARE) if tight else Bbox.null()
@@ -163,20 +163,20 @@ def _clear(axes, ticks) -> None:
 
 
 def _has_default_ticks(axis) -> bool:
-    """Whether they stand where matplotlib puts them on a linear axis."""
+    """Return whether ticks are where matplotlib puts them on a linear axis."""
     defaults = axis.isDefault_majloc, axis.isDefault_minloc, axis.isDefault_majfmt, axis.isDefault_minfmt
     return axis.get_scale() == "linear" and all(defaults)
 
 
 def _artists(axes) -> list:
-    """What was put into the axes."""
+    """Return the artists of the axes."""
     legend = [axes.get_legend()] if axes.get_legend() else []
     shapes = [*axes.lines, *axes.patches, *axes.collections, *axes.images]
     return [*shapes, *axes.texts, *axes.artists, *axes.tables, *legend]
 
 
 def _data(axes) -> list:
-    """What was put into the axes and is to be seen, in the order of drawing."""
+    """Return the visible artists of the axes, in the order of drawing."""
     seen = [artist for artist in _artists(axes) if artist.get_visible() and axes.get_visible()]
     return sorted(seen, key=lambda artist: artist.get_zorder())
 

@@ -49,7 +49,7 @@ class ClickableImage(anywidget.AnyWidget):
 
 
 def data_position(axes: Axes, x: float, y: float) -> tuple[float, float] | None:
-    """The data coordinates in `axes` of a click at fractions x, y of its figure; None outside of the axes."""
+    """Return the data coordinates in `axes` of a click at fractions x, y of its figure; None outside of the axes."""
     width, height = axes.figure.canvas.get_width_height()
     pixel = (x * width, (1 - y) * height)
     if not axes.bbox.contains(*pixel):

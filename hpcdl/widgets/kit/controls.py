@@ -22,7 +22,7 @@ class Composite(widgets.HBox):
 
     @property
     def value(self) -> int:
-        """Where the slider stands."""
+        """Return where the slider stands."""
         return self.bar.value
 
     @value.setter
@@ -140,11 +140,11 @@ def _text(words: str) -> int:
 
 
 def _width(label: str) -> str:
-    """The width of a slider: its label, a track of 190 pixels, and its value."""
+    """Return the width of a slider: its label, a track of 190 pixels, and its value."""
     return f"{270 + 8 * len(label)}px"
 
 
 def _labelled(label: str, width: str | None = None) -> dict:
-    """How a control is placed in its row: with its whole label, by default as wide as a slider."""
+    """Return how a control is placed in its row: with its whole label, by default as wide as a slider."""
     width = width or _width(label)
     return {"description": label, "style": {"description_width": "initial"}, "layout": {"width": width}}

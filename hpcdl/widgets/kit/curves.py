@@ -14,10 +14,10 @@ CURVES = {
 
 
 def point(x: float, dtype: torch.dtype = torch.float64) -> torch.Tensor:
-    """A number as a 0-d tensor."""
+    """Return a number as a 0-d tensor."""
     return torch.tensor(x, dtype=dtype)
 
 
 def signed(value: float, digits: int = 3) -> str:
-    """A number for a sentence, with a true minus sign."""
+    """Return a number for a sentence, with a true minus sign."""
     return f"{value:.{digits}g}".replace("-", "−")

@@ -48,7 +48,7 @@ class Explorable:
 
     @property
     def state(self) -> dict:
-        """The value of every control by name."""
+        """Return the value of every control by name."""
         return {name: control.value for name, control in self.controls.items()}
 
     def _redraw(self, _change=None) -> None:

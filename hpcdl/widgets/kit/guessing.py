@@ -46,8 +46,8 @@ def ledger() -> Ledger:
     return Ledger(file_in(Path.cwd()) if _shell() else None)
 
 
-def somebody_is_there() -> bool:
-    """Whether the user of this cell can answer.
+def is_interactive() -> bool:
+    """Return whether the user of this cell can answer.
 
     A page can, since it also answers `input()`; `hpcdl submit`, nbconvert and scripts cannot, and nothing asks if
     $HPCDL_GUESSES is "off".
@@ -89,7 +89,7 @@ def guessed(name: str) -> None:
 
     Outside `when_solved` it says so and returns: a guess that is open never stops "Run All".
     """
-    if not somebody_is_there():
+    if not is_interactive():
         return
     if name in ledger().guesses:
         _begun[name] = QuietTogether()
@@ -112,7 +112,7 @@ def reveal(name: str, truth: Answer, *, measured: bool = False) -> None:
     truth = _plain(truth)
     question, kept = _shown.get(name), ledger().guesses.get(name)
     mine = kept or Guess(name, None, unit=question.unit if question else "")
-    is_first = bool(kept and kept.truth is None) and somebody_is_there()
+    is_first = bool(kept and kept.truth is None) and is_interactive()
     is_busy = is_first and measured and name in _begun and not _begun[name]
     if is_first and not is_busy:
         ledger().add(mine.seen(truth))
@@ -122,7 +122,7 @@ def reveal(name: str, truth: Answer, *, measured: bool = False) -> None:
 
 
 def _plain(truth: Any) -> Answer:
-    """A number that JSON knows, of a tensor with one element, too; a choice as it is."""
+    """Return a number that JSON knows, of a tensor with one element, too; a choice as it is."""
     return truth if isinstance(truth, str) else float(truth)
 
 
@@ -204,7 +204,7 @@ class Question(anywidget.AnyWidget):
         self.show()
 
     def receive(self, message: dict) -> None:
-        """What the student did on the page."""
+        """Receive what the student did on the page."""
         if message.get("again"):
             self.said = ""
             return
@@ -218,7 +218,7 @@ class Question(anywidget.AnyWidget):
         self.show()
 
     def parsed(self, text: str) -> Answer:
-        """The answer that was given; ValueError says what is asked for."""
+        """Return the answer that was given; ValueError says what is asked for."""
         if not self.choices:
             return positive(text.strip().removesuffix(self.unit))
         if text not in self.choices:
@@ -226,13 +226,13 @@ class Question(anywidget.AnyWidget):
         return text
 
     def show(self) -> None:
-        """What the ledger knows."""
+        """Show what the ledger knows."""
         kept = ledger().answers.get(self.name)
         with self.hold_sync():
             self.said, self.seen, self.problem = _known(kept), bool(kept and kept.truth is not None), ""
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
-        if not somebody_is_there():
+        if not is_interactive():
             return {"text/plain": repr(self)}
         bundle = super()._repr_mimebundle_(**options)
         data = bundle[0] if isinstance(bundle, tuple) else bundle
@@ -244,7 +244,7 @@ class Question(anywidget.AnyWidget):
 
 
 def _known(kept: Guess | None) -> str:
-    """What replaces the form."""
+    """Return what replaces the form."""
     if kept is None:
         return ""
     if kept.truth is not None:
@@ -254,7 +254,7 @@ def _known(kept: Guess | None) -> str:
 
 
 def positive(text: str) -> float:
-    """A number above 0 as people write it: 12, 0.5, 1,200, 3e6; ValueError says so."""
+    """Return a number above 0 as people write it: 12, 0.5, 1,200, 3e6; ValueError says so."""
     plain = re.sub(r"(?<=\d),(?=\d{3}(\D|$))", "", text.strip().replace(" ", ""))
     try:
         value = float(plain)

@@ -19,7 +19,7 @@ FORMATS: dict[str, Format] = {
 
 @cache
 def numbers(fmt: Format) -> np.ndarray:
-    """Every finite number of a format of at most 16 bits, ascending, float64."""
+    """Return every finite number of a format of at most 16 bits, ascending, float64."""
     words = torch.arange(1 << 8 * fmt.dtype.itemsize)
     words = words.to(torch.uint8 if fmt.dtype.itemsize == 1 else torch.int16).view(fmt.dtype)
     values = decode(words, fmt).double()
@@ -28,5 +28,5 @@ def numbers(fmt: Format) -> np.ndarray:
 
 
 def spacing(x: float, fmt: Format) -> float:
-    """The distance of the numbers around x."""
+    """Return the distance of the numbers around x."""
     return float(fmt.quantum(torch.tensor([x]))[0])

@@ -29,12 +29,12 @@ _tints: dict[str, tuple[str, float]] = {}
 
 
 def is_dark() -> bool:
-    """Whether colours are those of a dark page now."""
+    """Return whether colours are those of a dark page now."""
     return _dark
 
 
 def value(name: str, dark: bool) -> str:
-    """The hexadecimal value of a colour of `VALUES` on a light or a dark page."""
+    """Return the hexadecimal value of a colour of `VALUES` on a light or a dark page."""
     return VALUES[name.removeprefix("hpcdl:")][dark]
 
 
@@ -49,12 +49,12 @@ def choose(dark: bool) -> None:
 
 
 def named(name: str) -> str:
-    """The name under which matplotlib knows a colour of `VALUES`."""
+    """Return the name under which matplotlib knows a colour of `VALUES`."""
     return f"hpcdl:{name}"
 
 
 def tint(colour: str, strength: float) -> str:
-    """The name of `colour` on the card, from 0 (the card) to 1."""
+    """Return the name of `colour` on the card, from 0 (the card) to 1."""
     name = f"{colour} at {strength:g}"
     _tints[name] = (colour, strength)
     get_named_colors_mapping()[name] = _mixed(colour, strength)

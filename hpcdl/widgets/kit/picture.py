@@ -61,12 +61,12 @@ class Picture:
 
     @property
     def figure(self) -> Figure:
-        """What is drawn on; another one after the page's theme has changed."""
+        """Return what is drawn on; another one after the page's theme has changed."""
         return self.canvas.figure
 
     @property
     def axes(self) -> Axes | dict[str, Axes]:
-        """The axes, by name where there is a layout."""
+        """Return the axes, by name where there is a layout."""
         return self.canvas.axes
 
     def render(self, state: dict | Callable[[], dict]) -> None:
@@ -139,7 +139,7 @@ class Picture:
                 break
 
     def still(self, view: Any) -> dict:
-        """What Jupyter shows: the live `view`, and the picture itself where there is no front end."""
+        """Return what Jupyter shows: the live `view`, and the picture itself where there is no front end."""
         png = base64.b64encode(self.image.value).decode()
         return {**view._repr_mimebundle_(), "image/png": png, "text/plain": self.caption or "(a picture)"}
 
@@ -150,7 +150,7 @@ def _wrapped(sentence: str, width: int) -> str:
 
 
 def _sentence(error: Exception) -> str:
-    """What went wrong in `draw`, for a student."""
+    """Return what went wrong in `draw`, for a student."""
     if isinstance(error, NotImplementedError):
         return waiting_for(error)
     return f"This picture cannot be drawn: {type(error).__name__}: {error}"

@@ -39,7 +39,7 @@ def shade_sides(
 
 
 def draw_line(axes: Axes, w: torch.Tensor, **style: Any) -> None:
-    """The line w_0 + w_1 x_1 + w_2 x_2 = 0, where there is one."""
+    """Draw the line w_0 + w_1 x_1 + w_2 x_2 = 0, if there is one."""
     w0, w1, w2 = w.tolist()
     if w1 == w2 == 0:
         return
@@ -49,7 +49,7 @@ def draw_line(axes: Axes, w: torch.Tensor, **style: Any) -> None:
 
 
 def draw_arrow(axes: Axes, w: torch.Tensor, length: float = 0.9, limit: float = LIMIT) -> None:
-    """The direction (w_1, w_2), drawn from the line where it is near enough to the middle."""
+    """Draw the direction (w_1, w_2), from the line if it is near enough to the middle."""
     w0, w1, w2 = w.tolist()
     size = (w1 * w1 + w2 * w2) ** 0.5
     if size == 0 or abs(w0) / size > limit - length:

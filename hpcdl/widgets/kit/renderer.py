@@ -41,7 +41,7 @@ class LineCanvas(FigureCanvasAgg):
 
 @lru_cache(maxsize=512)
 def _has_all(path: str, line: str) -> bool:
-    """Whether the font has every character."""
+    """Return whether the font has every character."""
     font = get_font(path)
     return all(font.get_char_index(ord(character)) for character in line)
 

@@ -71,7 +71,7 @@ def use() -> None:
 
 
 def shade(value: float) -> str:
-    """A blue for `value` in [0, 1], from faint to strong, for ordered curves (learning rates, batch sizes)."""
+    """Return a blue for `value` in [0, 1], from faint to strong, for ordered curves (learning rates, batch sizes)."""
     return _shade(value, palette.is_dark())
 
 

@@ -20,21 +20,21 @@ def _scaled(value: float, units: tuple[tuple[str, float], ...]) -> str:
 
 
 def seconds(value: float) -> str:
-    """A time: 12 ns, 3.4 µs, 20 ms, 200 s."""
+    """Return a time: 12 ns, 3.4 µs, 20 ms, 200 s."""
     return _scaled(value, (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9)))
 
 
 def nbytes(value: float, per: str = "") -> str:
-    """A size, or with `per="/s"` a rate: 100 bytes, 12 KB, 1 TB/s."""
+    """Return a size, or with `per="/s"` a rate: 100 bytes, 12 KB, 1 TB/s."""
     names = ("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("KB", 1e3), ("bytes", 1.0)
     return _scaled(value, tuple((name + per, size) for name, size in names))
 
 
 def joined(sentence: str) -> str:
-    """The sentence with a space that cannot end a line between each number and its unit."""
+    """Return the sentence with a space that cannot end a line between each number and its unit."""
     return GAP.sub(NO_BREAK, sentence)
 
 
 def raised(power: int) -> str:
-    """The digits of a power, as exponents are written: ⁻⁹."""
+    """Return the digits of a power, as exponents are written: ⁻⁹."""
     return str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))

@@ -27,7 +27,7 @@ _blocks: ContextVar[int] = ContextVar("blocks", default=0)  # of `when_solved` a
 
 
 def is_waiting_allowed() -> bool:
-    """Whether a `when_solved` is around what runs now, and would say what a `Waiting` says."""
+    """Return whether a `when_solved` is around what runs now, and would say what a `Waiting` says."""
     return _blocks.get() > 0
 
 
@@ -70,7 +70,7 @@ def passed(exercise: str) -> None:
 
 
 def said(error: BaseException) -> str:
-    """What to do about `error`, which a cell of the lab met; empty where nothing is known to be wrong."""
+    """Return what to do about `error`, which a cell of the lab met; empty where nothing is known to be wrong."""
     cause = error.__cause__ if isinstance(error, RankError) else error  # one of several ranks met it
     if isinstance(cause, NotImplementedError):
         return waiting_for(cause)
@@ -78,14 +78,14 @@ def said(error: BaseException) -> str:
 
 
 def waiting_for(error: NotImplementedError) -> str:
-    """The sentence that names the unsolved function."""
+    """Return the sentence that names the unsolved function."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     unsolved = frame.f_code.co_qualname  # `Dual.log` says more than `log`
     return f"Waiting for your {unsolved}: solve its exercise above, run its cell, then run this one again."
 
 
 def mistaken(error: BaseException) -> str:
-    """The sentences that say what happened, where in the notebook, and what to fix first."""
+    """Return the sentences that say what happened, where in the notebook, and what to fix first."""
     frames = [(f, line) for f, line in traceback.walk_tb(error.__traceback__) if f.f_code.co_filename != __file__]
     block = frames[0][0]
     functions = [f"`{name}`" for exercise in (wrong_in(block) or points.unsolved).values() for name in exercise]
@@ -98,13 +98,13 @@ def mistaken(error: BaseException) -> str:
 
 
 def wrong_in(block: FrameType) -> dict[str, tuple[str, ...]]:
-    """The exercises in which the last check found a mistake, with their functions, that a cell uses."""
+    """Return the exercises in which the last check found a mistake, with their functions, that a cell uses."""
     used = _names_used(block.f_code, block.f_globals) if points.unsolved else set()
     return {exercise: functions for exercise, functions in points.unsolved.items() if used.intersection(functions)}
 
 
 def _place(block: FrameType, frames: list[tuple[FrameType, int]]) -> str:
-    """The innermost function of the notebook that was running, with its line."""
+    """Return the innermost function of the notebook that was running, with its line."""
     own = [(frame, line) for frame, line in frames if frame.f_globals is block.f_globals and frame is not block]
     if not own:
         return ""
@@ -115,7 +115,7 @@ def _place(block: FrameType, frames: list[tuple[FrameType, int]]) -> str:
 
 
 def _names_used(code: CodeType, namespace: dict) -> set[str]:
-    """The names in `code`, and in the functions and classes of the notebook that these name, and so on."""
+    """Return the names in `code`, and in the functions and classes of the notebook that these name, and so on."""
     names: set[str] = set()
     todo = [code]
     while todo:

@@ -30,7 +30,7 @@ def words(axes: Axes, labels: Any, size: float, weight: str = "normal") -> None:
 
 
 def _word(text: str, size: float, weight: str) -> Path:
-    """The outlines of a text, centred, in points."""
+    """Return the outlines of a text, centred, in points."""
     glyphs = [_glyph(character, size, weight) for character in text]
     ends = np.cumsum([advance for _, _, advance in glyphs])
     starts = ends - [advance for _, _, advance in glyphs] - ends[-1] / 2

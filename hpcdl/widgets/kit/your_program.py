@@ -220,7 +220,7 @@ class OwnQuestion(guessing.Question):
                 self.said = f"{self.said}\n{self.asked.note}"
 
     def __repr__(self) -> str:
-        if guessing.somebody_is_there():  # a saved page must not show the answer
+        if guessing.is_interactive():  # a saved page must not show the answer
             return super().__repr__()
         truth = guessing.sentence(Guess(self.name, None, unit=self.unit).seen(self.asked.truth))
         return f"{self.question} {truth}\n{self.asked.note}".rstrip()

@@ -1,4 +1,4 @@
-"""The dashboard: training on live engines with a hand on it. The kernel stays free: a thread follows the engines."""
+"""The dashboard: training on live engines under live control. The kernel stays free: a thread follows the engines."""
 
 import threading
 from functools import partial
@@ -9,7 +9,7 @@ import ipywidgets as widgets
 from hpcdl.cluster import ClusterError, current
 from hpcdl.cluster.cluster import Cluster
 from hpcdl.training import scaling
-from hpcdl.training.live import Hand
+from hpcdl.training.live import LiveCommands
 from hpcdl.widgets.kit.controls import columns, slider
 from hpcdl.widgets.kit.live import LiveFigure
 from hpcdl.widgets.kit.names import Names
@@ -19,7 +19,7 @@ from hpcdl.widgets.pictures import training_scaling
 from hpcdl.widgets.pictures.training_programs import OnMesh, Replicas
 
 SECONDS = 0.4  # between two pictures
-HAND = ("slow_rank", "factor")  # the controls that act on a run that is under way
+LIVE = ("slow_rank", "factor")  # the controls that act on a run that is under way
 BUSY = "The engines are busy with a cell: this begins when it is done. Stop gives up waiting."
 
 
@@ -37,7 +37,7 @@ class Dashboard:
     """
 
     def __init__(self, cluster: "Cluster", *, log: str | None = None, **options: Any):
-        self.cluster, self.hand = cluster, Hand()
+        self.cluster, self.commands = cluster, LiveCommands()
         self.program: OnMesh | Replicas = OnMesh(cluster, options, log) if options else Replicas()
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
@@ -46,11 +46,11 @@ class Dashboard:
         self._scaling = Picture(training_scaling.draw, size, [["speed", "efficiency"]], image=image)
         self.controls = self._make_controls()
         self.buttons = self._make_buttons()
-        hand = {name: self.controls[name] for name in HAND} | {"kill": self.buttons["kill"]}
+        live = {name: self.controls[name] for name in LIVE} | {"kill": self.buttons["kill"]}
         rows = [
-            self._row({name: button for name, button in self.buttons.items() if name not in hand}),
-            self._columns({name: control for name, control in self.controls.items() if name not in hand}),
-            self._columns(hand),
+            self._row({name: button for name, button in self.buttons.items() if name not in live}),
+            self._columns({name: control for name, control in self.controls.items() if name not in live}),
+            self._columns(live),
         ]
         self.view = widgets.VBox([image, *rows, Names(), self.picture.theme])
         self.picture.wait(self.program.ready)
@@ -62,8 +62,8 @@ class Dashboard:
             "slow_rank": slider("a rank:", 0, 0, max(1, n - 1)),
             "factor": slider("slower by", 1.0, 1.0, 8.0, 0.5, ".1f"),
         }
-        for name in HAND:
-            controls[name].observe(lambda change, name=name: self._hold(**{name: change["new"]}), "value")
+        for name in LIVE:
+            controls[name].observe(lambda change, name=name: self._command(**{name: change["new"]}), "value")
         return controls
 
     def _make_buttons(self) -> dict:
@@ -116,8 +116,8 @@ class Dashboard:
 
     def pause(self) -> None:
         """Hold all ranks before their next step, or let them continue."""
-        self._hold(paused=not self.hand.paused)
-        self.buttons["pause"].description = "▶ go on" if self.hand.paused else "‖ pause"
+        self._command(paused=not self.commands.paused)
+        self.buttons["pause"].description = "▶ go on" if self.commands.paused else "‖ pause"
 
     def stop(self) -> None:
         """End the run; the engines are ready for another."""
@@ -125,7 +125,7 @@ class Dashboard:
 
     def kill(self) -> None:
         """End the process of the rank that the slider names, as a crash would."""
-        self._hold(kill=self.controls["slow_rank"].value)
+        self._command(kill=self.controls["slow_rank"].value)
 
     def wait(self, seconds: float | None = None) -> None:
         """Return when nothing runs, or after so many seconds."""
@@ -146,14 +146,14 @@ class Dashboard:
         """Do it; what goes wrong becomes a sentence in the picture."""
         try:
             self.cluster.start()
-            self._hold(paused=False, kill=None)
+            self._command(paused=False, kill=None)
             work()
         except GivenUpError:
             self.picture.wait("Stopped before it began: the engines are busy with a cell.")
         except Exception as error:  # no one would see it: this is not a cell's thread
             self.picture.wait(Alarm(short(error)))
         finally:
-            self.hand = self.hand._replace(paused=False, kill=None)
+            self.commands = self.commands._replace(paused=False, kill=None)
             self.buttons["pause"].description = "‖ pause"
             self._show_what_is_possible(False)
 
@@ -210,18 +210,18 @@ class Dashboard:
 
     @property
     def _path(self) -> str:
-        return str(self.cluster.directory / "hand.json")
+        return str(self.cluster.directory / "commands.json")
 
-    def _hold(self, **changes) -> None:
-        self.hand = self.hand._replace(**changes)
+    def _command(self, **changes) -> None:
+        self.commands = self.commands._replace(**changes)
         if self.cluster.engines:
-            self.hand.write(self._path)
+            self.commands.write(self._path)
 
     def _show_what_is_possible(self, running: bool = False) -> None:
         for name, button in self.buttons.items():
             button.disabled = running != (name in ("pause", "stop", "kill"))
         for name, control in self.controls.items():
-            control.disabled = running and name not in HAND
+            control.disabled = running and name not in LIVE
 
     def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
         return self.picture.still(self.view)

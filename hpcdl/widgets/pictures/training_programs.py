@@ -2,7 +2,7 @@
 
 A program has its picture (`draw` on axes of `layout`, the `sentence` below it), its controls and `buttons`. `fresh`
 makes the picture's state, `kept` is the part that a resumed run takes over, and `append` adds a record.
-`stream` begins a run on the cluster's engines, which obeys the file `hand`; with `again` it continues from the
+`stream` begins a run on the cluster's engines, which follow the file `commands`; with `again` it continues from the
 checkpoint. `meanwhile` is called while the engines work for another run.
 """
 
@@ -54,8 +54,8 @@ class Replicas:
     def sentence(self, state: dict) -> str:
         return training.sentence(state, state["ranks"])
 
-    def stream(self, cluster: Cluster, values: dict, hand: str, meanwhile: Callable, again: bool) -> Any:
-        return cluster.stream(train_live, self.settings(values), hand, timeout=PATIENCE, meanwhile=meanwhile)
+    def stream(self, cluster: Cluster, values: dict, commands: str, meanwhile: Callable, again: bool) -> Any:
+        return cluster.stream(train_live, self.settings(values), commands, timeout=PATIENCE, meanwhile=meanwhile)
 
 
 class OnMesh:
@@ -102,7 +102,7 @@ class OnMesh:
     def fresh(self, values: dict[str, Any]) -> dict:
         return mesh_training.fresh(self.configuration(values))
 
-    def stream(self, cluster: Cluster, values: dict, hand: str, meanwhile: Callable, again: bool) -> Any:
+    def stream(self, cluster: Cluster, values: dict, commands: str, meanwhile: Callable, again: bool) -> Any:
         configuration, checkpoint = self.configuration(values), cluster.directory / "checkpoint"
         require_fit(configuration, self.model, configuration.ranks)
         require_engines(configuration, cluster)
@@ -110,5 +110,5 @@ class OnMesh:
             raise ConfigurationError(f"there is no checkpoint: press start, which saves one every {EVERY} steps")
         if not again:
             shutil.rmtree(checkpoint, ignore_errors=True)
-        live = partial(train_here, hand=hand, checkpoint=str(checkpoint), every=EVERY, log=self.log)
+        live = partial(train_here, commands=commands, checkpoint=str(checkpoint), every=EVERY, log=self.log)
         return cluster.stream(live, configuration, True, timeout=PATIENCE, meanwhile=meanwhile)

@@ -70,7 +70,7 @@ def test_an_extra_exercise_says_so(toy):
     assert "about 2 minutes, extra" in toy(SOURCE).cells[0].source
 
 
-def test_the_solved_notebook_and_the_reference_hold_the_solution_without_marks(toy):
+def test_solutions_have_no_marks(toy):
     toy(SOURCE)
     assert "return 2 * x" in build.solved("toy").cells[1].source
     assert build.references("toy")["double"].rstrip() == 'def double(x):\n    """Twice x."""\n    return 2 * x'
@@ -108,7 +108,7 @@ def test_a_mistake_in_the_source_is_an_error_with_file_and_line(toy, change, mes
         toy(SOURCE.replace(*change))
 
 
-def test_an_exercise_that_stands_twice_is_an_error_that_names_the_first_line(toy):
+def test_exercise_given_twice_is_an_error(toy):
     again = SOURCE.split("\n\n", 1)[1]
     with pytest.raises(build.BuildError, match=r"exercise 'double' stands twice, first at line 5"):
         toy(SOURCE + "\n" + again)

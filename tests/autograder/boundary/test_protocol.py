@@ -133,7 +133,7 @@ def test_what_is_not_exactly_a_plain_type_arrives_as_a_name(value, name):
     assert name in arrived.type_name
 
 
-def test_numbers_of_numpy_parameters_and_sizes_arrive_as_the_plain_types_they_mean():
+def test_numpy_numbers_arrive_as_plain_types():
     arrived = cross(
         [np.float64(0.5), np.int32(3), np.bool_(True), torch.nn.Parameter(torch.ones(1)), torch.ones(2).shape]
     )
@@ -190,7 +190,7 @@ def test_a_frame_too_long_is_refused_from_its_first_bytes():
         protocol.lengths(protocol.PREFIX.pack(1 << 30, 1 << 50))
 
 
-def test_a_sender_that_stalls_half_way_through_a_frame_runs_into_the_deadline():
+def test_half_sent_frame_meets_the_deadline():
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.sendall(protocol.pack(Frame(["value", "x" * 100]))[:30])

@@ -32,7 +32,7 @@ STRANGE = [
 
 
 @pytest.mark.parametrize("target", STRANGE, ids=str)
-def test_the_grader_does_nothing_that_it_was_not_asked_by_a_verb_of_its_own(target):
+def test_grader_acts_only_on_its_own_verbs(target):
     answer = Grader().serve(Frame(["call", target, ["tuple"], ["tuple"], False, None, 5]))
     assert answer.header[0] == "error"
     assert answer.header[1]["type"] in ("ProtocolError", "TypeError")

@@ -54,11 +54,11 @@ def test_inputs_that_unmask_no_impostor_earn_nothing():
 
 
 def test_an_error_is_an_answer():
-    assert catch.heard(LINE_UP, [(0, 1)]).unmasked == {"C": "asked (0, 1), it raises a ZeroDivisionError"}
+    assert catch.examine(LINE_UP, [(0, 1)]).unmasked == {"C": "asked (0, 1), it raises a ZeroDivisionError"}
 
 
-def test_an_input_on_which_right_programs_differ_accuses_the_innocent_and_unmasks_nobody():
-    assert catch.heard(LINE_UP, [(95, 1)]).unmasked == {}
+def test_input_that_accuses_the_innocent_is_refused():
+    assert catch.examine(LINE_UP, [(95, 1)]).unmasked == {}
     said = failure(catch.spares_the_right, [(3, 1), (95, 1), (1, 9)])
     assert "Input 2, (95, 1), accuses the innocent: D is right, and answers 190.001" in said.message
     assert said.why == "This input does not count. The same holds for 1 more of your inputs."
@@ -79,11 +79,11 @@ def test_an_input_on_which_right_programs_differ_accuses_the_innocent_and_unmask
         (Foreign("Odd"), "an input is a tuple (x, times) of 2 parts"),
     ],
 )
-def test_an_input_outside_the_specification_is_named_with_its_rule_and_not_run(case, rule):
+def test_input_outside_the_specification_is_not_run(case, rule):
     said = failure(catch.spares_the_right, [(0, 1), case])
     assert said.message.startswith("Input 2, ")
     assert f"is outside the specification: {rule}" in said.message
-    assert catch.heard(LINE_UP, [case]).unmasked == {}
+    assert catch.examine(LINE_UP, [case]).unmasked == {}
 
 
 @pytest.mark.parametrize("verdict", [catch.spares_the_right, catch.unmasks_the_wrong])
@@ -105,7 +105,7 @@ def test_what_is_no_list_of_a_few_inputs_is_not_run(verdict, given, says):
     assert said.share == 0
 
 
-def test_answers_in_lists_are_compared_part_by_part_and_the_first_wrong_one_is_told():
+def test_first_wrong_part_of_a_list_is_named():
     assert catch.alike([1.0, (2.0, [math.inf])], [1.0 + 1e-9, (2.0, [math.inf])], 1e-6)
     assert not catch.alike([1.0], (1.0,), 1e-6)
     assert not catch.alike([1.0], [1.0, 2.0], 1e-6)

@@ -1,45 +1,13 @@
-"""Lab `attention`: its answers' worked examples hold, any seed will do, and its oracles agree with others."""
-
-import doctest
+"""Lab `attention`: its oracles agree with the library, torch and closed forms."""
 
 import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from autograder import exercises
 from autograder.exercises.attention import attention, block_work, online_softmax, route
-from autograder.grading.reference import statements
-from autograder.grading.run import run_exercise
-from autograder.sessions.local import LocalSession
-from hpcdl.comm import simulate
 from hpcdl.parallel import experts
 
 pytestmark = pytest.mark.labs
-
-LAB = exercises.load("attention")
-EXAMPLES = ("attention", "absorb", "flash", "split", "merge", "block_work", "stripes", "route", "balance")
-
-
-@pytest.fixture(scope="module")
-def reference() -> dict:
-    names: dict = {"__name__": "reference", "simulate": simulate}
-    for _, code in statements(LAB.slug, LAB.functions):
-        exec(code, names)
-    return names
-
-
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_example_is_true(reference, name):
-    (example,) = doctest.DocTestFinder(recurse=False).find(reference[name], name, globs=reference)
-    assert example.examples
-    assert doctest.DocTestRunner().run(example).failed == 0
-
-
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("name", LAB.exercises)
-def test_reference_passes_with_any_seed(reference, name, seed):
-    result = run_exercise(LAB.exercises[name], LocalSession(reference), lambda check: 1000 * seed + len(check))
-    assert not [(check.name, check.message, check.detail) for check in result.checks if not check.passed]
 
 
 @pytest.mark.parametrize("causal", [True, False])
@@ -66,7 +34,3 @@ def test_routing_is_the_librarys():
     gate = route.Gate(9, 4, torch.Generator().manual_seed(2), favourite=2.0)
     chosen, weights = gate.expected(2, 3)
     assert torch.equal(experts._first(chosen, 4, 3), weights > 0)
-
-
-def test_points_are_a_hundred():
-    assert LAB.points == 100

@@ -1,47 +1,16 @@
-"""Lab `consistency`: its answers' worked examples hold, any seed will do, and its oracles agree with others."""
+"""Lab `consistency`: its oracles agree with the library, torch and closed forms."""
 
-import doctest
 import math
 
 import numpy as np
 import pytest
 import torch
 
-from autograder import exercises
 from autograder.exercises.consistency import clocks, delay, gossip
-from autograder.grading.reference import statements
-from autograder.grading.run import run_exercise
-from autograder.sessions.local import LocalSession
-from hpcdl.comm import simulate
 from hpcdl.consistency.gossip import mixing, spectral_gap
 from hpcdl.widgets.pictures import how_late, who_waits
 
 pytestmark = pytest.mark.labs
-
-LAB = exercises.load("consistency")
-EXAMPLES = ("clocks", "largest_stable_lr", "weights", "rounds_needed")
-
-
-@pytest.fixture(scope="module")
-def reference() -> dict:
-    names: dict = {"__name__": "reference", "simulate": simulate}
-    for _, code in statements(LAB.slug, LAB.functions):
-        exec(code, names)
-    return names
-
-
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_the_worked_example_in_the_docstring_is_true(reference, name):
-    (example,) = doctest.DocTestFinder(recurse=False).find(reference[name], name, globs=reference)
-    assert example.examples
-    assert doctest.DocTestRunner().run(example).failed == 0
-
-
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("name", LAB.exercises)
-def test_the_reference_passes_every_check_with_any_seed(reference, name, seed):
-    result = run_exercise(LAB.exercises[name], LocalSession(reference), lambda check: 1000 * seed + len(check))
-    assert not [(check.name, check.message, check.detail) for check in result.checks if not check.passed]
 
 
 @pytest.mark.parametrize("staleness", [0, 1, 2, 5, math.inf])
@@ -75,8 +44,3 @@ def test_norms_of_powers_shrink_by_the_second_eigenvalue():
     for w in (gossip.matrix(9, gossip.ring(9)), gossip.matrix(6, gossip.two_sides(6))):
         ratio = 1 - spectral_gap(w.numpy())
         assert np.allclose(gossip.norms(w, 6), [ratio**k for k in range(6)])
-
-
-def test_a_lab_has_a_hundred_points():
-    assert LAB.points == 100
-    assert np.isclose(sum(check.points for e in LAB.exercises.values() for check in e.checks.values()), 100)

@@ -1,44 +1,13 @@
-"""Lab `scaling`: its answers' worked examples hold, any seed will do, and its oracles agree with others."""
-
-import doctest
-import itertools
+"""Lab `scaling`: its oracles agree with the library, torch and closed forms."""
 
 import pytest
 import torch
 
 from autograder import exercises
 from autograder.exercises.scaling import fusion, large_batch, loading
-from autograder.grading.reference import statements
-from autograder.grading.run import run_exercise
-from autograder.sessions.local import LocalSession
 from hpcdl.cost import scaling
 
 pytestmark = pytest.mark.labs
-
-LAB = exercises.load("scaling")
-EXAMPLES = ("wfbp", "fuse", "lr_at", "input_rate", "waiting", "samples", "predict")
-
-
-@pytest.fixture(scope="module")
-def reference() -> dict:
-    names: dict = {"__name__": "reference", "torch": torch}
-    for _, code in statements(LAB.slug, LAB.functions):
-        exec(code, names)
-    return names
-
-
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_the_worked_example_in_the_docstring_is_true(reference, name):
-    (example,) = doctest.DocTestFinder(recurse=False).find(reference[name], name, globs=reference)
-    assert example.examples
-    assert doctest.DocTestRunner().run(example).failed == 0
-
-
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("name", LAB.exercises)
-def test_the_reference_passes_every_check_with_any_seed(reference, name, seed):
-    result = run_exercise(LAB.exercises[name], LocalSession(reference), lambda check: 1000 * seed + len(check))
-    assert not [(check.name, check.message, check.detail) for check in result.checks if not check.passed]
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -80,8 +49,9 @@ def test_lamb_begins_as_adam_does_where_nothing_is_a_matrix():
     assert all(torch.allclose(a, b.detach()) for a, b in zip(got, params, strict=True))
 
 
+@pytest.mark.parametrize("slug", ["scaling"])
 @pytest.mark.parametrize(("workers", "room"), [(1, 1), (1, 4), (2, 2), (2, 3), (3, 5)])
-def test_ticks_and_the_references_recurrence_agree(reference, workers, room):
+def test_ticks_and_the_references_recurrence_agree(reference, slug, workers, room):
     load = [float(ticks) for ticks in loading.TELLING]
     for compute in (1, 2, 5):
         got = reference["waiting"](load, float(compute), workers, room)
@@ -106,6 +76,5 @@ def test_batches_of_an_epoch_are_the_epochs_order():
             assert torch.equal(torch.cat(part), loading.shuffled(n, 3, epoch))
 
 
-def test_a_lab_has_a_hundred_points():
-    assert LAB.points == 100
-    assert len(list(itertools.chain(*(exercise.checks for exercise in LAB.exercises.values())))) >= 15
+def test_lab_has_15_checks_or_more():
+    assert sum(len(exercise.checks) for exercise in exercises.load("scaling").exercises.values()) >= 15

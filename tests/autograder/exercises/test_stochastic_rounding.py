@@ -55,7 +55,7 @@ def test_the_values_of_a_floating_point_format_are_those_of_ml_dtypes(fmt):
 
 
 @pytest.mark.parametrize("fmt", [*ML, Fixed(4, 4), Fixed(2, 14)], ids=str)
-def test_the_nearest_of_the_oracle_is_the_librarys_on_every_middle_and_quarter(fmt):
+def test_oracles_nearest_is_the_librarys(fmt):
     values = number_formats.values(fmt)
     for part in (0.25, 0.5, 0.75):
         x = (values[:-1] + (values[1:] - values[:-1]) * part).float()

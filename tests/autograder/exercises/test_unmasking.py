@@ -89,24 +89,24 @@ def test_four_of_eight_are_right(slug):
 def test_no_drawn_input_that_keeps_the_rules_accuses_the_innocent(slug):
     rng, suspects = random.Random(0), line_up(slug)
     cases = [drawn(slug, rng) for _ in range(16)]
-    kept = [case for case in cases if not impostors.broken(suspects, case)]
+    kept = [case for case in cases if not impostors.broken_rule(suspects, case)]
     assert len(kept) >= 6
     for k in range(0, len(kept), impostors.MOST):
-        assert impostors.heard(suspects, kept[k : k + impostors.MOST]).refused == []
+        assert impostors.examine(suspects, kept[k : k + impostors.MOST]).refused == []
 
 
 @pytest.mark.parametrize("slug", FIRST)
 def test_the_reference_s_inputs_unmask_all_and_each_unmasks_somebody(slug):
     suspects, given = line_up(slug), reference(slug)
-    assert set(impostors.heard(suspects, given).unmasked) == {suspect.name for suspect in suspects.impostors}
-    assert all(impostors.heard(suspects, [case]).unmasked for case in given)
+    assert set(impostors.examine(suspects, given).unmasked) == {suspect.name for suspect in suspects.impostors}
+    assert all(impostors.examine(suspects, [case]).unmasked for case in given)
 
 
 @pytest.mark.parametrize("slug", FIRST)
 def test_the_docstring_s_input_is_heard_and_is_not_enough(slug):
     docstring = build.references(slug)[line_up(slug).name]
     comment, shown = re.search(r"An input that (.+):\n\n +(\[.*\])\n", docstring).groups()
-    found = impostors.heard(line_up(slug), ast.literal_eval(shown))
+    found = impostors.examine(line_up(slug), ast.literal_eval(shown))
     assert found.refused == []
     assert len(found.unmasked) == {"unmasks none of them": 0, "is not yet enough": 1}[comment]
 
@@ -121,10 +121,10 @@ def test_the_lab_tells_who_they_were(slug):
 @pytest.mark.parametrize("slug", FIRST)
 def test_the_largest_input_that_is_heard_takes_little(slug):
     suspects = line_up(slug)
-    assert impostors.broken(suspects, LARGEST[slug]) == ""
-    impostors.heard(suspects, [LARGEST[slug]])  # imports
+    assert impostors.broken_rule(suspects, LARGEST[slug]) == ""
+    impostors.examine(suspects, [LARGEST[slug]])  # imports
     begin = time.process_time()
-    impostors.heard(suspects, [LARGEST[slug]])
+    impostors.examine(suspects, [LARGEST[slug]])
     assert time.process_time() - begin < 1
 
 
@@ -150,13 +150,13 @@ ODD = (
 
 
 @pytest.mark.parametrize("slug", FIRST)
-def test_whatever_stands_in_an_input_is_refused_or_heard_and_nothing_else_comes_of_it(slug):
+def test_any_input_is_refused_or_examined(slug):
     suspects, good = line_up(slug), LARGEST[slug]
     for i in range(len(good)):
         for odd in ODD:
             case = (*good[:i], odd, *good[i + 1 :])
             findings = impostors.Findings()
-            rule = impostors.broken(suspects, case)
+            rule = impostors.broken_rule(suspects, case)
             if not rule:
-                impostors.question(suspects, case, "It", findings)
+                impostors.try_input(suspects, case, "It", findings)
                 assert findings.refused == []

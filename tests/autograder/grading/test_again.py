@@ -4,7 +4,7 @@ import nbformat
 
 from autograder.authors import build
 from autograder.grading import selfcheck
-from autograder.grading.grade import grade_file
+from autograder.grading.grade import grade_bytes
 
 DESCENT = """def gradient_descent(grad, w0, lr, steps):
     path = [w0]
@@ -19,7 +19,7 @@ def graded(tmp_path, zygote, *cells):
     notebook = nbformat.v4.new_notebook(cells=cells, metadata={"hpcdl": {"lab": "gradient_descent"}})
     path = tmp_path / "02_gradient_descent.ipynb"
     path.write_text(nbformat.writes(notebook), encoding="utf-8")
-    result = grade_file(path, zygote, "ada", selfcheck.SECRET, None, False)
+    result = grade_bytes(path.read_bytes(), str(path), zygote, "ada", selfcheck.SECRET, None, False)
     return next(each for each in result.exercises if each.name == "gradient_descent")
 
 

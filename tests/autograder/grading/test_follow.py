@@ -107,7 +107,7 @@ def points(result) -> list[float]:
     return [exercise.points for exercise in result.exercises]
 
 
-def test_a_wrong_early_function_costs_its_own_points_and_the_result_says_so(graded):
+def test_early_mistake_costs_its_own_points(graded):
     result = graded(DOUBLE.replace("2", "3"), QUADRUPLE, EIGHTFOLD)
     assert points(result) == [0, 30, 30]
     _, quadruple, eightfold = result.exercises
@@ -130,7 +130,7 @@ def test_what_is_wrong_itself_stays_wrong(graded):
     assert "`double` and `quadruple`" in result.exercises[2].note
 
 
-def test_what_passes_is_not_touched_and_nothing_is_repeated_for_blank_ones(graded, monkeypatch):
+def test_passed_and_blank_are_not_repeated(graded, monkeypatch):
     monkeypatch.setattr(follow, "repeat", pytest.fail)
     assert points(graded(DOUBLE, QUADRUPLE, EIGHTFOLD)) == [40, 30, 30]
     blank = [f"def {name}(x):\n    raise NotImplementedError" for name in ("double", "quadruple", "eightfold")]
@@ -226,7 +226,7 @@ def spread(slug: str) -> list[tuple[WrongAnswer, set[str]]]:
 
 @pytest.mark.each_lab("gradient_descent")
 @pytest.mark.parametrize("slug", exercises.LABS)
-def test_what_a_wrong_answer_breaks_beside_its_own_exercise_says_that_it_uses_it(slug):
+def test_broken_dependent_names_the_mistake(slug):
     lab = exercises.load(slug)
     for answer, others in spread(slug):
         own = answer.exercise.partition(".")[2]

@@ -41,7 +41,7 @@ def details(tmp_path, student):
     return json.loads((tmp_path / "results" / student / "tiny.json").read_text())
 
 
-def test_reference_blank_wrong_and_looping_get_what_they_earn_from_start_to_end(tmp_path, write_notebook, solution):
+def test_four_kinds_of_answers_get_their_points(tmp_path, write_notebook, solution):
     write_notebook("ada/lab.ipynb", *solution.values())
     write_notebook(
         "ben.ipynb", "def mean(x):\n    raise NotImplementedError", "def count(n): raise NotImplementedError"

@@ -59,7 +59,7 @@ def answer(student: str, code: str, exercise: str = EXERCISE) -> LabResult:
     return LabResult(student, exercise.split(".")[0], 10.0, [result])
 
 
-def test_a_copy_that_was_renamed_and_reordered_is_found_and_another_answer_is_not():
+def test_renamed_and_reordered_copy_is_found():
     found = likeness.alike([answer("ada", MINE), answer("bob", COPIED), answer("eve", OTHER)])
     assert [(like.exercise, like.who, like.where) for like in found] == [(EXERCISE, "ada", "bob")]
     assert 0.8 <= found[0].share < 1
@@ -105,7 +105,7 @@ def test_the_labs_own_solution_is_found_under_other_names(slug):
         assert not shapes or found[0].share == pytest.approx(1)
 
 
-def test_a_class_of_hundreds_is_compared_in_seconds_and_those_alike_stand_in_one_row():
+def test_hundreds_are_compared_in_seconds():
     students = [answer(f"s{i:03}", MINE if i % 2 else COPIED) for i in range(300)]
     rows = likeness.grouped(likeness.alike(students))
     assert all(len(row) == 4 for row in rows)

@@ -62,7 +62,7 @@ def test_a_file_where_a_students_folder_is_to_be_costs_no_row(tmp_path):
     assert (tmp_path / "ben" / "calculus.json").exists()
 
 
-def test_a_folder_a_notebook_and_a_zip_file_are_one_students_and_the_newest_counts_in_any_order(tmp_path):
+def test_newest_of_a_students_files_counts(tmp_path):
     (tmp_path / "ada").mkdir()
     for name in ("ada/one.ipynb", "ada/two.ipynb", "ada.ipynb"):
         (tmp_path / name).write_text("{}")

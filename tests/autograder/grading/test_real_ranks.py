@@ -154,7 +154,7 @@ def test_of_a_hidden_check_the_student_sees_no_input_there_either(graded):
     assert "tensor(" not in feedback.text(shown)
 
 
-def test_a_rank_that_ends_is_one_message_at_once_and_the_next_exercise_gets_new_ranks(graded):
+def test_ended_rank_is_reported_and_replaced(graded):
     start = time.monotonic()
     swap, total = graded(only_there("import os; comm.rank == 1 and os._exit(7)"), TOTAL)[0]
     check = last(swap)

@@ -41,7 +41,7 @@ def verdict(function, session) -> CheckResult:
 
 
 @pytest.mark.parametrize("check", [expects_afterwards, expects_first])
-def test_code_that_sets_its_inputs_to_zero_fails_whenever_the_check_computes_its_value(session, check):
+def test_zeroed_inputs_fail(session, check):
     assert not verdict(check, session(SPOILS)).passed
 
 
@@ -53,6 +53,6 @@ def test_the_message_says_what_the_code_did(session):
     assert "changes its arguments" in verdict(expects_afterwards, session(SPOILS)).mistake
 
 
-def test_honest_code_passes_and_so_does_careless_code_with_the_right_result(session):
+def test_honest_and_careless_code_pass(session):
     assert verdict(expects_afterwards, session(HONEST)).passed
     assert verdict(expects_first, session(CARELESS)).passed

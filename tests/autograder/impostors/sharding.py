@@ -28,12 +28,12 @@ class ShardedAdam:
 """,
     "sharded": """
 import torch
-from hpcdl.sharding.flat import Layout
+from hpcdl.sharding.flat import FlatLayout
 
 class Sharded:
     def __init__(self, layers, weights, comm):
         self.layers, self.comm = layers, comm
-        self.layouts = [Layout([w.shape], comm) for w in weights]
+        self.layouts = [FlatLayout([w.shape], comm) for w in weights]
         self.shares = [layout.share(w).clone() for layout, w in zip(self.layouts, weights)]
 
     def whole(self, i):

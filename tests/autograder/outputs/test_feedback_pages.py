@@ -48,7 +48,7 @@ def run(*arguments):
     return CliRunner().invoke(app, [str(a) for a in arguments])
 
 
-def test_export_html_writes_a_page_for_each_student_and_one_for_the_instructor(folder):
+def test_html_pages_of_students_and_instructor(folder):
     result = run("export", "html", folder)
     assert result.exit_code == 0, result.output
     pages = sorted((folder / "feedback").rglob("*.html"))
@@ -58,7 +58,7 @@ def test_export_html_writes_a_page_for_each_student_and_one_for_the_instructor(f
     assert_inert((folder / "instructor.html").read_text())
 
 
-def test_a_student_sees_their_call_and_values_but_nothing_of_a_hidden_check_nor_of_the_grader(make_result):
+def test_student_page_hides_the_grader(make_result):
     for page in (html.page(make_result("ada", 0)), markdown.page(make_result("ada", 0))):
         assert page.count("SECRET-GOT") == 1  # of the check that is not hidden
         assert page.count("This is the sum") == 1  # the author's hint; the hidden check has the same cause
@@ -106,7 +106,7 @@ def test_whatever_a_student_wrote_stays_text_in_every_format(said):
     assert not [link for link in seen.links if not link.startswith("#")]  # headings link to themselves
 
 
-def test_the_instructors_page_counts_and_shows_the_commonest_mistake_with_an_example(make_result):
+def test_instructor_page_shows_the_commonest_mistake(make_result):
     found = [make_result("a", 0), make_result("b", 0), make_result("c", 1), make_result("d", 2)]
     hardest, easier, nobody = Overview(found).checks
     assert (hardest.title, hardest.share, hardest.reached) == ("A hidden one.", 0.25, 4)

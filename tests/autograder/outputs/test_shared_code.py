@@ -3,7 +3,7 @@
 from autograder.outputs.instructor import Overview
 
 
-def test_the_instructor_sees_who_shares_code_those_with_the_most_exercises_first(make_result):
+def test_instructor_sees_who_shares_code(make_result):
     found = [make_result(name) for name in "abcd"]
     for result, codes in zip(found, [("1", "2"), ("1", "2"), ("3", "4"), ("5", "4")], strict=True):
         for exercise, code in zip(result.exercises, codes, strict=True):

@@ -83,7 +83,7 @@ def test_results_of_two_labs_are_not_mixed_in_one_column(tmp_path, given_file, c
         canvas.fill(class_results, given_file(CANVAS), tmp_path / "out.csv")
 
 
-def test_the_moodle_worksheet_gets_grades_of_its_scale_and_comments_as_text(tmp_path, given_file, class_results):
+def test_moodle_worksheet_is_filled_in(tmp_path, given_file, class_results):
     filled = moodle.fill(class_results, given_file(MOODLE), tmp_path / "out.csv")
     after = rows(tmp_path / "out.csv")
     assert [row[4] for row in after[1:]] == ["30", "20", "", ""]
@@ -100,7 +100,7 @@ def test_moodle_comments_are_escaped_since_moodle_reads_html(tmp_path, given_fil
     assert "&lt;script&gt;" in rows(tmp_path / "out.csv")[1][9]
 
 
-def test_a_worksheet_in_another_language_is_filled_by_the_names_of_its_columns(tmp_path, given_file, class_results):
+def test_worksheet_in_another_language(tmp_path, given_file, class_results):
     source = given_file("ID,Bewertung\nTeilnehmer/in 4711,\n")
     with pytest.raises(load.ResultError, match="no column 'Grade'; its columns are ID, Bewertung"):
         moodle.fill(class_results, source, tmp_path / "out.csv")

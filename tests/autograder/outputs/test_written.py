@@ -153,7 +153,7 @@ def test_marks_count_in_every_export(results, tmp_path):
 
 
 def test_marks_again_replace_only_their_rows(results, tmp_path):
-    late = adjustments.Row("ada", LAB, -1, 0, "late")
+    late = adjustments.AdjustmentRow("ada", LAB, -1, 0, "late")
     adjustments.write(results / adjustments.ADJUSTMENTS, [late])
     run("marks", marks_sheet(tmp_path / "a.csv", ("ada", 5, ""), ("dee", 1, "")), results)
     run("marks", marks_sheet(tmp_path / "b.csv", ("ada", 3, "")), results)

@@ -9,19 +9,6 @@ from autograder.grading import grade, store
 from autograder.shards import records as recording
 
 
-@pytest.fixture
-def graded(monkeypatch):
-    """The names of the students that were really graded, in order."""
-    names, original = [], grade.grade
-
-    def spy(submission, *rest):
-        names.append(submission.student)
-        return original(submission, *rest)
-
-    monkeypatch.setattr(grade, "grade", spy)
-    return names
-
-
 def without_seconds(content):
     """A result file's content without what differs from run to run."""
     if isinstance(content, dict):
@@ -135,7 +122,7 @@ def test_a_failure_of_the_grader_itself_is_tried_again(class_of_eight, tmp_path,
 
 
 def test_two_processes_do_not_share_a_shard(class_of_eight, tmp_path, run):
-    shard = recording.Shard(1, 2)
+    shard = recording.ClassShard(1, 2)
     with recording.Records(tmp_path / "out", (tmp_path / "secret").read_bytes(), shard):
         code, said = run("grade", tmp_path / "out", "--shard", "1/2")
         assert code == 3

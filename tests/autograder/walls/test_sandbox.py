@@ -197,7 +197,7 @@ def test_root_takes_a_spare_user_id_only_where_it_can_still_import(monkeypatch):
         assert sandbox.spare_uid() == 0
 
 
-def test_a_zygote_that_the_system_refuses_is_an_error_and_not_a_weaker_one(monkeypatch):
+def test_refused_zygote_is_an_error(monkeypatch):
     monkeypatch.setattr("autograder.walls.zygote.PROGRAM", "raise SystemExit(1)")
     with Zygote() as refused, tempfile.TemporaryDirectory() as folder, pytest.raises(ZygoteError):
         RemoteSession(refused, [], folder)
@@ -235,7 +235,7 @@ def test_a_hard_link_is_a_second_name_of_a_secret_file(tmp_path):
     assert landlock.without(str(tmp_path / "cache"), found) == [str(tmp_path / "cache/other.py")]
 
 
-def test_a_hole_in_the_walls_is_found_before_the_first_submission_and_said(tmp_path, write_notebook, monkeypatch):
+def test_hole_in_the_walls_is_found_first(tmp_path, write_notebook, monkeypatch):
     write_notebook("ada.ipynb", "x = 1")
     hole = canaries.AttackOutcome("read the checks", False, "it can: 4711")
     monkeypatch.setattr(canaries, "attack", lambda zygote: [hole])

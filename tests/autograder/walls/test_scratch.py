@@ -30,7 +30,7 @@ def aged(path: str | Path) -> Path:
     return Path(path)
 
 
-def test_the_folder_of_a_process_that_was_killed_is_removed_and_not_before():
+def test_folder_of_a_killed_process_is_removed():
     process = subprocess.Popen([sys.executable, "-c", MAKER], stdout=subprocess.PIPE, text=True)
     with process:
         path = aged(process.stdout.readline().strip())

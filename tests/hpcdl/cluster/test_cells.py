@@ -34,7 +34,7 @@ def _text(output) -> str:
 
 
 @pytest.mark.labs  # a kernel with engines of its own
-def test_px_cells_run_on_every_rank_keep_their_variables_and_fail_readably(mpiexec):
+def test_px_cells_run_on_every_rank(mpiexec):
     _, value, exchange, wrong, hung, after, line, typing, picture, option, stopped = run_cells(
         START,
         "%%px\nimport torch\nx = torch.full((2,), comm.rank + 1.0)\nmine = comm\nx.sum().item()",

@@ -25,7 +25,7 @@ def test_results_come_in_rank_order_from_one_process_per_rank(cluster, who):
     assert len({pid for _, pid in results}) == N
 
 
-def test_a_function_of_the_notebook_brings_its_closure_its_globals_and_its_classes(cluster):
+def test_notebook_function_carries_its_globals(cluster):
     weights = torch.arange(3.0)
 
     class Answer:

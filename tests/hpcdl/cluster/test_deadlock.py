@@ -33,7 +33,7 @@ def waits(side=None, peer=None, number=1, alone=True):
         ({}, {0, 1}, []),
     ],
 )
-def test_stuck_ranks_are_those_that_wait_for_each_other_or_for_one_that_has_returned(waiting, returned, expected):
+def test_ranks_that_wait_for_each_other_are_stuck(waiting, returned, expected):
     assert stuck(waiting, returned) == expected
     assert bool(explain(waiting, returned)) == bool(expected)
 

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.mpi
 N = 4
 
 
-def test_a_rank_that_raises_is_named_with_its_line_and_the_others_do_not_wait_for_it(cluster, failure, line):
+def test_failed_rank_is_named_with_its_line(cluster, failure, line):
     def work(comm):
         if comm.rank == 2:
             raise ValueError("a wrong shape")
@@ -98,7 +98,7 @@ def test_a_rank_that_is_killed_is_named_with_where_it_was_last_seen(pair, failur
     assert "last seen at" in message
 
 
-def test_ranks_that_all_wait_to_receive_are_told_which_circle_they_stand_in(cluster, failure, line):
+def test_deadlock_names_its_cycle(cluster, failure, line):
     def both_wait(comm):
         x = torch.zeros(3)
         if comm.rank < 2:
@@ -162,9 +162,7 @@ def test_an_endless_loop_ends_in_time_with_its_line_and_its_calls(cluster, failu
 
 
 @pytest.mark.labs  # waits for limits
-def test_a_loop_that_swallows_every_exception_and_a_wait_inside_mpi_itself_are_ended_with_their_processes(
-    pair, failure, line
-):
+def test_stubborn_ranks_are_killed(pair, failure, line):
     def work(comm):
         from mpi4py import MPI
 

@@ -77,7 +77,7 @@ AFTER = "print(cluster.run(who), kept, len(family()))"
 )
 @pytest.mark.timeout(1200)
 @pytest.mark.labs  # a killed rank is in the first tier
-def test_each_fault_is_one_readable_error_after_which_the_cluster_works_and_nothing_is_left(mpiexec, seed, count):
+def test_cluster_recovers_from_each_fault(mpiexec, seed, count):
     draw = random.Random(seed)
     kinds = draw.sample(list(FAULTS), 6) + draw.choices(list(FAULTS), k=count - 6)
     bads = [draw.randrange(2) for _ in kinds]

@@ -61,7 +61,7 @@ def gone(pid: int) -> bool:
 
 
 @pytest.mark.labs  # a real job
-def test_engines_run_as_one_slurm_job_which_survives_a_dead_rank_and_leaves_nothing(in_slurm, profiles):
+def test_slurm_job_survives_a_dead_rank(in_slurm, profiles):
     def die(comm):
         if comm.rank == 1:
             os._exit(3)
@@ -117,7 +117,7 @@ def test_more_engines_than_the_partition_has_cores_is_said_at_once(in_slurm):
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.labs  # a job runs in the first tier
-def test_a_job_that_waits_leaves_the_queue_with_the_command_that_asked_for_it(no_job_starts, how):
+def test_waiting_job_leaves_with_its_command(no_job_starts, how):
     command = [sys.executable, "-m", "hpcdl", "cluster", "--profile", "slurm", "-n", "2"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         while "waits: PENDING" not in process.stdout.readline():
@@ -190,7 +190,7 @@ def test_engines_on_other_hosts_are_started_over_ssh_and_tried(profiles):
     assert not list((profiles / "profile_ssh").glob("hpcdl-cluster-*"))
 
 
-def test_a_profile_that_is_not_there_or_makes_no_mpi_world_is_refused_with_the_next_step(profiles):
+def test_unusable_profile_is_refused(profiles):
     with pytest.raises(ClusterError, match=r"there is no profile 'slurm' in .*\nrun: hpcdl cluster --profile slurm"):
         Cluster(2, profile="slurm").start()
     with pytest.raises(ClusterError, match=r"no profile 'moon'.*hpcdl can write slurm, ssh"):

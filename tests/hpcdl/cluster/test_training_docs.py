@@ -65,7 +65,7 @@ def test_the_commands_train(command, environment, tmp_path):
 
 
 @pytest.mark.labs
-def test_the_readmes_commands_are_these_and_one_that_ended_need_not_be_repeated(environment, tmp_path):
+def test_finished_training_is_not_repeated(environment, tmp_path):
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     commands = re.findall(r"^\.venv/bin/(\w+ .*(?:hpcdl|ddp\.)[ \w.-]*train.*?) *#", readme, re.MULTILINE)
     plain = [command.replace(".venv/bin/", "") for command in commands]
@@ -83,7 +83,7 @@ def test_the_readmes_commands_are_these_and_one_that_ended_need_not_be_repeated(
 
 
 @pytest.mark.labs  # Slurm runs engines in the first tier
-def test_the_batch_file_trains_as_a_job_of_slurm_and_goes_on_when_handed_in_again(slurm, environment, tmp_path):
+def test_resubmitted_batch_file_resumes(slurm, environment, tmp_path):
     (file,) = blocks("sbatch")
     (tmp_path / "train.sbatch").write_text(file)
     environment |= {"SLURM_CONF": slurm["SLURM_CONF"], "PATH": f"{environment['PATH']}:{slurm['PATH']}"}

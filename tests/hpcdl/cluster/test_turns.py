@@ -63,7 +63,7 @@ def test_what_waits_beside_the_notebook_prints_nothing_into_its_cells(capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_a_wait_that_is_interrupted_is_one_sentence_and_the_other_run_goes_on():
+def test_interrupted_wait_leaves_the_other_run():
     turns = Turns()
     other = in_a_thread(lambda: turns.begin(Work))
 
@@ -139,7 +139,7 @@ def test_a_run_with_a_short_limit_waits_for_a_training_and_stops_nothing(pair, w
 
 @pytest.mark.mpi
 @pytest.mark.labs  # starts engines
-def test_engines_that_are_stopped_while_another_thread_follows_them_are_a_sentence(started, long):
+def test_stop_from_another_thread_is_a_sentence(started, long):
     cluster, records = started(2), []
     thread, errors = followed(cluster, long, records)
     processes = [engine.process for engine in cluster.engines]

@@ -86,7 +86,7 @@ BAD = {
 
 @EVERY
 @pytest.mark.parametrize("bad", BAD)
-def test_what_cannot_be_sent_is_refused_on_every_rank_before_the_first_message(name, bad):
+def test_bad_tensors_are_refused_before_any_message(name, bad):
     x, kind, said = BAD[bad]
 
     def rank(comm):
@@ -142,7 +142,7 @@ def test_virtual_time_is_the_formula_of_the_docstring(p):
 
 
 @pytest.mark.parametrize("name", ["recursive_doubling", "rabenseifner"])
-def test_ranks_beyond_a_power_of_two_cost_two_more_messages_and_one_addition(name):
+def test_folded_ranks_cost_two_messages(name):
     n = 4 * 960
     fold = 2 * (ALPHA + n * BETA) + n * GAMMA
     for p, q in [(3, 2), (5, 4), (7, 4), (9, 8), (33, 32)]:
@@ -178,7 +178,7 @@ def test_any_number_of_servers_gives_the_same_sum_everywhere(p):
             assert all(torch.equal(result, results[0]) for result in results)
 
 
-def test_k_servers_divide_the_bytes_by_k_and_p_servers_cost_what_the_ring_does():
+def test_servers_divide_the_bytes():
     p, n = 8, 4 * 960
     for k in (1, 2, 4, 8):
         f = lambda x, comm, k=k: parameter_server_all_reduce(x, comm, servers=k)  # noqa: E731

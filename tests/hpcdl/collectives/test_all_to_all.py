@@ -69,7 +69,7 @@ def test_each_rank_sends_one_message_to_every_other(p):
     assert sorted(sends) == [(r, s, 16) for r in range(p) for s in range(p) if r != s]
 
 
-def test_equal_counts_and_the_equal_form_cost_the_same_and_one_busy_rank_holds_up_all():
+def test_unequal_all_to_all_costs():
     even = [[2] * 4] * 4
     assert cost.unequal_all_to_all(even, ALPHA, BETA) == cost.all_to_all(4, 32, ALPHA, BETA)
     hot = [[8, 0, 0, 0]] * 4  # all rows to rank 0, as to one expert

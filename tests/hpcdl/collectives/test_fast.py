@@ -85,7 +85,7 @@ def sent(run):
 
 @pytest.mark.parametrize("p", [1, 2, 3, 5])
 @pytest.mark.parametrize("n", [0, 1, 4, 37, 1003])
-def test_the_fast_reduce_scatter_gives_the_bits_of_the_plain_one_in_the_same_messages(p, n):
+def test_fast_reduce_scatter_equals_the_plain_one(p, n):
     x, weights = inputs(p, n, torch.float32), [(rank + 1) / p for rank in range(p)]
     plain, fast = run(reduce_scatter, x, weights), run(fast_reduce_scatter, x, weights)
     assert sent(plain) == sent(fast)
@@ -95,7 +95,7 @@ def test_the_fast_reduce_scatter_gives_the_bits_of_the_plain_one_in_the_same_mes
 
 @pytest.mark.parametrize("p", [1, 2, 3, 5])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_the_fast_all_gather_takes_a_chunk_from_elsewhere_in_the_same_messages(p, dtype):
+def test_fast_all_gather_takes_a_chunk_from_elsewhere(p, dtype):
     x = inputs(p, 37, torch.float32)
     own = [row.tensor_split(p)[rank] for rank, row in enumerate(x)]
 
@@ -116,7 +116,7 @@ def test_the_fast_ring_sends_the_same_messages_as_the_plain_one(p):
 
 
 @pytest.mark.parametrize("p", range(2, 10))
-def test_each_rank_of_the_plain_ring_sends_2_p_minus_1_chunks_to_the_right(p):
+def test_plain_ring_sends_2_p_minus_1_chunks(p):
     n = 8 * p + 3
     trace = run(ALL_REDUCE["ring"], inputs(p, n, torch.float32), [1.0] * p).trace
     sends = [event for event in trace if event.op == "send"]

@@ -49,7 +49,7 @@ sys.stdout.write(f"rank {comm.rank} agrees\n")  # one write: print makes two, an
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("p", [1, 2, *(pytest.param(p, marks=pytest.mark.labs) for p in (3, 4))])
-def test_every_collective_over_mpi_gives_the_bits_of_the_simulated_machine(p):
+def test_mpi_collectives_equal_simulated_ones(p):
     command = [find_launcher().path, "-n", str(p), sys.executable, "-c", PROGRAM]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True

@@ -104,7 +104,7 @@ def test_scatter_and_all_gather_beat_a_broadcast_of_long_messages():
 
 
 @pytest.mark.parametrize("f", [scatter, gather])
-def test_wrong_arguments_are_refused_on_every_rank_before_the_first_message(f):
+def test_bad_arguments_are_refused_before_any_message(f):
     def rank(comm):
         with pytest.raises(ValueError, match=f"rank {comm.rank}: {f.__name__}: root is 3; ranks are 0 to 2"):
             f(torch.ones(2), comm, 3)

@@ -168,7 +168,7 @@ else:
 """
 
 
-def test_a_message_that_does_not_fit_is_named_with_its_size_and_its_sender_goes_on(lenders):
+def test_misfitting_message_spares_its_sender(lenders):
     lenders(2, MISFIT)
 
 

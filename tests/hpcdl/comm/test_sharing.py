@@ -41,7 +41,7 @@ def test_an_update_is_lost_if_and_only_if_the_windows_overlap(gap):
     assert simulate(rank, 2, gamma=GAMMA).results[0] == (1.0 if gap < 1 else 2.0)
 
 
-def test_what_is_read_before_and_written_after_work_loses_what_came_between():
+def test_late_write_loses_updates_in_between():
     def rank(comm, whole):
         v = shared_tensor(comm, 2)
         if comm.rank:
@@ -229,6 +229,6 @@ sys.stdout.write(f"rank {rank} is right\n")
 
 @pytest.mark.labs  # starts MPI
 @pytest.mark.mpi
-def test_over_mpi_each_rank_sees_what_the_others_write_and_nothing_is_left(mpiexec):
+def test_ranks_share_one_memory_over_mpi(mpiexec):
     _, printed = mpiexec(3, "-c", MPI)
     assert sorted(printed.splitlines()) == [f"rank {rank} is right" for rank in range(3)], printed

@@ -62,7 +62,7 @@ def test_a_send_waits_for_its_receiver_and_takes_alpha_plus_n_beta():
     assert run.bytes_sent == [1000, 0]
 
 
-def test_a_rank_receives_one_message_at_a_time_and_sends_while_it_receives():
+def test_rank_receives_one_message_at_a_time():
     def many_to_one(comm):
         x = torch.zeros(250)
         if comm.rank:
@@ -118,7 +118,7 @@ def test_links_within_a_node_have_a_price_of_their_own():
 
 
 @pytest.mark.parametrize(("p", "per_node"), [(8, 4), (7, 3), (12, 4), (3, 5)])
-def test_the_hierarchical_all_reduce_over_nodes_costs_what_its_formula_says(p, per_node):
+def test_hierarchical_all_reduce_costs_its_formula(p, per_node):
     n, link, within = 3 * 4 * 5 * 7, {"alpha": 1e-5, "beta": 1e-9, "gamma": 1e-10}, (1e-6, 1e-11)
     run = simulate(
         lambda comm: hierarchical_all_reduce(torch.ones(n), comm, per_node=per_node),

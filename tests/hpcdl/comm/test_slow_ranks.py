@@ -13,7 +13,7 @@ def clocks(f, p, **options):
     return simulate(lambda comm: f(comm) or comm.clock(), p, **options).results
 
 
-def test_work_takes_so_many_times_as_long_and_messages_do_not():
+def test_slow_factor_applies_to_work_not_messages():
     assert clocks(lambda comm: comm.compute(2.0), 3, slow={1: 3.0, 2: 0.5}) == [2.0, 6.0, 1.0]
     sums = clocks(lambda comm: comm.accumulate(torch.ones(4), torch.ones(4)), 2, gamma=0.25, slow={0: 2})
     assert sums == [8.0, 4.0]
@@ -21,7 +21,7 @@ def test_work_takes_so_many_times_as_long_and_messages_do_not():
     assert clocks(message, 2, alpha=1.0, beta=0.5, slow={0: 7.0}) == [9.0, 9.0]
 
 
-def test_the_slowest_rank_adds_last_in_the_machines_own_sum():
+def test_slowest_rank_adds_last():
     assert clocks(lambda comm: comm.all_reduce(torch.ones(4)), 2, gamma=0.25, slow={1: 3.0}) == [12.0, 12.0]
 
 
@@ -33,7 +33,7 @@ def test_one_slow_rank_holds_up_a_ring():
     assert max(clocks(step, 4, slow={2: 5.0})) == 5.0 == min(clocks(step, 4, slow={2: 5.0}))
 
 
-def test_its_background_is_slow_too():
+def test_background_of_a_slow_rank_is_slow():
     def rank(comm):
         background = comm.background()
         background.start(lambda inner: inner.compute(2.0))
@@ -42,7 +42,7 @@ def test_its_background_is_slow_too():
     assert clocks(rank, 2, slow={1: 4.0}) == [2.0, 8.0]
 
 
-def test_nobody_is_slow_to_the_bit_without_it():
+def test_without_slow_ranks_nothing_changes():
     def rank(comm):
         comm.compute(0.1)
         ring_all_reduce(torch.ones(10), comm)

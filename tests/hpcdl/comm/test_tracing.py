@@ -16,7 +16,7 @@ def traced_ring(comm):
     return x, comm.trace
 
 
-def test_a_traced_ring_sends_to_the_next_rank_and_receives_from_the_one_before():
+def test_traced_ring_talks_to_its_neighbours():
     for rank, (x, trace) in enumerate(simulate(traced_ring, 4, alpha=1.0).results):
         assert x.tolist() == [6.0] * 8
         sends = [event for event in trace if event.op == "send"]
@@ -27,7 +27,7 @@ def test_a_traced_ring_sends_to_the_next_rank_and_receives_from_the_one_before()
         assert sum(event.nbytes for event in trace if event.op == "accumulate") == 3 * 8
 
 
-def test_collectives_work_and_waits_of_requests_are_recorded_when_they_end():
+def test_collectives_and_waits_are_recorded():
     def rank(comm):
         comm = TracingComm(comm)
         comm.broadcast(torch.zeros(2), root=1)

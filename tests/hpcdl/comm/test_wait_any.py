@@ -42,7 +42,7 @@ def test_a_server_hears_its_workers_in_the_order_of_virtual_time(wrap):
     assert clock == pytest.approx(30.375)
 
 
-def test_a_short_message_posted_later_may_come_before_a_long_one_that_is_under_way():
+def test_short_message_may_overtake_a_long_one():
     def rank(comm):
         if comm.rank == 0:
             requests = [comm.irecv(torch.zeros(1000), 1), comm.irecv(torch.zeros(1), 2)]
@@ -63,7 +63,7 @@ def test_a_short_message_posted_later_may_come_before_a_long_one_that_is_under_w
     assert simulate(outbox, 3, beta=0.25).results[0] == [1, 2.0, 0, 1000.0]
 
 
-def test_ties_go_to_the_lowest_rank_or_as_the_seed_says_and_a_run_can_be_replayed():
+def test_ties_follow_the_seed():
     def rank(comm):
         if comm.rank == 0:
             requests = [comm.irecv(torch.zeros(0), source) for source in (3, 1, 4, 2)]

@@ -67,7 +67,7 @@ def test_the_gaps_are_those_of_the_closed_forms(p):
 
 
 @pytest.mark.parametrize("topology", ["ring", "wheel", "everyone"])
-def test_no_round_shrinks_the_distance_less_than_the_gap_says_and_the_slowest_start_no_more(topology):
+def test_rounds_shrink_the_distance_by_the_gap(topology):
     w = mixing(9, TOPOLOGIES[topology](9, 0))
     x, factor = start(9), shrinks(topology, 9)
     for _ in range(20):
@@ -86,7 +86,7 @@ def test_random_peers_shrink_the_square_by_the_closed_form_on_average(p):
     assert np.mean(squares) / far(x) ** 2 == pytest.approx(shrinks("random peers", p) ** 2, abs=0.02)
 
 
-def test_a_ring_slows_down_with_the_square_of_its_size_and_random_peers_do_not():
+def test_ring_slows_with_the_square_of_its_size():
     assert (1 - shrinks("ring", 32)) / (1 - shrinks("ring", 64)) == pytest.approx(4, rel=0.01)
     assert shrinks("random peers", 1024) < math.sqrt(0.5) < 0.71
 

@@ -95,7 +95,7 @@ def test_an_update_is_lost_where_two_meet_and_only_there():
     assert (together.item(), in_turns.item()) == (9.0, 18.0)
 
 
-def test_round_robin_updates_one_after_another_and_hogwild_waits_for_nobody():
+def test_round_robin_takes_turns_and_hogwild_does_not():
     edges, gradient = logistic(ROWS)
     orders = [list(range(r, 40, 2)) for r in (0, 1)]
     free = run(edges, gradient, 2, ROWS.features, orders, gamma=1.0, alpha=20.0)

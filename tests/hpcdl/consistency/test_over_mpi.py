@@ -58,7 +58,7 @@ def test_a_worker_that_is_killed_is_missed_while_another_speaks(mpiexec):
     assert printed.count("equal") == 1, printed
 
 
-def test_a_server_that_is_killed_is_one_error_and_training_resumes_from_its_snapshot(mpiexec, tmp_path):
+def test_killed_server_resumes_from_its_snapshot(mpiexec, tmp_path):
     _, printed = mpiexec(3, "-c", HIDDEN, __file__, "server dies", "1", "1", str(tmp_path), seconds=60)
     assert "server 0 does not answer after" in printed
     assert "equal" not in printed

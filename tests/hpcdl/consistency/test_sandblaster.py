@@ -107,7 +107,7 @@ def scalars(found):
     return set(sizes)
 
 
-def test_the_coordinator_sees_no_vector_and_a_dot_product_does_not_depend_on_n():
+def test_dot_product_costs_the_same_for_any_n():
     found = run(tolerance=1e-3)  # before steps get so small that their pairs are left out
     assert scalars(found) == {32, 16, 8}  # a command; an order, a report; a scalar
     asked = [e for e in found.trace if e.op == "send" and e.rank > 0 and e.peer == 0 and e.tag == SCALAR]
@@ -132,7 +132,7 @@ def test_vectors_move_once_for_each_portion_and_each_fetch():
 # -- time -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_backup_spares_the_wait_for_a_straggler_and_each_portion_counts_once():
+def test_backup_spares_the_wait_for_a_straggler():
     slow = {3: 40.0}
     with_, without = (run(work=1.0, most=3, slow=slow, backups=backups) for backups in (True, False))
     torch.testing.assert_close(whole(with_), whole(without), rtol=1e-12, atol=1e-12)

@@ -104,7 +104,7 @@ def test_a_worker_reads_what_it_wrote():
 # -- staleness, traffic, time -----------------------------------------------------------------------------------------
 
 
-def test_alone_a_gradient_is_never_stale_and_beside_a_straggler_it_is_what_the_clock_says():
+def test_staleness_is_what_the_clock_says():
     assert {u.staleness for u in simulate(train, 2).results[0].log} == {0}
     run = simulate(train, 3, 1, ASP, slow={1: 2.25})  # no two end together
     right = timeline([[2.25] * STEPS, [1.0] * STEPS]).staleness()
@@ -113,7 +113,7 @@ def test_alone_a_gradient_is_never_stale_and_beside_a_straggler_it_is_what_the_c
 
 
 @pytest.mark.parametrize("staleness", [0, 1, 2, 5])
-def test_nobody_is_further_ahead_than_the_threshold_and_somebody_is_as_far(staleness):
+def test_lead_reaches_the_threshold_and_stops(staleness):
     run = simulate(train, 5, 2, staleness, alpha=0.01, slow={2: 50.0})
     for served in run.results[:2]:
         assert max(u.lead for u in served.log) == min(staleness, STEPS - 1)
@@ -247,7 +247,7 @@ class Mortal(torch.optim.SGD):
 
 @pytest.mark.parametrize("staleness", [BSP, 1, ASP])
 @pytest.mark.parametrize("servers", [1, 2])
-def test_a_server_that_dies_is_one_error_and_training_resumes_from_its_snapshot(servers, staleness, tmp_path):
+def test_dead_server_resumes_from_its_snapshot(servers, staleness, tmp_path):
     def rank(comm):
         if comm.rank < servers:
             make = lambda params: Mortal(params, LR)  # noqa: E731

@@ -46,7 +46,7 @@ def test_least_squares_would_have_failed_there():
 
 
 @pytest.mark.parametrize("cost", [ring, rabenseifner])
-def test_links_are_found_from_whole_collectives_over_several_sizes_of_cluster(cost):
+def test_links_are_fitted_to_collectives(cost):
     ranks, sizes = np.meshgrid([2, 3, 4], SIZES)
     ranks, sizes = ranks.ravel(), sizes.ravel()
     times = [cost(int(p), int(n), 2e-6, 3e-10) for p, n in zip(ranks, sizes, strict=True)]

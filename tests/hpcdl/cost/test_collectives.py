@@ -27,7 +27,7 @@ def measured(f, p, n, dtype=torch.float32, **options):
     return run.seconds, len(sends), sum(run.bytes_sent)
 
 
-def test_every_collective_has_its_formula_and_every_formula_its_collective():
+def test_collectives_and_formulas_correspond():
     assert set(collectives.ALL_REDUCE) == set(ALL_REDUCE) == set(TRAFFIC)
 
 
@@ -90,7 +90,7 @@ def test_faster_links_within_a_node_make_a_hierarchy_pay():
 
 @pytest.mark.parametrize("name", textbook.ALL_REDUCE)
 @pytest.mark.parametrize("p", [2, 4, 8, 64])
-def test_the_textbooks_form_is_the_exact_one_for_powers_of_two_and_whole_chunks(name, p):
+def test_textbook_form_is_exact_for_powers_of_two(name, p):
     n = 4 * p * 1000
     exact = ALL_REDUCE[name](p, n, ALPHA, BETA, GAMMA)
     assert textbook.ALL_REDUCE[name](p, n, ALPHA, BETA, GAMMA) == pytest.approx(exact, rel=1e-12)

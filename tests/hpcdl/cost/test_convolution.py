@@ -68,7 +68,7 @@ def test_memory_is_that_of_the_arrays_between(name, problem, dtype):
     assert found.nbytes == x.nbytes + w.nbytes + y.nbytes + 2 * scratch
 
 
-def test_the_lectures_toeplitz_matrix_has_four_numbers_in_each_of_four_rows():
+def test_toeplitz_matrix_of_the_lecture():
     w = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
     T = toeplitz.toeplitz(w, PROBLEMS[0]).to_dense()
     expected = [[1, 2, 0, 3, 4, 0, 0, 0, 0], [0, 1, 2, 0, 3, 4, 0, 0, 0]]

@@ -68,7 +68,7 @@ def test_gpt_3_saves_seventy_percent_without_the_scores_of_attention():
     assert kept / less == pytest.approx((34 + 80) / 34)
 
 
-def test_the_first_stage_of_a_pipeline_keeps_as_much_as_all_layers_of_one_microbatch():
+def test_first_stage_keeps_all_layers_of_a_microbatch():
     assert memory.first_stage(96, 10.0) == 960
     assert memory.first_stage(96, 10.0, p=8) == 960  # 12 layers of 8 microbatches
     assert memory.first_stage(96, 10.0, p=8, v=3) == pytest.approx(960 * (1 + 7 / 24))

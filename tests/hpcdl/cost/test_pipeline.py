@@ -144,7 +144,7 @@ def test_lengths_without_a_closed_form_are_refused():
 
 
 @pytest.mark.parametrize(("p", "m"), [(2, 3), (4, 7), (8, 15), (8, 64)])
-def test_zb_v_has_no_bubble_where_the_parts_are_equal_and_keeps_to_the_memory_of_1f1b(p, m):
+def test_zb_v_has_no_bubble_for_equal_parts(p, m):
     timeline = play(zb_v(p, m), 1.0, 1.0, 1.0, parts=v_shaped(p))
     assert timeline.bubble == 0
     assert timeline.memory(0.5) == [p] * p
@@ -206,14 +206,14 @@ def test_a_message_that_occupies_its_sender_costs_every_microbatch():
     assert busy.makespan > free.makespan
 
 
-def test_boundaries_may_have_messages_of_their_own_and_a_turn_of_the_v_has_none():
+def test_boundaries_have_their_own_messages():
     timeline = play(gpipe(3, 1), 1.0, 1.0, message=[0.25, 0.5])
     assert timeline.makespan == 6 + 2 * 0.75
     assert play(zb_v(2, 1), 1.0, 1.0, 0.0, parts=v_shaped(2), message=10.0).makespan == 8 + 4 * 10
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_the_critical_path_has_no_gap_but_messages_and_is_as_long_as_the_whole(name):
+def test_critical_path_is_as_long_as_the_whole(name):
     timeline = played(name, 4, 6, 1.0, 1.5, 0.75, message=0.125)
     path = timeline.critical_path()
     assert path[0].start == 0

@@ -78,7 +78,7 @@ EAGER = Layout(precision="bf16", itemsize=2, kernels="eager", attention="flash",
 
 
 @pytest.mark.parametrize(("model", "samples", "ms"), ON_AN_H200)
-def test_steps_on_a_card_that_no_constant_was_fitted_to_are_in_their_intervals(model, samples, ms):
+def test_measured_steps_are_in_their_intervals(model, samples, ms):
     update = ADAM_BYTES if isinstance(model, Transformer) else MOMENTUM_BYTES
     found = predict(model, H200_DGX, EAGER._replace(update_bytes=update, channels_last=True), samples)
     assert found.low < ms / 1e3 < found.high

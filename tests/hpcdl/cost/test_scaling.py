@@ -108,7 +108,7 @@ def test_a_tensor_above_the_cap_travels_alone():
     assert capped(network, cap=25) == [(1.0, 10), (2.0, 99), (4.0, 20)]
 
 
-def test_on_slow_links_merging_beats_both_one_message_per_layer_and_one_for_all():
+def test_merging_is_best_on_slow_links():
     network = gradients(resnet50(), backward=0.1)
     times = {f.__name__: finished(f(network, affine), affine) for f in (layerwise, single, capped, fused, merged)}
     assert times["merged"] == min(times.values())
@@ -116,7 +116,7 @@ def test_on_slow_links_merging_beats_both_one_message_per_layer_and_one_for_all(
     assert 1 < len(merged(network, affine)) < len(network)
 
 
-def test_without_overlap_an_iteration_takes_what_the_simulated_machine_takes():
+def test_iteration_without_overlap_as_simulated():
     p, sizes = 4, [1000, 10, 4000]
     network = [Gradient(0.1 * (i + 1), 4 * n) for i, n in enumerate(sizes)]
 
@@ -130,14 +130,14 @@ def test_without_overlap_an_iteration_takes_what_the_simulated_machine_takes():
     assert ours.seconds == pytest.approx(seconds, rel=1e-12)
 
 
-def test_overlap_hides_what_fits_into_the_backward_pass_and_exposes_the_rest():
+def test_overlap_hides_what_fits_into_backward():
     network = [Gradient(1.0, 1), Gradient(2.0, 1)]
     assert iteration(1.0, network, lambda nbytes: 0.5) == Iteration(1.0, 2.0, 0.5, 0.0)
     assert iteration(1.0, network, lambda nbytes: 3.0) == Iteration(1.0, 2.0, 5.0, 0.0)
     assert iteration(1.0, network, lambda nbytes: 3.0, overlap=False).exposed == 6.0
 
 
-def test_overlap_saves_at_most_forty_percent_when_backward_is_twice_forward():
+def test_overlap_saves_at_most_forty_percent():
     network = [Gradient(2.0 * (i + 1) / 1000, 1) for i in range(1000)]
     saved = []
     for communication in np.linspace(0.1, 6, 60):
@@ -148,7 +148,7 @@ def test_overlap_saves_at_most_forty_percent_when_backward_is_twice_forward():
     assert max(saved) > 0.380  # published for ResNet-50 with NCCL
 
 
-def test_data_that_comes_too_slowly_is_waited_for_and_prefetch_hides_the_rest():
+def test_prefetch_hides_loading_up_to_its_rate():
     network = [Gradient(2.0, 1)]
     slow, fast = ({"input_seconds": seconds} for seconds in (5.0, 1.5))
     assert iteration(1.0, network, lambda nbytes: 1.0, **slow).waiting == 1.0
@@ -174,7 +174,7 @@ def test_the_slowest_rank_is_the_largest_normal(p):
     assert slowest(p, 1.0) - 1 < np.sqrt(2 * np.log(p))
 
 
-def test_a_transformers_gradients_come_too_and_what_is_no_model_is_refused():
+def test_gradients_of_a_transformer():
     gpt = Transformer(layers=3, hidden=64, sequence=32, vocabulary=100)
     found = gradients(gpt, backward=1.0)
     assert sum(gradient.nbytes for gradient in found) == 4 * gpt.parameters

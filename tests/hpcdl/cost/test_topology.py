@@ -34,7 +34,7 @@ def test_a_cluster_with_an_unknown_algorithm_says_which_there_are():
         Nodes(8, FAST, SLOW, "rign").all_reduce(32)
 
 
-def test_links_that_reach_half_their_rate_take_twice_as_long_for_bytes_and_as_long_for_messages():
+def test_half_the_rate_doubles_the_time_of_bytes():
     for network in (Nodes(8, FAST, SLOW), Torus(8, SLOW), ParameterServers(2, SLOW, staging=0.0)):
         full, half = network.all_reduce(32), network.reaching(0.5).all_reduce(32)
         assert half(1 << 40) == pytest.approx(2 * full(1 << 40), rel=1e-4)
@@ -42,7 +42,7 @@ def test_links_that_reach_half_their_rate_take_twice_as_long_for_bytes_and_as_lo
         assert network.reaching(0.5).message(0) == network.message(0) > 0
 
 
-def test_a_row_of_a_torus_is_two_rings_and_of_a_mesh_one_that_takes_two_hops():
+def test_rows_of_a_torus_and_of_a_mesh():
     alpha, beta = SLOW
     assert Torus(8, SLOW).all_reduce(8)(1 << 20) == pytest.approx(ring(8, 1 << 20, alpha, beta / 2))
     assert Torus(8, SLOW, closed=False).all_reduce(8)(1 << 20) == pytest.approx(ring(8, 1 << 20, 2 * alpha, beta))
@@ -57,7 +57,7 @@ def test_a_torus_moves_no_more_bytes_than_a_ring_of_all_in_fewer_steps():
         latency.all_reduce(24)
 
 
-def test_one_server_beside_the_workers_is_the_lectures_with_one_worker_more():
+def test_one_server_is_the_lectures_formula():
     n = 1 << 20
     served = textbook.LECTURE["parameter_server"](9, n, *SLOW)
     assert ParameterServers(1, SLOW, staging=0.0).all_reduce(8)(n) == pytest.approx(served)

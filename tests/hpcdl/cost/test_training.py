@@ -37,7 +37,7 @@ def test_an_iteration_over_2048_gpus_is_computed_in_a_tenth_of_a_second():
     assert min(times) < 0.1
 
 
-def test_efficiency_falls_with_ranks_and_rises_with_the_network_between_them():
+def test_efficiency_depends_on_ranks_and_network():
     def efficiency(p, between=SLOW):
         machine = P100._replace(network=Nodes(8, FAST, between))
         return on(1, vgg16(), (0.1, 0.2), machine).seconds / on(p, vgg16(), (0.1, 0.2), machine).seconds
@@ -242,7 +242,7 @@ def test_what_does_not_fit_is_said(options, error, said):
         predict(**arguments)
 
 
-def test_a_transformer_spread_over_data_alone_is_predicted_like_any_network():
+def test_data_parallel_transformer_is_like_any_network():
     assert predict(GPT, MACHINE, Layout(data=16), 64).exposed > 0
 
 

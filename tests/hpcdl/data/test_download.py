@@ -133,7 +133,7 @@ def test_mirrors_are_tried_in_order(server, tmp_path, dead_url):
     assert [path for path, _ in server.requests] == ["/missing", "/login", "/evil", "/a.bin"]
 
 
-def test_when_every_mirror_fails_the_error_names_each_reason_and_the_next_step(server, tmp_path, dead_url):
+def test_failed_mirrors_are_named_with_reasons(server, tmp_path, dead_url):
     server.files["/login"] = b"<html>please log in</html>"
     server.files["/evil"] = DATA[::-1]
     urls = (dead_url, server.url("missing"), server.url("login"), server.url("evil"))

@@ -78,7 +78,7 @@ class SequenceFirst(nn.Module):
         return self.layer(x)[0][-1]
 
 
-def test_sequence_first_inputs_of_uneven_shares_give_the_gradient_of_one_machine():
+def test_uneven_shares_of_sequence_first_inputs():
     x = torch.linspace(-1, 1, 15).view(3, 5, 1)
     alone = SequenceFirst()
     alone(x).mean().backward()
@@ -161,7 +161,7 @@ def test_a_module_with_a_state_of_its_own_is_trained():
     assert first[1] == {"calls": 7}
 
 
-def test_a_buffer_that_differs_in_shape_is_named_even_where_no_state_dict_holds_it():
+def test_buffer_of_another_shape_is_named():
     def rank(comm):
         module = nn.Linear(1, 1)
         module.register_buffer("mask", torch.zeros(2 + comm.rank), persistent=False)

@@ -113,7 +113,7 @@ def test_gradients_of_two_dtypes_share_no_bucket():
         assert len(dtypes) == 3
 
 
-def test_a_gradient_is_ready_when_those_before_it_are_and_an_unused_one_at_the_end():
+def test_gradients_are_ready_in_order():
     params = [torch.zeros(1) for _ in range(3)]
     arrivals = Arrivals(params)
     for step in range(WARM + MEASURED):

@@ -52,6 +52,6 @@ def test_a_kernel_runs_without_a_gpu_with_as_many_programs_as_asked(tmp_path):
 
 
 @pytest.mark.labs
-def test_without_triton_a_kernel_can_be_defined_and_says_so_when_it_is_run(tmp_path):
+def test_kernel_without_triton_can_be_defined(tmp_path):
     said = python(tmp_path, "pass", before="import sys\nsys.modules['triton'] = None\n", after=AND_SAY)
     assert said.startswith(f"ImportError {NO_TRITON}")

@@ -27,7 +27,7 @@ def test_shared_frozen_and_unused_parameters_are_what_they_say():
     assert without_gradient(Unused(), x) == {"spare.weight", "spare.bias"}
 
 
-def test_an_expert_without_samples_has_no_gradient_and_routing_changes_no_value():
+def test_expert_without_samples_has_no_gradient():
     x, model = torch.randn(6, 4), Routed()
     assert without_gradient(model, x.abs()) == {"negative.weight", "negative.bias"}
     hidden = torch.relu(model.first(x))
@@ -35,7 +35,7 @@ def test_an_expert_without_samples_has_no_gradient_and_routing_changes_no_value(
     assert torch.allclose(model(x), expected)
 
 
-def test_each_layers_backward_pass_takes_its_time_on_the_simulated_machine():
+def test_backward_of_each_layer_takes_its_time():
     def rank(comm):
         model = takes_time(Deep(), comm, 0.5)
         model(torch.ones(1, 4)).sum().backward()

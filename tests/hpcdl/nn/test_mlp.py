@@ -52,7 +52,7 @@ def test_a_sample_and_a_batch_of_one_agree():
     torch.testing.assert_close(torch.outer(deltas[0], X[0]), mlp.backprop(weights, biases, X[:1], Y[:1])[0][0])
 
 
-def test_initial_weights_keep_the_size_of_z_and_draw_from_their_generator_alone():
+def test_initial_weights_keep_the_size_of_z():
     before = torch.random.get_rng_state()
     weights, biases = mlp.initial((400, 300, 200), torch.Generator().manual_seed(1), scale=2.0)
     assert torch.equal(before, torch.random.get_rng_state())

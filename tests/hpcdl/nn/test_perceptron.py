@@ -118,7 +118,7 @@ def pixels():
 
 
 @pytest.mark.long
-def test_every_pair_of_digits_is_separable_and_8_against_1_needs_the_most_updates(pixels):
+def test_every_pair_of_digits_is_separable(pixels):
     X, labels = pixels
     updates = {}
     for a in range(10):

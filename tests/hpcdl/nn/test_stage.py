@@ -39,7 +39,7 @@ def test_one_stage_has_autograds_gradients_with_b_and_w_in_any_order():
     assert [op for op, *_ in stage.events] == list("FFFBBBWWW")
 
 
-def test_b_computes_the_gradient_of_the_input_and_leaves_the_linear_layers_to_w():
+def test_b_leaves_linear_weights_to_w():
     (x, _), module = batch([2]), network()
     stage = Stage(module, [2], takes=(3,), gives=(2,))
     y = stage.forward(0, x[0].clone())

@@ -25,7 +25,7 @@ def measured(rule: str, h, dtype) -> torch.Tensor:
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_no_error_exceeds_truncation_and_rounding_and_the_largest_come_near(rule, dtype):
+def test_errors_stay_below_truncation_and_rounding(rule, dtype):
     h = torch.logspace(-6 if dtype == torch.float32 else -12, -1, 200, dtype=torch.float64).to(dtype).double()
     bound = RULES[rule].truncation(sine, 1.0, h) + RULES[rule].rounding(sine, 1.0, h, dtype)
     ratio = measured(rule, h, dtype) / bound

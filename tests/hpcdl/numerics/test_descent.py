@@ -44,7 +44,7 @@ def test_momentum_is_that_of_torch():
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.3, 0.9])
-def test_the_limit_divides_learning_rates_that_converge_from_those_that_diverge(beta):
+def test_limit_separates_convergence_from_divergence(beta):
     """The spectral radius of one step on (w, v), per eigenvalue of the Hessian, is below one below the limit only."""
     H = torch.tensor([[3.0, 1.0], [1.0, 2.0]], dtype=F64)
     limit = descent.max_stable_lr(H, beta)

@@ -71,7 +71,7 @@ def test_every_code_is_its_own_neighbours_and_stays_however_it_is_rounded(fmt):
 
 
 @pytest.mark.parametrize("fmt", ORACLES, ids=str)
-def test_nearest_is_what_ml_dtypes_numpy_and_torch_have_at_every_midpoint_and_beside_it(fmt):
+def test_nearest_equals_ml_dtypes_numpy_and_torch(fmt):
     x = crossings(fmt)
     assert same_bits(round_nearest(x, fmt), torch.from_numpy(x.numpy().astype(ORACLES[fmt]).astype(np.float32)))
     assert same_bits(round_nearest(x, fmt), x.to(fmt.dtype).float())

@@ -149,7 +149,7 @@ def test_subnormal_numbers_go_up_as_often_as_their_bits_allow(fmt, f):
     assert ups == (round_with(-x, torch.arange(parts, dtype=torch.int32), fmt) < -least).sum()
 
 
-def test_every_midpoint_of_bf16_goes_up_for_exactly_half_of_the_random_bits():
+def test_midpoints_go_up_for_half_of_the_bits():
     lower = torch.arange(-(2**15), 2**15).to(torch.int16).view(torch.bfloat16).float()
     lower = lower[lower.isfinite()]
     middle = (lower.view(torch.int32) | 0x8000).view(torch.float32)

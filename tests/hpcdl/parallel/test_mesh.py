@@ -33,7 +33,7 @@ def test_other_meshes_train_as_one(sizes):
     simulate(lambda comm: hybrid(comm, "one_f_one_b", 2, **named), math.prod(sizes))
 
 
-def test_each_message_stays_in_a_line_of_the_grid_and_they_are_as_many_as_the_parts_say():
+def test_messages_stay_in_lines_of_the_grid():
     run = simulate(lambda comm: hybrid(comm, "zb_h1", 3, data=2, pipeline=2, tensor=2), 8)
     sent, rows = Counter(), {0: 4, 1: 3}  # of a replica
     for event in run.trace:

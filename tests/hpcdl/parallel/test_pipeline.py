@@ -79,7 +79,7 @@ def test_gradients_of_microbatches_and_of_batches_add_up():
     torch.testing.assert_close(found, serial(x, y)[1], rtol=1e-12, atol=1e-14)
 
 
-def test_parts_may_differ_in_what_passes_between_them_and_begin_with_tokens():
+def test_parts_may_pass_different_tensors():
     torch.manual_seed(0)
     net = nn.Sequential(nn.Embedding(9, 4), nn.Sequential(nn.Flatten(1, 2), nn.Linear(12, 5)), nn.Linear(5, 7)).double()
     tokens, target = torch.randint(9, (6, 3)), torch.randint(7, (6,))
@@ -130,7 +130,7 @@ def with_(stage, *ops):
         (lambda orders: orders, {"between": [(6,), (6,)]}, r"between has 2 shapes; 2 parts have 1 boundaries"),
     ],
 )
-def test_what_cannot_be_run_is_said_by_every_rank_before_the_first_message(change, options, said):
+def test_every_rank_refuses_before_any_message(change, options, said):
     def rank(comm):
         with pytest.raises(ValueError, match=said):
             run_with(comm, change, **options)

@@ -55,7 +55,7 @@ def timed(name, p, m, message, **options):
 
 @pytest.mark.parametrize("name", SCHEDULES)
 @pytest.mark.parametrize(("p", "m"), [(1, 3), (2, 3), (3, 7), (4, 6), (4, 12), (5, 11)])
-def test_a_schedule_takes_as_long_as_predicted_and_each_op_is_when_it_was_predicted(name, p, m):
+def test_schedule_runs_as_predicted(name, p, m):
     run, predicted = timed(name, p, m, message=0.125)
     assert run.seconds == pytest.approx(predicted.makespan)
     starts, ends = [r.starts for r in run.results], [r.ends for r in run.results]

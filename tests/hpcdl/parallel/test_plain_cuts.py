@@ -49,7 +49,7 @@ def test_a_pipeline_is_the_class_to_use(p, m, schedule):
 
 
 @pytest.mark.parametrize(("gpipe", "held"), [(False, [4, 3, 2, 1]), (True, [8] * 4)], ids=["1F1B", "GPipe"])
-def test_a_pipeline_has_the_bubble_and_holds_the_microbatches_that_it_says(gpipe, held):
+def test_pipelines_bubble_and_microbatches(gpipe, held):
     p, m = 4, 8
 
     class Stage(nn.Module):

@@ -88,7 +88,7 @@ TIMES = st.integers(1, 40)
     seconds=st.tuples(TIMES, TIMES, TIMES),
     message=st.integers(0, 9),
 )
-def test_it_can_be_followed_keeps_to_the_limit_and_is_no_longer_than_a_fixed_one(p, m, limit, chunks, seconds, message):
+def test_searched_schedule_beats_fixed_ones(p, m, limit, chunks, seconds, message):
     parts = looped(p) if chunks == 1 else v_shaped(p)
     orders = searched(p, m, *seconds, message=message, limit=limit, chunks=chunks)
     ops = sorted((op, k, chunk) for op in "FBW" for k in range(m) for chunk in range(chunks))

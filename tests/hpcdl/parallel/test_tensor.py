@@ -57,7 +57,7 @@ def sent(run):
 
 
 @pytest.mark.parametrize("p", RANKS)
-def test_a_column_and_a_row_layer_are_a_dense_pair_with_one_all_reduce_each_way(p):
+def test_column_and_row_layer_need_one_all_reduce_each_way(p):
     first, second = nn.Linear(5, 7), nn.Linear(7, 6)
     x, dy = torch.randn(2, 3, 5), torch.randn(2, 3, 6)
     expected = passes(lambda x: second(gelu(first(x))), x, dy)
@@ -103,7 +103,7 @@ def test_no_rank_holds_more_than_its_share(build, shares_of_bytes):
 
 
 @pytest.mark.parametrize("p", RANKS)
-def test_with_the_sequence_cut_gather_and_scatter_take_the_all_reduces_place(p):
+def test_sequence_cut_replaces_the_all_reduces(p):
     first, second = nn.Linear(5, 7), nn.Linear(7, 6)
     x, dy = torch.randn(2, 8, 5), torch.randn(2, 8, 6)
     expected = passes(lambda x: second(gelu(first(x))), x, dy)
@@ -210,7 +210,7 @@ def block(hidden=12, heads=4, **options):
 
 @pytest.mark.parametrize("cut", [False, True])
 @pytest.mark.parametrize("p", RANKS)
-def test_a_transformer_block_is_torchs_with_one_all_reduce_per_half_and_direction(p, cut):
+def test_transformer_block_is_torchs(p, cut):
     dense, (tokens, hidden) = block(), (7, 12)
     x, dy = torch.randn(2, tokens, hidden), torch.randn(2, tokens, hidden)
     later = torch.ones(tokens, tokens, dtype=torch.bool).triu(1)

@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from hpcdl.nn.awkward import MODELS
+from hpcdl.sharding import load
 
 BATCHES = (11, 11, 4, 13)  # samples of each step: also another number than in the step before
 
@@ -57,6 +58,33 @@ def mine(n, comm):
     return tuple(values[part] for values in batch(n))
 
 
+def learn(model, optimizer, comm, batches=BATCHES, after=lambda: None):
+    """Train on this rank's parts of the batches; `after` each backward pass comes the step."""
+    for n in batches:
+        x, y = mine(n, comm)
+        optimizer.count(len(x))
+        if len(x):
+            cross_entropy(model(x), y).backward()
+        after()
+        optimizer.step()
+
+
+def resume(folder, optimizer, comm):
+    """Take the weights and the optimizer's states of a saved step."""
+    saved = load(folder, comm)
+    saved.fill(optimizer.shards())
+    saved.restore(optimizer.optimizer, optimizer.shards())
+    optimizer.gather()
+
+
+def assert_as_serial(models):
+    """Assert that the weights are those of one machine that trained with AdamW."""
+    for model in models:
+        for name, value in serial("plain", "adamw")[0].items():
+            found = dict(model.named_parameters())[name]
+            torch.testing.assert_close(found.detach(), value.detach(), rtol=1e-12, atol=1e-12)
+
+
 def serial(kind, make, max_norm=None):
     """One machine with the whole batches: the weights after the last step, and the norms of its gradients."""
     model, norms = build(kind), []
@@ -78,6 +106,5 @@ def sent(trace, since=0):
 
 @pytest.fixture
 def training():
-    return SimpleNamespace(
-        batches=BATCHES, build=build, batch=batch, mine=mine, makes=MAKES, serial=serial, sent=sent, kinds=list(KINDS)
-    )
+    functions = (build, batch, mine, learn, resume, assert_as_serial, serial, sent)
+    return SimpleNamespace(batches=BATCHES, makes=MAKES, kinds=list(KINDS), **{f.__name__: f for f in functions})

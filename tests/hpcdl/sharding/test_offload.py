@@ -5,11 +5,10 @@ import threading
 import pytest
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy
 
 from hpcdl.comm import simulate
 from hpcdl.memory import meter
-from hpcdl.sharding import Disk, Host, Offloaded, ShardedOptimizer, load, save, with_states
+from hpcdl.sharding import Disk, Host, Offloaded, ShardedOptimizer, save, with_states
 
 STORES = {"disk": Disk, "host": lambda folder: Host()}
 OPTIMIZERS = {
@@ -23,12 +22,7 @@ def train(training, comm, make, steps=4):
     """The weights after some steps on this rank's parts of the batches."""
     model = training.build("plain")
     optimizer = ShardedOptimizer(model.parameters(), comm, make)
-    for n in training.batches[:steps]:
-        x, y = training.mine(n, comm)
-        optimizer.count(len(x))
-        if len(x):
-            cross_entropy(model(x), y).backward()
-        optimizer.step()
+    training.learn(model, optimizer, comm, training.batches[:steps])
     return [param.detach().clone() for param in model.parameters()]
 
 
@@ -135,7 +129,7 @@ def test_states_arrive_while_the_parameter_before_is_updated(tmp_path, ahead, me
     assert inner.met == met
 
 
-def test_a_checkpoint_takes_the_states_from_the_store_and_brings_them_back(training, tmp_path):
+def test_checkpoint_restores_offloaded_states(training, tmp_path):
     def run(comm, first, last, offload):
         model = training.build("plain", seed=first)
 
@@ -145,28 +139,17 @@ def test_a_checkpoint_takes_the_states_from_the_store_and_brings_them_back(train
 
         optimizer = ShardedOptimizer(model.parameters(), comm, make)
         if first:
-            saved = load(tmp_path, comm)
-            saved.fill(optimizer.shards())
-            saved.restore(optimizer.optimizer, optimizer.shards())
-            optimizer.gather()
-        for n in training.batches[first:last]:
-            x, y = training.mine(n, comm)
-            optimizer.count(len(x))
-            if len(x):
-                cross_entropy(model(x), y).backward()
-            optimizer.step()
+            training.resume(tmp_path, optimizer, comm)
+        training.learn(model, optimizer, comm, training.batches[first:last])
         save(tmp_path, last, with_states(optimizer.shards(), optimizer.optimizer), comm)
         return model
 
     simulate(run, 3, 0, 2, True)
     simulate(run, 2, 2, 3, False)
-    for model in simulate(run, 4, 3, 4, True).results:
-        for name, value in training.serial("plain", "adamw")[0].items():
-            found = dict(model.named_parameters())[name]
-            torch.testing.assert_close(found.detach(), value.detach(), rtol=1e-12, atol=1e-12)
+    training.assert_as_serial(simulate(run, 4, 3, 4, True).results)
 
 
-def test_what_cannot_go_parameter_by_parameter_is_refused_and_a_full_disk_is_named(tmp_path):
+def test_unsuitable_optimizer_or_disk_is_refused(tmp_path):
     with pytest.raises(ValueError, match="LBFGS updates all parameters together"):
         Offloaded(torch.optim.LBFGS([nn.Parameter(torch.ones(1))]), Host())
 
@@ -191,7 +174,7 @@ def test_what_cannot_go_parameter_by_parameter_is_refused_and_a_full_disk_is_nam
 
 
 @pytest.mark.gpu
-def test_on_a_gpu_states_are_in_pinned_memory_or_on_disk_and_the_bits_are_the_same(tmp_path, need):
+def test_offloaded_states_on_a_gpu(tmp_path, need):
     need("gpu", torch.cuda.is_available(), "states in pinned memory")
 
     def run(store):

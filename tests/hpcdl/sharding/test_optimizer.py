@@ -18,14 +18,8 @@ TINY_MB = 200 / 2**20  # a bucket of 200 bytes: several of them
 def train(comm, training, kind, make, stage, max_norm=None):
     model, norms = training.build(kind, seed=comm.rank), []
     optimizer = ShardedOptimizer(model.parameters(), comm, training.makes[make], stage, TINY_MB)
-    for n in training.batches:
-        x, y = training.mine(n, comm)
-        optimizer.count(len(x))
-        if len(x):
-            cross_entropy(model(x), y).backward()
-        if max_norm is not None:
-            norms.append(optimizer.clip(max_norm))
-        optimizer.step()
+    clip = (lambda: None) if max_norm is None else lambda: norms.append(optimizer.clip(max_norm))
+    training.learn(model, optimizer, comm, after=clip)
     return {name: param.detach().clone() for name, param in model.named_parameters()}, norms
 
 

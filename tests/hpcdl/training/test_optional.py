@@ -31,7 +31,7 @@ def test_the_doctor_says_whether_it_is_here_and_how_to_get_it(name, probe, versi
         assert optional.PACKAGES[name].requirement in finding.advice
 
 
-def test_a_package_is_found_by_its_version_and_a_folder_of_its_name_is_none(monkeypatch, tmp_path):
+def test_package_is_found_by_its_version(monkeypatch, tmp_path):
     monkeypatch.setitem(optional.PACKAGES, "torch", optional.Package("torch", "torch", "", ""))
     monkeypatch.setitem(optional.PACKAGES, "folder", optional.Package("folder_13", "folder", "", ""))
     (tmp_path / "folder_13").mkdir()

@@ -61,7 +61,7 @@ def trained(own: list[str], p: int = 2):
 
 
 @pytest.mark.parametrize("p", [1, 2, 4])
-def test_the_lent_bricks_train_like_one_machine_and_all_ranks_have_its_bits(p):
+def test_lent_bricks_train_like_one_machine(p):
     ranks, _ = trained([], p)
     for weights in ranks:
         for own, first, right in zip(weights, ranks[0], serial(first_weights(), batches(), LR), strict=True):
@@ -82,14 +82,14 @@ def test_bricks_have_the_lines_that_the_picture_shows_when_all_are_lent():
     assert lines.ready_made["convolution"]
 
 
-def test_a_brick_of_the_notebooks_runs_in_the_place_of_the_librarys():
+def test_notebooks_brick_replaces_the_librarys():
     _, lines = trained(["ring"])
     assert lines.yours == {"ring": 2}
     assert "ring" not in lines.lent
     assert lines.calls["ring_all_reduce"] == STEPS * lines.calls["make_buckets"]
 
 
-def test_names_mean_afterwards_what_they_meant_before():
+def test_names_are_restored_afterwards():
     before = ring_all_reduce
     with lending(globals(), []) as whose:
         assert globals()["ring_all_reduce"] is not before
@@ -123,7 +123,7 @@ def test_all_yours_is_said_where_nothing_is_lent():
 
 
 @pytest.mark.parametrize("name", ["all_reduce", "_all_reduce"])
-def test_a_ring_of_the_machines_own_is_not_yours(name):
+def test_machines_own_sum_is_not_yours(name):
     _, ran = simulate(witnessed, 2, lambda comm: getattr(comm, name)(torch.ones(2))).results[0]
     lines = tally([ran], globals(), ["ring"], [])
     assert lines.ready_made["ring"] == ["comm.all_reduce"]
@@ -141,7 +141,7 @@ def test_torchs_autograd_is_off():
     assert simulate(witnessed, 1, asks).results[0][0] is False
 
 
-def test_a_brick_is_ones_own_with_all_points_and_all_functions():
+def test_brick_is_yours_with_all_points():
     record, namespace = Record(), {"random16": len, "bf16_round_bits": conv2d, "make_buckets": code_lines}
     rounding, buckets = (code_of(namespace, BRICKS[brick].functions) for brick in ("rounding", "buckets"))
     assert mine(namespace, record) == []
@@ -185,7 +185,7 @@ def test_blank_lines_comments_and_docstrings_do_not_count():
     assert code_lines(CODE) == {2, 7, 8, 9, 10}
 
 
-def test_functions_of_python_and_torch_are_nobodys():
+def test_functions_of_python_and_torch_do_not_count():
     for function in (json.dumps, torch.nn.functional.conv_transpose2d, textwrap.dedent):
         code = getattr(function, "__code__", None)
         if code:

@@ -115,7 +115,7 @@ train(comm, epochs=1, checkpoint=sys.argv[1], every=5, before_step=kill)
 
 
 @pytest.mark.mpi
-def test_a_run_whose_rank_is_killed_resumes_to_the_bits_of_an_undisturbed_one(mpiexec, weights, tmp_path):
+def test_killed_run_resumes_to_the_same_bits(mpiexec, weights, tmp_path):
     file = tmp_path / "lenet.pt"
     code, printed = mpiexec(2, "-c", KILLED, str(file), seconds=100)
     assert code != 0, printed
@@ -147,7 +147,7 @@ with ranks() as (comm, device):
 
 @pytest.mark.long
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the bits are those of processors")
-def test_torchrun_starts_again_when_a_process_is_killed_and_the_file_goes_on_to_the_same_bits(weights, tmp_path):
+def test_torchrun_resumes_to_the_same_bits(weights, tmp_path):
     (tmp_path / "elastic.py").write_text(ELASTIC)
     file = tmp_path / "lenet.pt"
     code, printed = torchrun("--max-restarts", "1", str(tmp_path / "elastic.py"), str(file), seconds=200)

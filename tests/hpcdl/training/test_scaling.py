@@ -18,7 +18,7 @@ def test_the_prediction_is_the_ranks_own_time_where_messages_cost_nothing(monkey
         assert scaling.predicted(p, records(0.01), Settings(), free) == pytest.approx(turns * 0.01)
 
 
-def test_messages_after_the_backward_pass_are_paid_in_full_without_overlap(monkeypatch):
+def test_messages_cost_in_full_without_overlap(monkeypatch):
     monkeypatch.setattr(scaling, "cores", lambda: 2)
     link, settings = scaling.Fit(0.001, 0.0, 0.0), Settings(overlap=False, bucket_mb=1.0)
     assert scaling.predicted(2, records(0.01), settings, link) == pytest.approx(0.01 + 2 * 0.001)

@@ -95,7 +95,7 @@ def epoch_rest(shards, state, make, p: int, epoch: int) -> list[int]:
     return epoch_of(ranks)
 
 
-def test_a_state_is_four_numbers_that_count_what_was_taken_and_not_what_was_loaded_ahead(shards):
+def test_state_counts_only_taken_batches(shards):
     with Loader(shards, 4, queue=3) as loader:
         loader.take()
         assert loader.ahead == 3

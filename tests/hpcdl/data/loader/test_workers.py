@@ -56,7 +56,7 @@ def test_a_batch_that_cannot_be_made_is_named(shards, decode, error):
         loader.take()
 
 
-def test_the_state_after_a_failure_is_that_of_the_last_batch_that_was_taken(shards):
+def test_state_after_a_failure(shards):
     loader, had = Loader(shards, 4, decode=failing, queue=2), []
     with pytest.raises(WorkerError):
         had.extend(y for batch in loader for y in batch["y"].tolist())

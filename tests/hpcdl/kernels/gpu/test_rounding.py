@@ -73,7 +73,7 @@ def at_the_edge(fmt, r: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, where a number becomes infinite
 @pytest.mark.parametrize("fmt", [*FORMATS, Fixed(8, 8), Fixed(2, 6)], ids=str)
-def test_where_one_part_of_a_gap_decides_the_interpreter_has_the_bits_of_the_cpu(kernels, fmt):
+def test_interpreter_has_the_bits_of_the_cpu_near_ties(kernels, fmt):
     x = at_the_edge(fmt, random_bits(3, 0, 50_000, bits=fmt.random_bits))
     found, plain = torch.empty_like(x), torch.empty_like(x)
     kernels.round_into(x, found, fmt, 3, 0)

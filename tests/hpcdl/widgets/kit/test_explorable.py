@@ -44,7 +44,7 @@ def test_the_same_state_gives_the_same_pixels_whatever_was_drawn_before(line):
     assert np.array_equal(before, pixels(line.picture))
 
 
-def test_a_picture_drawn_over_its_kept_frame_equals_one_drawn_from_scratch():
+def test_drawing_over_the_frame_equals_a_fresh_one():
     def moving(state, axes):
         axes.bar([0, 1], [1, state["height"]], label="bars")
         axes.scatter([0.2, 0.8], [1, 2])
@@ -84,7 +84,7 @@ def test_a_picture_drawn_over_its_kept_frame_equals_one_drawn_from_scratch():
         *("looks of ticks", "direction", "colour cycle", "background"),
     ],
 )
-def test_whatever_changes_around_the_data_is_drawn_anew_and_undone(change):
+def test_changes_around_the_data_are_redrawn(change):
     def draw(state, axes):
         axes.plot([0.2, 0.4], [0.2, 0.4])
         axes.set(xlim=(0, 1), ylim=(0.1, 1), xlabel="one", ylabel="one", title="one")
@@ -100,7 +100,7 @@ def test_whatever_changes_around_the_data_is_drawn_anew_and_undone(change):
     assert np.array_equal(before, pixels(picture))
 
 
-def test_of_two_axes_the_one_that_stays_is_not_drawn_anew(monkeypatch):
+def test_unchanged_axes_are_not_redrawn(monkeypatch):
     def two(state, axes):
         axes["left"].plot([0, 1], [0, state["x"]])
         axes["left"].set(xlim=(0, 1), ylim=(0, 9), title=f"x = {state['x']}", ylabel="height")
@@ -123,7 +123,7 @@ def test_of_two_axes_the_one_that_stays_is_not_drawn_anew(monkeypatch):
     assert np.array_equal(pixels(kept), pixels(fresh))
 
 
-def test_axes_that_lie_over_others_are_all_drawn_anew():
+def test_overlapping_axes_are_all_redrawn():
     def wide(state, axes):
         axes["left"].set_title("wide " * state["words"], loc="left")
         axes["right"].plot([0, 1], [1, 2])
@@ -153,7 +153,7 @@ def test_without_a_front_end_the_notebook_holds_the_picture_itself(line):
     assert "application/vnd.jupyter.widget-view+json" in bundle
 
 
-def test_an_exception_in_draw_becomes_a_sentence_and_the_next_picture_is_right():
+def test_exception_in_draw_becomes_a_sentence():
     def fragile(state, axes):
         if state["n"] == 0:
             raise ValueError("no points to draw; add one")
@@ -171,13 +171,13 @@ def gradient_descent():
     raise NotImplementedError
 
 
-def test_a_picture_of_an_unsolved_exercise_names_the_function_it_waits_for():
+def test_picture_names_the_function_it_waits_for():
     picture = Picture(lambda state, axes: gradient_descent())
     picture.render({})
     assert picture.caption.startswith("Waiting for your gradient_descent")
 
 
-def test_an_alarm_stands_in_its_own_colour():
+def test_alarm_has_its_own_colour():
     picture = Picture(lambda state, axes: state["sentence"])
     picture.render({"sentence": "all is well"})
     calm = picture.figure.texts[0].get_color()
@@ -185,7 +185,7 @@ def test_an_alarm_stands_in_its_own_colour():
     assert (calm, picture.figure.texts[0].get_color()) == (style.INK, style.ALARM)
 
 
-def test_dollars_and_long_sentences_are_shown_as_they_are_and_wrapped():
+def test_dollars_are_kept_and_sentences_wrapped():
     picture = Picture(lambda state, axes: "costs $5 and $6 " * 12)
     picture.render({})
     lines = picture.figure.texts[0].get_text().splitlines()
@@ -200,7 +200,7 @@ def test_named_axes_come_as_a_dict():
     assert set(seen) == {"left", "right"}
 
 
-def test_every_kind_of_control_hands_its_value_to_draw():
+def test_every_control_passes_its_value_to_draw():
     states = []
     controls = {
         "a": slider("whole", 2, 0, 5),
@@ -227,7 +227,7 @@ def test_a_live_figure_merges_updates_and_draws_the_last_one():
     assert drawn == [0, 4]
 
 
-def test_a_live_figure_says_that_it_waits_until_there_is_something_to_draw(capsys):
+def test_live_figure_says_that_it_waits(capsys):
     live = LiveFigure(lambda state, axes: "something")
     live.show()
     assert live.caption == "Waiting for the first numbers."

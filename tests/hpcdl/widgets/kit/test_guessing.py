@@ -20,7 +20,7 @@ def kept(monkeypatch, tmp_path):
     """The ledger of a student who sits before the page."""
     ledger = Ledger(tmp_path / NAME)
     monkeypatch.setattr(guessing, "ledger", lambda: ledger)
-    monkeypatch.setattr(guessing, "somebody_is_there", lambda: True)
+    monkeypatch.setattr(guessing, "is_interactive", lambda: True)
     monkeypatch.setattr(guessing, "_shown", {})
     return ledger
 
@@ -149,7 +149,7 @@ def test_an_authors_mistake_names_the_value(name, options):
 
 
 def test_where_nobody_is_there_experiments_run_and_nothing_is_kept(kept, monkeypatch, capsys):
-    monkeypatch.setattr(guessing, "somebody_is_there", lambda: False)
+    monkeypatch.setattr(guessing, "is_interactive", lambda: False)
     guessed(SPEED_UP)
     reveal(SPEED_UP, 31.0)
     assert capsys.readouterr().out == "It was 31.\n"

@@ -42,6 +42,6 @@ def test_a_text_stands_where_matplotlib_puts_it_with_the_same_ink(text):
         assert np.abs(ends[0] - ends[1]).max() <= 1  # pixel: a line begins at a whole one
 
 
-def test_a_character_that_the_font_lacks_is_left_to_matplotlib_and_its_fallbacks():
+def test_missing_character_is_left_to_matplotlib():
     both = {"s": "rate λ", "family": ["cmr10", "DejaVu Sans"]}
     assert ink(LineCanvas, both).sum() == ink(FigureCanvasAgg, both).sum()

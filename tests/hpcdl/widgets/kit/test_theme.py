@@ -28,7 +28,7 @@ def draw(state, axes) -> str:
     return f"The slope is {state['slope']}."
 
 
-def test_a_dark_page_gets_a_dark_picture_and_the_old_one_back():
+def test_dark_page_gets_a_dark_picture():
     shown = Explorable(draw, {"slope": slider("slope", 1, 0, 5)})
     light = pixels(shown.picture)
     shown.picture.theme.dark = True  # as the page tells
@@ -40,7 +40,7 @@ def test_a_dark_page_gets_a_dark_picture_and_the_old_one_back():
     assert np.array_equal(light, pixels(shown.picture))
 
 
-def test_what_the_page_told_holds_for_every_later_picture_and_for_plots():
+def test_theme_holds_for_later_pictures():
     shown = Explorable(draw, {"slope": slider("slope", 1, 0, 5)})
     shown.picture.theme.dark = True
     assert np.median(pixels(Explorable(draw, {"slope": slider("slope", 1, 0, 5)}).picture)) < 40

@@ -35,7 +35,7 @@ def test_solved_functions_run(capsys):
     assert capsys.readouterr().out == "it runs\n"
 
 
-def test_an_unsolved_function_is_named_when_ranks_of_the_simulated_machine_meet_it(capsys):
+def test_unsolved_function_on_ranks_is_named(capsys):
     def tree_reduce(comm):
         raise NotImplementedError
 
@@ -76,7 +76,7 @@ class Net:
 
 
 @pytest.mark.parametrize("use", ["mean([1.0])", "given([1.0])", "Net().forward()", "(lambda: mean([1.0]))()"])
-def test_what_a_wrong_function_leads_to_is_a_sentence_that_names_it(use, wrong, capsys):
+def test_error_of_a_wrong_function_names_it(use, wrong, capsys):
     cell(f"{MEAN}\nwith when_solved():\n    {use}")
     first, place, advice = capsys.readouterr().out.splitlines()
     assert first == "ZeroDivisionError: float division by zero"
@@ -84,21 +84,21 @@ def test_what_a_wrong_function_leads_to_is_a_sentence_that_names_it(use, wrong, 
     assert advice.startswith("`mean`: not all checks pass yet, and this cell builds on it. Mend it first")
 
 
-def test_where_a_cell_names_none_of_them_all_are_named(wrong, capsys):
+def test_all_wrong_answers_are_named_if_unclear(wrong, capsys):
     cell("x = [1.0]\nwith when_solved():\n    x[3]")
     first, advice = capsys.readouterr().out.splitlines()
     assert first == "IndexError: list index out of range"
     assert advice.startswith("`mean`, `other`, `another`: not all checks pass yet, and this cell builds on them.")
 
 
-def test_it_is_so_when_ranks_meet_it(wrong, capsys):
+def test_wrong_function_on_ranks_is_named(wrong, capsys):
     cell(f"{MEAN}\nfrom hpcdl.comm import simulate\nwith when_solved():\n    simulate(lambda comm: mean([1.0]), 2)")
     said = capsys.readouterr().out
     assert "ZeroDivisionError" in said
     assert "`mean`: not all checks pass yet" in said
 
 
-def test_what_does_not_end_is_stopped(wrong, capsys, monkeypatch):
+def test_endless_loop_is_stopped(wrong, capsys, monkeypatch):
     monkeypatch.setattr(waiting, "PATIENCE", 0.2)
     cell("def mean(xs):\n    while True:\n        pass\nwith when_solved():\n    mean([1.0])")
     first, place, advice = capsys.readouterr().out.splitlines()
@@ -107,7 +107,7 @@ def test_what_does_not_end_is_stopped(wrong, capsys, monkeypatch):
     assert advice.startswith("`mean`: not all checks pass yet")
 
 
-def test_what_uses_nothing_wrong_has_the_time_that_it_wants(wrong, capsys, monkeypatch):
+def test_cell_without_wrong_answers_has_no_limit(wrong, capsys, monkeypatch):
     monkeypatch.setattr(waiting, "PATIENCE", 0.05)
     cell("import time\nwith when_solved():\n    time.sleep(0.2)\n    print('done')")
     assert capsys.readouterr().out == "done\n"

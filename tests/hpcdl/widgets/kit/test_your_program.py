@@ -31,7 +31,7 @@ def kept(monkeypatch, tmp_path):
     """The ledger of a student who sits before the page and has full points."""
     ledger = Ledger(tmp_path / NAME)
     monkeypatch.setattr(guessing, "ledger", lambda: ledger)
-    monkeypatch.setattr(guessing, "somebody_is_there", lambda: True)
+    monkeypatch.setattr(guessing, "is_interactive", lambda: True)
     points.solved.add(EXERCISE)
     return ledger
 
@@ -235,7 +235,7 @@ def test_a_run_changes_neither_the_output_nor_the_random_numbers(kept, capsys):
 
 
 def test_if_guesses_are_off_the_answers_are_printed(kept, capsys, monkeypatch):
-    monkeypatch.setattr(guessing, "somebody_is_there", lambda: False)
+    monkeypatch.setattr(guessing, "is_interactive", lambda: False)
     first, *_ = ask()
     said = capsys.readouterr().out.splitlines()
     assert said[0] == "Your ring_all_reduce, p = 6, 10 numbers: how many bytes does rank 4 send? It was 40 bytes."

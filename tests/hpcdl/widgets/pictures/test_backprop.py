@@ -40,7 +40,7 @@ def texts(picture) -> str:
 
 @pytest.mark.thinned(1, 2)
 @modules
-def test_every_corner_of_the_controls_is_drawn_without_exception_or_warning(module, draws_its_corners):
+def test_every_corner_is_drawn_without_warning(module, draws_its_corners):
     draws_its_corners(module.explorable, CORNERS[module], most=40)
 
 
@@ -142,7 +142,7 @@ def test_a_sentence_names_zero_weights_and_explosion():
     assert gradient_norms.power_of_ten(2e-9) == "10⁻⁹"
 
 
-def test_a_step_of_the_three_sets_is_that_of_autograd_with_neurons_left_out():
+def test_step_with_dropout_is_autograds():
     data, generator = three_sets.sets(50, 0.2), torch.Generator().manual_seed(3)
     w, decayed = three_sets.start(16, generator)
     kept = (torch.rand(50, 16, generator=generator) >= 0.5) / 0.5

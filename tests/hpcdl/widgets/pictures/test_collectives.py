@@ -58,7 +58,7 @@ pictures = pytest.mark.parametrize("name", PICTURES)
 
 @pytest.mark.thinned(1, 2)
 @pictures
-def test_every_corner_of_the_controls_is_drawn_without_exception_or_warning(name, draws_its_corners):
+def test_every_corner_is_drawn_without_warning(name, draws_its_corners):
     make, values = PICTURES[name]
     draws_its_corners(make, values, most=24)
 
@@ -168,7 +168,7 @@ def test_the_fastest_of_each_size_counts():
     assert least.tolist() == [1.0, 2.0]
 
 
-def test_the_right_alpha_and_beta_explain_the_marks_and_wrong_ones_raise_an_alarm():
+def test_wrong_alpha_and_beta_raise_an_alarm():
     assert "100 % of the marks" in caption(measured(), alpha=8.0, beta=0.2)
     assert "bytes" in caption(measured(), alpha=8.0, beta=0.2)
     assert "The machine is faster than that" in caption(measured(), alpha=1e3, beta=10.0)
@@ -237,7 +237,7 @@ def test_the_map_waits_for_an_unsolved_cost():
     assert best_algorithm.explorable(cost).picture.caption.startswith("Waiting for your")
 
 
-def test_the_place_on_the_map_is_not_covered_by_a_name_nor_the_names_of_the_costs_by_its_line():
+def test_map_marks_and_names_do_not_overlap():
     explorable = best_algorithm.explorable()
     explorable.controls["p"].value, explorable.controls["nbytes"].value = 4, 1e4
     places, costs = (explorable.picture.axes[name] for name in ("map", "costs"))

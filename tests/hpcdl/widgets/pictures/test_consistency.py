@@ -23,7 +23,7 @@ EVERY = [(who_waits, WAITS), (how_late, LATE), (gossip, MEAN)]
 
 
 @pytest.mark.parametrize(("picture", "values"), EVERY)
-def test_every_corner_of_the_controls_is_drawn_without_exception_or_warning(picture, values, draws_its_corners):
+def test_every_corner_is_drawn_without_warning(picture, values, draws_its_corners):
     draws_its_corners(picture.explorable, values, most=24)
 
 
@@ -59,7 +59,7 @@ def test_an_iteration_takes_a_second_on_average():
 
 
 @pytest.mark.parametrize("delay", [0, 1, 4, 20])
-def test_a_step_multiplies_by_one_at_the_bound_and_the_run_does_what_the_sentence_says(delay):
+def test_run_does_what_the_sentence_says(delay):
     limit = how_late.bound(delay)
     assert how_late.growth(limit, delay) == pytest.approx(1.0)
     assert "shrinks" in caption(how_late.explorable(), delay=delay, lr=0.5 * limit)
@@ -78,7 +78,7 @@ def test_the_run_is_the_students_where_there_is_one():
 
 
 @pytest.mark.parametrize("topology", TOPOLOGIES)
-def test_gossip_keeps_within_what_the_gap_promises_and_the_sentence_counts_what_was_sent(topology):
+def test_gossip_keeps_within_the_gaps_bound(topology):
     values, far, sent = gossip.run(topology, 16)
     assert values.mean(axis=1) == pytest.approx(0.5)
     if topology != "random peers":

@@ -45,7 +45,7 @@ def a_short_race(monkeypatch):
 
 
 @pictures
-def test_every_corner_of_the_controls_is_drawn_without_exception_or_warning(name, draws_its_corners):
+def test_every_corner_is_drawn_without_warning(name, draws_its_corners):
     make, values = PICTURES[name]
     draws_its_corners(make, values, most=18)
 
@@ -149,7 +149,7 @@ def test_what_would_take_too_long_is_left_out():
     assert convolution_race.expected("direct", problem, {1: {"fft": 1.0}}) == math.inf
 
 
-def test_the_crossover_is_where_fourier_begins_to_stay_the_fastest_of_ours():
+def test_crossover_is_where_fourier_stays_fastest():
     times = {kernel: {"direct": kernel**2, "fft": 30.0, "torch": 0.1} for kernel in KERNELS}
     assert convolution_race.crossover(times) == 7
     times[15]["direct"] = 1.0

@@ -32,7 +32,7 @@ def test_the_registry_names_every_picture():
 
 
 @every_picture
-def test_a_picture_says_what_it_shows_and_each_control_has_a_label_of_its_own(name):
+def test_pictures_have_sentences_and_labels(name):
     shown = made(name)
     assert shown.picture.caption
     assert "cannot be drawn" not in shown.picture.caption

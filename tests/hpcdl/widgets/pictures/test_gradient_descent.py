@@ -19,7 +19,7 @@ modules = pytest.mark.parametrize("module", PICTURES, ids=lambda module: module.
 
 
 @modules
-def test_every_corner_of_the_controls_is_drawn_without_exception_or_warning(module, draws_its_corners):
+def test_every_corner_is_drawn_without_warning(module, draws_its_corners):
     draws_its_corners(module.explorable, PICTURES[module])
 
 
@@ -107,7 +107,7 @@ def test_shards_cover_the_data_and_weighted_gradients_add_up(p, skew):
     torch.testing.assert_close(contributions.sum(0), full)
 
 
-def test_a_plain_mean_of_unequal_shards_raises_an_alarm_and_equal_shards_do_not():
+def test_mean_of_unequal_shards_raises_an_alarm():
     unequal, equal = (
         shards.verdict({"p": 4, "skew": skew, "rule": shards.PLAIN}, sizes, parts.sum(0), full)
         for skew in (1.0, 0.0)

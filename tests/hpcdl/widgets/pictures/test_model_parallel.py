@@ -46,7 +46,7 @@ pictures = pytest.mark.parametrize("name", PICTURES)
 
 
 @pictures
-def test_every_corner_of_the_controls_is_drawn_without_exception_or_warning(name, draws_its_corners):
+def test_every_corner_is_drawn_without_warning(name, draws_its_corners):
     make, values = PICTURES[name]
     draws_its_corners(make, values, most=24)
 
@@ -127,7 +127,7 @@ def test_each_cut_says_what_it_sends():
 # Your design
 
 
-def test_a_design_is_drawn_beside_the_known_ones_and_too_much_memory_is_said():
+def test_design_over_the_memory_is_marked():
     said = caption(your_design.explorable(lambda p, m, f, b, w, cap: schedules.zb_h1(p, m)))
     assert said.startswith(
         "Bubble 11.1 % with 4 microbatches held at most. Others: 1F1B 27.3 %, ZB-H1 11.1 %, ZB-V 0.0 %"

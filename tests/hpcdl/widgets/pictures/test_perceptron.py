@@ -98,7 +98,7 @@ def test_the_chosen_class_and_shift_decide_the_label():
     assert [label for _, _, label in plane.points] == [1, -1, -1, 1]
 
 
-def test_a_click_on_a_point_removes_it_and_one_outside_of_the_plane_does_nothing():
+def test_click_on_a_point_removes_it():
     plane = Plane("nothing yet")
     click(plane, 1, 1)
     click(plane, 2, 2)
@@ -192,7 +192,7 @@ def test_points_that_land_together_stand_on_their_side_of_the_line(b3):
 
 
 @pytest.mark.parametrize(("neuron", "order"), [("step", 1), ("ramp", 2)])
-def test_twice_as_many_neurons_halve_the_error_of_steps_and_quarter_that_of_ramps(neuron, order):
+def test_twice_the_neurons_halve_the_error(neuron, order):
     for name in ("a wave", "a bell"):
         ratio = any_function.error(name, neuron, 32) / any_function.error(name, neuron, 64)
         assert ratio == pytest.approx(2**order, rel=0.15)

@@ -35,7 +35,7 @@ pictures = pytest.mark.parametrize("name", PICTURES)
 
 @pytest.mark.thinned(1, 2)
 @pictures
-def test_every_corner_of_the_controls_is_drawn_without_exception_or_warning(name, draws_its_corners):
+def test_every_corner_is_drawn_without_warning(name, draws_its_corners):
     module, values = PICTURES[name]
     make = module.explorable
     draws_its_corners(make, values, most=12)
@@ -103,7 +103,7 @@ def test_sums_at_random_stay_near_the_exact_one_in_every_format(name):
         assert (np.diff(nearest[:, place, 0]) >= 0).all()
 
 
-def test_a_nearest_sum_in_bfloat16_stalls_where_half_a_spacing_reaches_the_term():
+def test_nearest_sum_stalls_at_half_a_spacing():
     nearest, _ = stalling_sum.sums(BF16)
     assert (
         nearest[-1, stalling_sum.TERMS.index(0.01), 0] == 4.0
@@ -140,7 +140,7 @@ def test_the_button_adds_a_run_of_the_chosen_setting_epoch_by_epoch(monkeypatch)
     assert not button.disabled
 
 
-def test_a_fractional_length_that_a_word_has_not_is_an_alarm_and_the_button_takes_the_next():
+def test_impossible_length_raises_an_alarm():
     said = caption(low_precision_training, wl=8, fl=12)
     assert said == "Words of 8 bits were trained with FL from 3 to 6. Move FL there."
     assert low_precision_training.chosen(8, 12, "both") == (8, 6, "stochastic")

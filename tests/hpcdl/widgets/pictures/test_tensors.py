@@ -40,7 +40,7 @@ def shown(module, **changes):
 
 
 @modules
-def test_every_corner_of_the_controls_is_drawn_without_exception_or_warning(module, draws_its_corners):
+def test_every_corner_is_drawn_without_warning(module, draws_its_corners):
     draws_its_corners(module.explorable, PICTURES[module])
 
 

@@ -137,7 +137,7 @@ def usable(board):
 
 
 @pytest.mark.mpi
-def test_the_picture_moves_pauses_goes_on_and_stops_and_the_engines_are_free(board):
+def test_dashboard_pauses_resumes_and_stops(board):
     run_slowly_on(board)
     before = board.picture.image.value
     assert until(lambda: board.picture.image.value != before)
@@ -238,7 +238,7 @@ def test_it_goes_over_to_the_cluster_that_was_started_since(board, monkeypatch):
 
 
 @pytest.mark.mpi
-def test_engines_that_are_stopped_while_it_trains_are_a_sentence_and_start_goes_on():
+def test_stopped_engines_are_a_sentence():
     with Cluster(2) as cluster:
         board = Dashboard(cluster)
         run_on(board)
