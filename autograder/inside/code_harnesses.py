@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
@@ -15,11 +16,12 @@ from hpcdl.comm.base import Communicator
 
 
 @contextlib.contextmanager
-def addresses() -> Iterator[tuple[list, list]]:
-    """Collect the addresses, in bytes, that Triton's interpreter loads and stores; on a GPU there are none to see."""
+def addresses() -> Iterator[tuple[list, list, Counter]]:
+    """Collect the addresses, in bytes, that Triton's interpreter loads and stores, and how many numbers each program
+    stores; on a GPU there are none to see."""
     from triton.runtime.interpreter import InterpreterBuilder
 
-    loaded, stored = [], []
+    loaded, stored, written = [], [], Counter[tuple]()
     load, store = InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store
 
     def watched_load(self, pointers, mask, *rest):
@@ -27,31 +29,35 @@ def addresses() -> Iterator[tuple[list, list]]:
         return load(self, pointers, mask, *rest)
 
     def watched_store(self, pointers, value, mask, *rest):
-        stored.extend(pointers.data[mask.data].astype("int64").tolist())
+        stored.extend(places := pointers.data[mask.data].astype("int64").tolist())
+        written[tuple(self.grid_idx)] += len(places)
         return store(self, pointers, value, mask, *rest)
 
     InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store = watched_load, watched_store
     try:
-        yield loaded, stored
+        yield loaded, stored, written
     finally:
         InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store = load, store
 
 
-def loads(launch: Callable, x: torch.Tensor, n: int, seed: int, block: int, comm: Communicator) -> tuple[int, int]:
-    """Return how many numbers of x a kernel reads, and how many it writes, gaps included; 0 on a GPU."""
-    with addresses() as (loaded, stored):
+def loads(launch: Callable, x: torch.Tensor, n: int, seed: int, block: int, comm: Communicator) -> tuple[int, int, int]:
+    """Return how many numbers of x a kernel reads, how many it writes, gaps included, and the most that one program
+    writes; 0 on a GPU."""
+    with addresses() as (loaded, stored, written):
         launch(x, n, seed, block)
     places = [(address - x.data_ptr()) // x.element_size() for address in loaded]
     read = max((place + 1 for place in places if 0 <= place < len(x)), default=0)
-    return read, (max(stored) - min(stored)) // 2 + 1 if stored else 0
+    return read, (max(stored) - min(stored)) // 2 + 1 if stored else 0, max(written.values(), default=0)
 
 
-def reads(launch: Callable, *args: Any) -> torch.Tensor:
-    """Return the places that a kernel reads, in float32 numbers from the first one that it writes; none on a GPU."""
+def reads(launch: Callable, *args: Any) -> tuple[torch.Tensor, int]:
+    """Return the places that a kernel reads, in float32 numbers from the first one that it writes, and the most numbers
+    that one program writes; none on a GPU."""
     *given, _ = args
-    with addresses() as (loaded, stored):
+    with addresses() as (loaded, stored, written):
         launch(*given)
-    return torch.tensor([(address - min(stored)) // 4 for address in set(loaded)] if stored else [], dtype=torch.int64)
+    places = [(address - min(stored)) // 4 for address in set(loaded)] if stored else []
+    return torch.tensor(places, dtype=torch.int64), max(written.values(), default=0)
 
 
 class ThroughPython(TorchDispatchMode):

@@ -11,7 +11,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-Knock = Callable[..., None]  # receives a call's arguments as a tuple; its exception reaches the caller
+Knock = Callable[[tuple], None]  # receives a call's arguments; its exception reaches the caller
 _in_c: Any = functools._lru_cache_wrapper
 
 
@@ -32,7 +32,7 @@ def _opaque(function: Callable) -> Callable:
 opaque: Callable[[Callable], Callable] = _opaque(_opaque)  # modules that an answer can reach hold it
 
 
-def unheard(args: tuple, told: object = None) -> None:
+def unheard(args: tuple) -> None:
     """Hear a knock while no check listens."""
 
 
@@ -48,7 +48,6 @@ class Door:
         own = (function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
         self.original = types.FunctionType(*own)
         self.knock: Knock = unheard
-        self.told: tuple = ()  # what a knock says besides
         self.kept: types.CodeType | None = None  # an entry
         self.shown = opaque(self.called)  # an entry calls this
         _doors[self.shown] = self
@@ -65,7 +64,7 @@ class Door:
         )
 
     def called(self, *args: Any, **kwargs: Any) -> Any:
-        self.knock(args, *self.told)
+        self.knock(args)
         return self.original(*args, **kwargs)
 
 
@@ -86,12 +85,12 @@ class Doors:
         for door in self.made.values():
             _doors.pop(door.shown, None)
 
-    def bar(self, function: types.FunctionType, knock: Knock, *told: Any) -> None:
-        """Let each call of `function` knock first, with `told`; do nothing if it already has a door."""
+    def bar(self, function: types.FunctionType, knock: Knock) -> None:
+        """Let each call of `function` knock first; do nothing if it already has a door."""
         if function in self.barred or is_door(own := function.__code__):
             return
         door = self.prepare(function)
-        door.knock, door.told = knock, told
+        door.knock = knock
         self.doors.append(door)
         door.original.__defaults__, door.original.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
         self.barred[function] = own
@@ -110,7 +109,7 @@ class Doors:
         for function, code in self.barred.items():
             function.__code__ = code
         for door in self.doors:
-            door.knock, door.told = unheard, ()
+            door.knock = unheard
         self.barred.clear()
         self.doors.clear()
 

@@ -72,7 +72,6 @@ class Guard:
         self.counting: frozenset[str] = frozenset()
         self.watchers: dict[str, object] = {}  # by operator; some wait for a later exercise
         self.denied: frozenset[types.FunctionType] = frozenset()
-        self.listen = self.called  # one object for a thousand doors: new ones would set off Python's collector
         self.doors, self.finder, self.library = Doors(), finder(self.find_spec), Library(self)
         self.library.finder = finder(self.library.find_spec)
 
@@ -126,17 +125,16 @@ class Guard:
 
     def bar(self, named: tuple[str, types.FunctionType]) -> None:
         """Put a door before a function, which knocks with its name."""
-        self.doors.bar(named[1], self.listen, named)
+        self.doors.bar(named[1], functools.partial(self.called, *named))
 
     def denies(self, name: str) -> bool:
         """Whether an answer must not call a C function that has a shim, or import hpcdl without doors."""
         is_closed = name == BARRED and self.library.opened is not None
         return self.is_up and not self.is_other() and (name in SHIMS or is_closed or is_below(name, *self.patterns))
 
-    def called(self, args: tuple, named: tuple[str, types.FunctionType]) -> None:
+    def called(self, name: str, function: types.FunctionType, args: tuple) -> None:
         if not self.is_up:
             return
-        name, function = named
         if self.library.denies(name) or (function in self.denied and not by_compiler(name.partition(".")[0])):
             self.knock(name)
 

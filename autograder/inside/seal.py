@@ -28,10 +28,11 @@ MACHINERY = (  # packages whose modules and classes answers must not change
 PILLARS: tuple[Any, ...] = (  # other objects that a harness calls
     builtins, math, operator, time, weakref, torch, torch.nn.functional, torch.Tensor, torch.nn.Module,
     torch.nn.Parameter, torch.autograd.Function, torch.utils._python_dispatch.TorchDispatchMode, sys,
+    torch.UntypedStorage,
 )  # fmt: skip
 KINDS = (types.FunctionType, types.BuiltinFunctionType, type, types.MethodDescriptorType, types.GetSetDescriptorType,
          property, staticmethod, classmethod)  # fmt: skip
-LIVELY = ("_", "input", "displayhook", "excepthook")  # names that Python or a worker rebinds
+LIVELY = ("_", "input", "displayhook", "excepthook", "resize_")  # names that Python, a worker or a meter rebinds
 
 OF_TORCH = torch.__file__.removesuffix("__init__.py")  # the folder of its code; student code never has a file there
 IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
@@ -92,6 +93,7 @@ def take() -> Callable[[], list[str]]:
             if type(value) is dict and key.isupper():
                 kept.append((f"{name}.{key}", value, dict(value)))
     kept += [(pillar.__name__, vars(pillar), _lasting(vars(pillar))) for pillar in PILLARS]
+    shadows = [(kind.__name__, vars(kind), _inherited(kind)) for kind in PILLARS if isinstance(kind, type)]
     cells = [cell for module in imported.values() for cell in _cells(module)]
     loaded = sys.modules
 
@@ -100,6 +102,10 @@ def take() -> Callable[[], list[str]]:
             now = where if type(where) is dict else dict(where)
             for key, value in lasting.items():
                 if key not in now or (now[key] is not value and not _by_torch(name, now[key])):
+                    return [f"{name}.{key}"]
+        for name, where, inherited in shadows:
+            for key in inherited & where.keys():
+                if not _by_torch("torch", where[key]):
                     return [f"{name}.{key}"]
         for name, module in imported.items():
             if sys.modules is not loaded or name not in loaded or loaded[name] is not module:
@@ -117,6 +123,11 @@ def _by_torch(name: str, value: Any) -> bool:
 
 def _lasting(where: Mapping) -> dict:
     return {key: value for key, value in where.items() if isinstance(value, KINDS) and key not in LIVELY}
+
+
+def _inherited(kind: type) -> frozenset[str]:
+    """Return the names of methods that a class has from others: one of its own would come first."""
+    return frozenset(name for base in kind.__mro__[1:] for name in _lasting(vars(base))) - vars(kind).keys()
 
 
 def _cells(module: types.ModuleType) -> Iterator[tuple[str, types.CellType, Any]]:

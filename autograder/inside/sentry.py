@@ -59,10 +59,12 @@ NEVER = ("gc.get_objects", "gc.get_referrers", "gc.get_referents", "sys._current
 TRACING = ("sys.settrace", "sys.setprofile", "sys._current_frames", "sys.monitoring.register_callback")
 FRAMES = ("tb_frame", "gi_frame", "cr_frame", "ag_frame")
 WRITTEN = ("__code__", "__defaults__", "__kwdefaults__", "__class__", "__bases__", "f_trace")
-# CPython's own tests and other interpreters: C code that calls Python, or memory, without events that we hear.
-INTERPRETERS = ("_xxsubinterpreters", "_xxinterpchannels", "_interpreters", "_interpchannels", "_interpqueues",
-                "_testcapi", "_testinternalcapi", "_testlimitedcapi", "_testexternalinspection", "_testmultiphase",
-                "_testbuffer", "_testclinic", "_xxtestfuzz", "_ctypes_test", "_remote_debugging")  # fmt: skip
+# CPython's own tests, other interpreters and stacks: C code that calls Python, or has memory or frames, without events
+# that we hear.
+INTERPRETERS = ("greenlet", "_xxsubinterpreters", "_xxinterpchannels", "_interpreters", "_interpchannels",
+                "_interpqueues", "_testcapi", "_testinternalcapi", "_testlimitedcapi", "_testexternalinspection",
+                "_testmultiphase", "_testbuffer", "_testclinic", "_xxtestfuzz", "_ctypes_test",
+                "_remote_debugging")  # fmt: skip
 SEAL = "autograder.seal"  # event: check that the machinery is unchanged
 
 Knock = Callable[[str], object]

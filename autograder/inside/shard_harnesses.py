@@ -100,19 +100,19 @@ def block(weights: Sequence[torch.Tensor], x: torch.Tensor, z: torch.Tensor, dro
 
 
 def recomputed(function: Any, weights: list, x: torch.Tensor, z: torch.Tensor, dy: torch.Tensor, dropout: float,
-    seed: int, comm: Communicator,
+    seed: int, later: float, comm: Communicator,
 ):  # fmt: skip
-    """Run one pass through `block` by the student's autograd function.
+    """Run one pass through `block` by the student's autograd function. After the forward pass f is `later` times it.
 
     Returns the output, the gradients of x, z and the weights, the number of calls of `block` after the forward pass and
     in total, the bytes kept between the passes, and what torch's generator draws after each pass.
     """
-    params, calls = [nn.Parameter(weight.clone()) for weight in weights], [0]
+    params, calls, factors = [nn.Parameter(weight.clone()) for weight in weights], [0], [1.0]
     x, z, dy, before = x.clone().requires_grad_(), z.clone(), dy.clone(), torch.get_rng_state()
 
     def f(x, z):
         calls[0] += 1
-        return block(params, x, z, dropout)
+        return factors[-1] * block(params, x, z, dropout)
 
     torch.manual_seed(seed)
     with meter(x, z, *params) as memory:
@@ -120,6 +120,7 @@ def recomputed(function: Any, weights: list, x: torch.Tensor, z: torch.Tensor, d
         y = function.apply(opaque(f), x, z)
         once, kept = calls[0], memory.live.total - known - y.nbytes
     drawn = [torch.rand(3)]
+    factors.append(later)
     y.backward(dy)
     drawn.append(torch.rand(3))
     torch.set_rng_state(before)

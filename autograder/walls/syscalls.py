@@ -9,8 +9,9 @@ parts of a file are in memory, and no counts of a file system's free blocks and 
 locks nothing: SQLite and other libraries need it, and a rank learns nothing from another's. A process's own processors
 and priority are left as they are, too.
 
-The kernel counts some things for a user, so for all ranks: pages of pipes, descriptors on their way, timers, threads.
-And it wakes threads of any process that sleep on a page that both have mapped. A rank can cause and ask none of these.
+The kernel counts some things for a user, so for all ranks: pages of pipes, descriptors on their way, timers, threads,
+real-time signals that wait. And it wakes threads of any process that sleep on a page that both have mapped. A rank can
+cause and ask none of these.
 
 Landlock does not cover what the kernel stores about a file: its mode, owner, times, extended attributes and flags. A
 process may change those of every file that its user owns. So such a call succeeds and changes nothing, or is refused.
@@ -40,6 +41,8 @@ DENIED = """
     sendmsg sendmmsg timer_create set_tid_address futex_wake futex_requeue
 """
 OWN = ("kill", "tgkill")  # only to this process
+SIGNALS = {"kill": 1, "tgkill": 2}  # with the place of the signal: the C library's own are below `REAL_TIME`
+REAL_TIME = 34
 SCHEDULING = ("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr")  # others could read these
 SELF = ("prlimit64", *SCHEDULING)  # only on itself: 0
 # Questions that show which processes and threads there are, by the place of the argument that names one.
@@ -99,6 +102,8 @@ def common() -> Any:
         _rule(rules, denied, name, arg(0, pyseccomp.NE, 0))
     for name, place in QUESTIONS.items():
         _rule(rules, denied, name, arg(place, pyseccomp.NE, 0))
+    for name, place in SIGNALS.items():
+        _rule(rules, denied, name, arg(place, pyseccomp.GE, REAL_TIME))
     for command in FCNTL:
         _rule(rules, denied, "fcntl", arg(1, *whole, command))
     _rule(rules, denied, "fcntl", arg(1, pyseccomp.GE, HINTS))

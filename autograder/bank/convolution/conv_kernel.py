@@ -41,6 +41,17 @@ for mistake, changes, fails, says in (
         BLOCKS,
         "y is written with its channels last",
     ),
+    (
+        "writes the next block, too",
+        (
+            "m = tl.program_id(0) // blocks * BLOCK + tl.arange(0, BLOCK)",
+            "m = tl.program_id(0) // blocks * BLOCK + tl.arange(0, 2 * BLOCK)",
+            "tl.zeros((BLOCK, BLOCK)",
+            "tl.zeros((2 * BLOCK, BLOCK)",
+        ),
+        "masked_borders",
+        "Each has a block of 16 pixels",
+    ),
     ("one block of filters", ("k = tl.program_id(0) % blocks * BLOCK + ", "k = "), BLOCKS, "were never written"),
 ):
     slip("conv_kernel", mistake, *changes, fails=fails, says=says)

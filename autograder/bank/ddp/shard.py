@@ -55,6 +55,11 @@ def shard_indices(n, rank, size, epoch, seed):
     return order[rank * m : (rank + 1) * m if rank < size - 1 else n]
 
 
+@wrong(SHARD, "turns the list", fails="new_each_epoch", says="is not shuffled")
+def shard_indices(n, rank, size, epoch, seed):
+    return ((torch.arange(n) + 1 + 7 * seed + 31 * epoch) % max(n, 1)).tensor_split(size)[rank]
+
+
 @wrong(SHARD, "splits first, then shuffles", fails="new_each_epoch", says="permute all n samples before")
 def shard_indices(n, rank, size, epoch, seed):
     mine = torch.arange(rank, n, size)

@@ -261,8 +261,8 @@ def loop_per_worker(config: dict, train) -> None:
 @wrong(
     HERE,
     "every rank the whole batch",
-    fails="all_ranks_report",
-    says="Of the whole batch",
+    fails=LOOP,
+    says="Every worker trains on all samples",
 )
 def loop_per_worker(config: dict, train) -> None:
     model = train.torch.prepare_model(config["model"]())

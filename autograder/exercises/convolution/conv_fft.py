@@ -31,16 +31,23 @@ HUGE = 2.0**60
 
 
 def transforms(student, rng) -> None:
-    """Check that all pixels are mixed, as a transform mixes them: next to a huge pixel the small ones are rounded
-    away."""
+    """Check that pixels are mixed, as a transform mixes them: in a block with a huge pixel small ones are rounded
+    away.
+
+    Blocks may be as small as 2 x 2 outputs: those of 3 x 3 that fit one pixel's windows do not fit the other's.
+    """
     x, w = whole(rng, 1, 1, 12, 12), whole(rng, 1, 1, 3, 3)
-    x[0, 0, 0, 0] = HUGE
+    far = torch.ones(10, 10, dtype=torch.bool)
+    for place in (3, 8):
+        x[0, 0, place, place] = HUGE
+        far[place - 2 : place + 1, place - 2 : place + 1] = False
     got, right = student.conv_fft(x.clone(), w.clone()), conv(x, w)
     checks.tensor(got, name="conv_fft(x, w)", shape=right.shape, dtype=F64)
     checks.that(
-        not torch.equal(got[..., 6:, 6:], right[..., 6:, 6:]),
-        "With one pixel of 2^60, and others from 1 to 9, conv_fft is exact in windows far from that pixel. In a "
-        "Fourier transform it is part of every number, and rounds the small ones away: multiply spectra, not windows.",
+        not torch.equal(got[..., far], right[..., far]),
+        "With two pixels of 2^60, and others from 1 to 9, conv_fft is exact in each window without such a pixel. A "
+        "Fourier transform mixes pixels with their neighbours, and rounds the small ones away: multiply spectra, not "
+        "windows.",
     )
 
 

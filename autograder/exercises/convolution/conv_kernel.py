@@ -68,16 +68,20 @@ def masked_borders(student, rng):
     "Any size: numbers beyond the end are neither read nor written."
     for sizes in ((1, 1, 3, 3, 1, 2, 2), (2, 3, 6, 5, 5, 3, 2), (3, 2, 7, 7, 17, 3, 3)):
         check_kernel(student, rng, sizes)
-    reads_inside(student, rng, (2, 1, 4, 3, 3, 2, 2))
+    accesses_its_own(student, rng, (2, 3, 5, 4, 18, 2, 2))
 
 
-def reads_inside(student, rng, sizes) -> None:
-    """Check that every load stays inside x and w, even if its number is never used."""
+BLOCK = 16
+
+
+def accesses_its_own(student, rng, sizes) -> None:
+    """Check that every load stays inside x and w, even if its number is never used, and that each program writes its
+    block only."""
     n, c, h, wd, k, r, s = sizes
     x, w = whole(rng, n, c, h, wd).float(), whole(rng, k, c, r, s).float()
     arena = Arena(x, w, conv(x, w).shape)
     args = arena.memory, tuple(x.shape), tuple(w.shape), 1, 0
-    (places,) = student.ranks("launch_in", 1, lambda _: args, harness="reads").results
+    ((places, most),) = student.ranks("launch_in", 1, lambda _: args, harness="reads").results
     start, _ = arena.places["y"]
     outside = sum(
         all(not begin <= start + place < begin + size for begin, size in (arena.places["x"], arena.places["w"]))
@@ -87,6 +91,13 @@ def reads_inside(student, rng, sizes) -> None:
         not outside,
         f"The kernel reads {outside} numbers outside of x and w, and uses none of them. On a GPU this can end the "
         "program: every load needs a mask for pixels beyond N P Q, filters beyond K, weights beyond C R S, borders.",
+    )
+    checks.that(
+        most <= BLOCK**2,
+        f"One program writes {most} numbers of y. Each has a block of {BLOCK} pixels of {BLOCK} filters: on a GPU all "
+        "programs run at the same time, and share the work.",
+        got=f"{most} numbers",
+        expected=f"at most {BLOCK**2}",
     )
 
 

@@ -147,18 +147,30 @@ class Loop:
         self.p, self.lr, self.weights = p, 0.1, weights_of("plain", rng)
         self.batches = [samples(size, rng) for size in sizes]
         self.setting = f"p = {p}"
+        self.seen = [self.batches] * p
+
+    def hide_others_samples(self, rng) -> None:
+        """Give each rank other numbers instead of the samples that are not its own."""
+        self.setting += ", other numbers in samples that are not the rank's own"
+        self.seen = [deepcopy(self.batches) for _ in range(self.p)]
+        for rank, batches in enumerate(self.seen):
+            for x, _ in batches:
+                others = torch.arange(len(x)) % self.p != rank
+                x[others] = torch.randn(x.shape, generator=rng).double()[others]
 
     def run(self, student):
         def arguments(rank):
-            return deepcopy(("plain", self.weights, self.batches, self.lr))
+            return deepcopy(("plain", self.weights, self.seen[rank], self.lr))
 
         return student.ranks("loop_per_worker", self.p, arguments, harness="ray_loop")
 
-    def serial(self, factor: float = 1.0):
+    def serial(self, factor: float = 1.0, everything: bool = False):
+        """Losses and weights of one process; the options are mistakes."""
         model = network("plain", self.weights)
         optimizer, losses = torch.optim.SGD(model.parameters(), self.lr, momentum=MOMENTUM), []
-        for x, y in self.batches:
-            loss = cross_entropy(model(x), y)
+        for i, (x, y) in enumerate(self.batches):
+            xs = [batches[i][0] for batches in self.seen] if everything else [x]
+            loss = torch.stack([cross_entropy(model(each), y) for each in xs]).mean()
             optimizer.zero_grad()
             (factor * loss).backward()
             optimizer.step()
@@ -171,6 +183,9 @@ def ray_as_one_process(student, rng):
     "loop_per_worker: a prepared model, each worker its share of a batch, equal, unequal or none: the weights of one."
     for p in (2, 1, 3):
         loop_is_right(student, Loop(p, rng))
+    apart = Loop(2, rng)
+    apart.hide_others_samples(rng)
+    loop_is_right(student, apart)
     carried(student, rng, lambda: loop_is_right(student, Loop(2, rng)), "p = 2")
 
 
@@ -188,6 +203,9 @@ def loop_is_right(student, loop: Loop) -> None:
                 lambda loop: loop.serial(float(loop.p))[1], loop
             ),
         }
+        if loop.seen[0] is not loop.batches:
+            sentence = "Every worker trains on all samples of a batch: worker r takes x[r::world], and no others."
+            mistakes[sentence] = lambda loop=loop: loop.serial(everything=True)[1]
         name = f"{loop.setting}, rank {rank}"
         weights_agree(models[0], loop.serial()[1], name, mistakes if loop.p > 1 else None)
 

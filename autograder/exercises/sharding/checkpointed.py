@@ -20,22 +20,26 @@ exercise = Exercise(
 )
 
 KEPT = "What is between input and output is kept: forward must call f without recording it."
+FIRST = "This is the gradient of the first call of f: take the recording of the second one."
 COPIED = "Copies of the inputs are kept: save the inputs themselves."
 ROWS, WIDE, HIDDEN = 4, 5, 64  # what lies between is much larger than inputs and outputs
 
 
 class Pass:
-    """x and z through two products with dropout between them, and where the backward pass begins."""
+    """x and z through two products with dropout between them, and where the backward pass begins.
 
-    def __init__(self, rng, dropout: float):
+    In the backward pass f is `later` times what it was: gradients of a kept recording miss the factor.
+    """
+
+    def __init__(self, rng, dropout: float, later: float = 1.0):
         self.weights = [torch.randn(s, generator=rng).double() / 4 for s in ((HIDDEN, WIDE), (WIDE, HIDDEN))]
         self.x, self.dy = (torch.randn(ROWS, WIDE, generator=rng).double() for _ in range(2))
         self.z = torch.randn(ROWS, HIDDEN, generator=rng).double()
-        self.dropout, self.seed = dropout, int(torch.randint(1 << 30, (), generator=rng))
+        self.dropout, self.later, self.seed = dropout, later, int(torch.randint(1 << 30, (), generator=rng))
 
     def run(self, student):
         """y, gradients, calls, kept bytes and draws."""
-        arguments = (self.weights, self.x, self.z, self.dy, self.dropout, self.seed)
+        arguments = (self.weights, self.x, self.z, self.dy, self.dropout, self.seed, self.later)
         try:
             return student.ranks("Checkpointed", 1, lambda rank: arguments, harness="recomputed").results[0]
         except StudentError as error:
@@ -58,7 +62,7 @@ class Pass:
             x, *weights = (t.clone().requires_grad_() for t in (self.x, *self.weights))
             y = block(weights, x, self.z, self.dropout)
             drawn = [torch.rand(3), torch.rand(3)]
-            y.backward(self.dy)
+            y.backward(self.later * self.dy)
         return y.detach(), [x.grad, None, *(w.grad for w in weights)], drawn
 
     def agrees(self, student):
@@ -86,6 +90,7 @@ class Pass:
                 "The second pass draws other random numbers: its dropout mask is not the first one's. Set the "
                 "generator back.": other,
                 "The gradient is added twice.": 2 * expected,
+                FIRST: expected / self.later,
             }
             if not self.dropout:
                 mistakes.pop(next(iter(mistakes)))
@@ -96,8 +101,8 @@ class Pass:
 @exercise.check(points=5, seconds=SECONDS)
 def as_if_it_were_kept(student, rng):
     "Output and gradients of the inputs and of f's weights, as if everything were kept."
-    for _ in range(3):
-        (forward, both), *_ = Pass(rng, 0.0).agrees(student)
+    for later in (1.0, 1.0, 3.0):
+        (forward, both), *_ = Pass(rng, 0.0, later).agrees(student)
         if both <= forward:
             said = f"All calls of f ({show.show(both)}) are in the forward pass: backward must call f again."
             raise checks.CheckFailure(said, mistake=KEPT)
@@ -185,7 +190,7 @@ TOO_MUCH = ([10, 50], [0.125, 2.0], 12)  # the cheapest byte first recomputes a 
 @exercise.check(points=3)
 def cheapest_plan(student, rng):
     "plan: of all sets of layers that meet the budget, the one that costs the fewest seconds."
-    cases = [EXACT, ([10, 60], [5.0, 1.0], 12), TRAP, SEVERAL, TOO_MUCH, ([5, 5], [1.0, 2.0], 0)]
+    cases = [([10, 60], [5.0, 1.0], 12), EXACT, TRAP, SEVERAL, TOO_MUCH, ([5, 5], [1.0, 2.0], 0)]
     for n in (3, 5, 7, 8):
         nbytes = torch.randint(1, 60, (n,), generator=rng).tolist()
         seconds = (torch.randint(1, 40, (n,), generator=rng) / 4).tolist()

@@ -7,3 +7,4 @@ OWN: Rules = {
     "forbid": (*GRIDS, "aten::*fake_quantize*", "aten::quantize_per_tensor*"),
     "instead": "Write yourself what it does: ε, floor and a comparison. Compare with it afterwards.",
 }
+BESIDE: Rules = {**OWN, "forbid": (*OWN["forbid"], "aten::nextafter*")}

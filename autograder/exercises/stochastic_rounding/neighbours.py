@@ -9,11 +9,11 @@ from autograder.authoring import Exercise
 from autograder.checks import number_formats as formats
 from autograder.checks.number_formats import beside, exact, values
 from autograder.exercises.stochastic_rounding.inputs import FIXED, SATURATES, a_fixed_format, between, beyond, shapes_of
-from autograder.exercises.stochastic_rounding.libraries import OWN
+from autograder.exercises.stochastic_rounding.libraries import BESIDE
 from autograder.exercises.stochastic_rounding.spacing import BITS, by_spacing, spacing_of
 from hpcdl.numerics.rounding import BF16, FP8_E4M3, FP8_E5M2, FP16, Fixed
 
-exercise = Exercise("neighbours", points=20, minutes=15, **OWN)
+exercise = Exercise("neighbours", points=20, minutes=15, **BESIDE)
 
 FLOATING = (BF16, FP16, FP8_E4M3, FP8_E5M2)
 

@@ -99,7 +99,7 @@ def any_launch(student, rng):
         )
     n, block = 1000, 64
     x = random_floats(rng, n + 24)
-    ((read, written),) = student.ranks("launch", 1, lambda rank: (x, n, 3, block), harness="loads").results
+    ((read, written, most),) = student.ranks("launch", 1, lambda rank: (x, n, 3, block), harness="loads").results
     checks.that(
         read <= n,
         f"launch(x, {n}, 3, {block}) reads x[{read - 1}], beyond the first {n}: on a GPU there is other data, or "
@@ -113,6 +113,13 @@ def any_launch(student, rng):
         "mask the store, too, mask=i < n.",
         got=f"{written} numbers are written",
         expected=f"the first {n}",
+    )
+    checks.that(
+        most <= block,
+        f"One program of launch(x, {n}, 3, {block}) writes {most} numbers. Each has a block of {block}: on a GPU all "
+        "programs run at the same time, and share the work.",
+        got=f"{most} numbers",
+        expected=f"at most {block}",
     )
 
 

@@ -37,6 +37,14 @@ def launch(x, n, seed, block):
 }
 NOT_IN_LIBRARY: dict[str, str] = {}
 FRAMEWORKS = {
+    "neighbours": """
+import torch
+
+def neighbours(x, fmt):
+    near = x.bfloat16()
+    far = torch.nextafter(near, torch.where(near.float() < x, torch.inf, -torch.inf).bfloat16())
+    return torch.minimum(near, far).float(), torch.maximum(near, far).float()
+""",
     "round_nearest_even": """
 import torch
 
@@ -46,7 +54,6 @@ def round_nearest_even(x, fmt):
 }
 NOT_IN_FRAMEWORKS = {
     "unmask_rounding": "what to ask eight programs is no function of anybody's",
-    "neighbours": "torch steps through the values of its own formats only",
     "stochastic_round": "torch rounds to nearest alone",
     "bf16_round_bits": "torch rounds to nearest alone",
     "running_sum": "torch sums in float32",

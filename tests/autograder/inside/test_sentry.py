@@ -35,6 +35,7 @@ WAYS = {
     "def f(x): return compile('y = 1', Name('mine'), 'exec') and x",
     "another interpreter": "import _xxsubinterpreters as other\ndef f(x): return other.create() and x",
     "CPython's tests, by name": "def f(x): return importlib.import_module('_testcapi') and x",
+    "a greenlet's frame": "import greenlet\ndef f(x): return greenlet.getcurrent().gr_frame or x",
     "all objects": "def f(x): return len(gc.get_objects()) and x",
     "all objects, elsewhere": "def f(x):\n    with concurrent.futures.ThreadPoolExecutor() as pool:\n"
     "        return pool.submit(gc.get_objects).result() and x",
@@ -145,8 +146,9 @@ def torch_zeros():
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_way_out_is_refused_and_told(remote, way):
-    if "pandas" in way:
-        pytest.importorskip("pandas")
+    for package in ("greenlet", "pandas"):
+        if package in way:
+            pytest.importorskip(package)
     session = remote(IMPORTS, WAYS[way])
     result = result_of(session)
     told = result.forbidden or list(session.early)

@@ -15,7 +15,7 @@ pytestmark = [
 ]
 
 COUNTS = """
-import fcntl, os, resource, socket
+import fcntl, os, resource, signal, socket, threading
 import numba
 import numpy as np
 from numba.types import ExternalFunction, int64
@@ -41,6 +41,14 @@ def descriptors_in_flight():
 
 def timers():
     return done(TIMER_CREATE, 1, 0, np.zeros(1, np.int64).ctypes.data)
+
+def signals_that_wait():
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMIN])
+    return signal.pthread_kill(threading.get_ident(), signal.SIGRTMIN)
+
+def signals_of_the_process():
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMAX])
+    return os.kill(os.getpid(), signal.SIGRTMAX)
 
 def addresses_of_threads():
     return done(SET_TID_ADDRESS, 0)
@@ -74,6 +82,8 @@ WAYS = (
     "pages_of_pipes_in_machine_code",
     "descriptors_in_flight",
     "timers",
+    "signals_that_wait",
+    "signals_of_the_process",
     "addresses_of_threads",
     "threads_of_the_user",
     "sleepers",
