@@ -262,11 +262,7 @@ class Cluster:
         Raises ClusterError when a rank raises, dies, or has not returned after `timeout` seconds. If another thread's
         run is in progress, it says so and waits; the timeout counts from the start of this run.
         """
-        run = self.stream(f, *args, timeout=timeout)
-        for _ in run:
-            pass
-        assert run.results is not None  # otherwise it has raised
-        return run.results
+        return self.stream(f, *args, timeout=timeout).wait()
 
     def stream(self, f: Callable, *args: Any, timeout: float = 60, meanwhile: Callable[[], None] | None = None) -> Run:
         """Like `run`, but iterate over values that the ranks publish while they run; afterwards read `.results`.
