@@ -49,7 +49,7 @@ class Cluster:
         self._client: Any = None  # ipyparallel's
         self._known: set[int] = set()  # ipyparallel's ids of earlier engines
         self._warming_up: list[Any] = []
-        self._runs, self._turns = 0, Turns()
+        self._runs, self._turns, self._line = 0, Turns(), Waiting()
         self._life = threading.RLock()  # so that two threads start the engines only once
         self.stopped = False
 
@@ -95,6 +95,7 @@ class Cluster:
         if self._processes is not None and not self.restarting:
             return self
         first = self._processes is None
+        self._line = Waiting()
         if first:
             cells.take_over(self)
         try:
@@ -214,16 +215,16 @@ class Cluster:
     def _wait_for_ids(self) -> list[int]:
         """Wait for the newest engines and return ipyparallel's ids for them; say how many are up."""
         processes, begin = self._started_processes, time.monotonic()
-        engines, waiting = processes.engines, Waiting()
+        engines = processes.engines
         for _ in until(engines.patience):
             present = self._client.ids
             # Minutes after an engine dies, the controller forgets it and reuses its number.
             self._known.intersection_update(present)
             ids = [i for i in present if i not in self._known]
             if len(ids) >= self.n:
-                waiting.end(f"{self.n} engines are up")
+                self._line.end(f"{self.n} engines are up")
                 return ids
-            waiting.say(f"Starting {self.n} engines: {len(ids)} are up")
+            self._line.say(f"Starting {self.n} engines: {len(ids)} are up")
             up = f"{len(ids)} of {self.n} engines started"
             if processes.controller_ended():
                 raise ClusterError(f"the controller has ended:\n{processes.log('controller')}")
