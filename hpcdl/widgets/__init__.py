@@ -6,11 +6,11 @@ for its looks, `when_solved` for a cell that waits for an exercise, `passed` for
 `progress` and `saying` for what takes long.
 """
 
+from hpcdl.saying import progress, saying
 from hpcdl.widgets.kit import style
 from hpcdl.widgets.kit.explorable import Explorable
 from hpcdl.widgets.kit.guessing import guess, guessed, reveal
 from hpcdl.widgets.kit.live import LiveFigure
-from hpcdl.widgets.kit.progress import progress, saying
 from hpcdl.widgets.kit.waiting import passed, when_solved
 from hpcdl.widgets.kit.your_program import your_program
 

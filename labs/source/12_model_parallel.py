@@ -989,7 +989,7 @@ with when_solved():
     simulate(lambda comm: train_in_a_pipeline(comm, zb_h1(2, M), 1)[0], 2)  # a mistake is easier to read here
     took = {}
     figure, rows = plt.subplots(3, figsize=(9.6, 6.6), layout="constrained", sharex=True)
-    for schedule, axes in zip((gpipe, one_f_one_b, zb_h1), rows, strict=True):
+    for schedule, axes in progress(zip((gpipe, one_f_one_b, zb_h1), rows, strict=True), "schedule"):
         took[schedule.__name__], predicted = measure_and_predict(schedule, axes)
         measured = 1e3 * took[schedule.__name__]
         print(f"{schedule.__name__:12} measured {measured:6.1f} ms   predicted {1e3 * predicted:6.1f} ms")

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from hpcdl import saying as module
 from hpcdl.widgets import progress, saying
-from hpcdl.widgets.kit import progress as module
 
 SHOWN = 60.0  # seconds within which a line is shown, on a busy machine too
 
