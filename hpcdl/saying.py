@@ -40,6 +40,7 @@ def saying(text: str | Callable[[], str]) -> Iterator[None]:
     """Show the text, or what the function returns, with the seconds so far: in a notebook, after the first two."""
     line = _Line(text if callable(text) else lambda: text)
     try:
+        line.begin()
         yield
     finally:
         line.end()
@@ -51,12 +52,16 @@ class _Line:
     def __init__(self, text: Callable[[], str]):
         self._text, self._begin, self._shown = text, time.monotonic(), None
         self._over, self._thread = threading.Event(), threading.Thread(target=self._follow, daemon=True)
-        if hasattr(get_ipython(), "kernel"):
+        self._shell = get_ipython()
+
+    def begin(self) -> None:
+        """Show the line from now on, in a notebook."""
+        if hasattr(self._shell, "kernel"):
             self._thread.start()
 
     def _follow(self) -> None:
-        pause = QUIET
-        while not self._over.wait(pause):
+        cell, pause = self._shell.execution_count, QUIET
+        while not self._over.wait(pause) and self._shell.execution_count == cell:  # an interruption may skip `end`
             self._show({"text/plain": f"{self._text()} ({time.monotonic() - self._begin:.0f} s)"})
             pause = PAUSE
 

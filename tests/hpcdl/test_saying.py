@@ -32,7 +32,8 @@ class Page:
 def page(monkeypatch):
     page = Page()
     monkeypatch.setattr(module, "display", page.display)
-    monkeypatch.setattr(module, "get_ipython", lambda: SimpleNamespace(kernel=1))
+    page.shell = SimpleNamespace(kernel=1, execution_count=3)
+    monkeypatch.setattr(module, "get_ipython", lambda: page.shell)
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: 7.0))
     monkeypatch.setattr(module, "QUIET", 0.0)
     monkeypatch.setattr(module, "PAUSE", 0.0)
@@ -64,6 +65,15 @@ def test_the_line_ends_with_an_error(page):
         with pytest.raises(NotImplementedError):
             fails()
         assert page.lines[-1] is None
+
+
+def test_a_line_that_an_interruption_left_ends_with_its_cell(page):
+    line = module._Line(lambda: "two processes train")
+    line.begin()
+    page.until("two processes train")
+    page.shell.execution_count += 1
+    line._thread.join(SHOWN)
+    assert not line._thread.is_alive()
 
 
 @pytest.mark.parametrize("quick", [True, False])
