@@ -42,6 +42,7 @@ LEVELS = [
         "hpcdl.machine",
         "hpcdl.moved",
         "hpcdl.points",
+        "hpcdl.saying",
         "hpcdl.start",
     },
 ]

@@ -49,7 +49,7 @@ class Cluster:
         self._client: Any = None  # ipyparallel's
         self._known: set[int] = set()  # ipyparallel's ids of earlier engines
         self._warming_up: list[Any] = []
-        self._runs, self._turns = 0, Turns()
+        self._runs, self._turns, self._line = 0, Turns(), Waiting()
         self._life = threading.RLock()  # so that two threads start the engines only once
         self.stopped = False
 
@@ -95,6 +95,7 @@ class Cluster:
         if self._processes is not None and not self.restarting:
             return self
         first = self._processes is None
+        self._line = Waiting()
         if first:
             cells.take_over(self)
         try:
@@ -214,16 +215,16 @@ class Cluster:
     def _wait_for_ids(self) -> list[int]:
         """Wait for the newest engines and return ipyparallel's ids for them; say how many are up."""
         processes, begin = self._started_processes, time.monotonic()
-        engines, waiting = processes.engines, Waiting()
+        engines = processes.engines
         for _ in until(engines.patience):
             present = self._client.ids
             # Minutes after an engine dies, the controller forgets it and reuses its number.
             self._known.intersection_update(present)
             ids = [i for i in present if i not in self._known]
             if len(ids) >= self.n:
-                waiting.end(f"{self.n} engines are up")
+                self._line.end(f"{self.n} engines are up")
                 return ids
-            waiting.say(f"Starting {self.n} engines: {len(ids)} are up")
+            self._line.say(f"Starting {self.n} engines: {len(ids)} are up")
             up = f"{len(ids)} of {self.n} engines started"
             if processes.controller_ended():
                 raise ClusterError(f"the controller has ended:\n{processes.log('controller')}")
@@ -262,11 +263,7 @@ class Cluster:
         Raises ClusterError when a rank raises, dies, or has not returned after `timeout` seconds. If another thread's
         run is in progress, it says so and waits; the timeout counts from the start of this run.
         """
-        run = self.stream(f, *args, timeout=timeout)
-        for _ in run:
-            pass
-        assert run.results is not None  # otherwise it has raised
-        return run.results
+        return self.stream(f, *args, timeout=timeout).wait()
 
     def stream(self, f: Callable, *args: Any, timeout: float = 60, meanwhile: Callable[[], None] | None = None) -> Run:
         """Like `run`, but iterate over values that the ranks publish while they run; afterwards read `.results`.

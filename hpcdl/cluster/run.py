@@ -15,6 +15,7 @@ from hpcdl.cluster import engine, watcher
 from hpcdl.cluster.deadlock import Lookout
 from hpcdl.cluster.diagnosis import ClusterError, Report, StoppedRunError, diagnose
 from hpcdl.cluster.processes import folder
+from hpcdl.cluster.waiting import Waiting
 
 if TYPE_CHECKING:
     from hpcdl.cluster.cluster import Cluster
@@ -84,11 +85,23 @@ class Run:
         self._printed = [{"stdout": 0, "stderr": 0} for _ in self._answers]
         self._cancelled: float | None = None
         self._lookout, self._looked, self._deadlocked = Lookout(), 0.0, False
+        self._line: Waiting | None = None
         self._started = time.monotonic()
         self._records = self._follow()
 
     def __iter__(self):
         return self._records
+
+    def wait(self) -> list[Any]:
+        """Follow the ranks to their end, and return their results; if it takes long, a line says how far they are."""
+        self._line = Waiting()
+        try:
+            for _ in self:
+                pass
+        finally:
+            self._line.clear()
+        assert self.results is not None  # otherwise it has raised
+        return self.results
 
     @property
     def at_work(self) -> bool:
@@ -111,6 +124,7 @@ class Run:
         try:
             while not self._over():
                 yield from self._news()
+                self._say_how_far()
                 self._wait_a_little()
             for answer in self._answers:
                 if answer.ready():  # a rank's output may arrive after its result, on a busy machine much later
@@ -191,6 +205,11 @@ class Run:
             pending.wait(0.02)
 
     # -- what ranks say ---------------------------------------------------------------------------------------------
+
+    def _say_how_far(self) -> None:
+        if self._line is not None:
+            returned = len(self._reports) - self._reports.count(None)
+            self._line.say(f"Running on {len(self._reports)} engines: {returned} have returned")
 
     def _news(self, last: bool = False):
         records = []

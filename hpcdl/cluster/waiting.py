@@ -1,4 +1,4 @@
-"""A line below a notebook's cell, or of a command, that says how far a start is, if it takes long."""
+"""A line below a notebook's cell, or of a command, that says how far a start or a run is, if it takes long."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -45,6 +45,11 @@ class Waiting:
             self._line = display(content, raw=True, display_id=True)
         else:
             self._line.update(content, raw=True)
+
+    def clear(self) -> None:
+        """Remove the line from a notebook: data without a format takes no place on a page."""
+        if self._line is not None:
+            self._line.update({}, raw=True)
 
     def end(self, text: str) -> None:
         """Show `text` if anything was shown."""

@@ -3,7 +3,8 @@
 The rates cost a few seconds of measurements, once for each machine; they are kept in the user's cache folder, and
 measured again if the processor, torch, Numba, the number of threads or the data type changes. They are measured twice.
 Rates are used, but not kept, if the machine is busy: if this process waits for a processor, or if the two measurements
-differ. Where it is so busy that the measurements do not end in time, there are none for now.
+differ. A process that waits measures the processor time of one thread instead: of the seconds that pass, a long call
+loses a larger part than a short one. Where the measurements do not end in time, there are no rates for now.
 `hpcdl reset speeds` forgets them all.
 """
 
@@ -25,6 +26,9 @@ from hpcdl.conv.problem import Problem
 from hpcdl.conv.registry import run
 from hpcdl.files import write_whole
 from hpcdl.machine import Quiet, processor
+from hpcdl.numerics.rounding.threads import one_thread
+
+Seconds = dict[tuple[str, Situation], float]  # of candidates in situations
 
 PASSES = 2  # measurements of all samples, one after the other
 ROUNDS = 2  # runs of each sample in a pass, at least
@@ -34,6 +38,7 @@ ON_GPU = 3  # runs
 DOUBTED = "wrong"  # the key for when a machine's rates were wrong
 DAY = 86400.0  # seconds between two doubts: a problem that the model does not know would cost a calibration each time
 AGAIN = 60.0  # seconds until rates from a busy machine are measured again; twice as many each time
+NOTICED = 1.0  # seconds until a machine counts as busy: its waits tell little before
 LIMIT = 20.0  # seconds after which no more is measured on a busy machine
 _due: list[float] = []  # when to measure again, each time that the machine was busy
 SAMPLES = (
@@ -112,7 +117,7 @@ def recalibrate() -> bool:
 
 
 class Unsteady(dict):
-    """Rates from measurements that differ: to be used, but not kept."""
+    """Rates from a busy machine, or from measurements that differ: to be used, but not kept."""
 
 
 def calibrate(
@@ -120,46 +125,67 @@ def calibrate(
 ) -> dict[str, list[float]] | None:
     """Measure every candidate on the samples and fit its rates, with the current number of threads.
 
-    The least seconds of all passes count: no short disturbance lasts for two. Returns None if a busy machine has not
-    measured them after `LIMIT` seconds.
+    The least seconds of all passes count: no short disturbance lasts for two. On a busy machine, the processor time of
+    one thread counts. Returns None if that has not been measured after `LIMIT` seconds.
     """
     limit, threads = _Limit(), torch.get_num_threads()
     # With prepared filters, and in the other layout without.
     situations = [Situation(problem, dtype, kept, kept, threads) for problem in samples for kept in (True, False)]
-    passes: list[dict[tuple[str, Situation], float]] = []
-    for number in range(PASSES):
-        passes.append({})
-        for situation in situations:
-            passes[-1] |= _measure(situation, seconds, limit, warm_up=number == 0)
-            if limit:
-                return None
+    passes: list[Seconds] = []
+    while len(passes) < PASSES and not limit:
+        passes.append(_pass(situations, seconds, limit, warm_up=not passes))
+    if not limit:
+        found = _rates(passes)
+        return found if _spread(passes) <= STEADY else Unsteady(found)
+    limit.extend()
+    with one_thread():
+        worked = _pass(situations, seconds, limit, warm_up=False)
+    return None if limit else Unsteady(_rates([{which: each / threads for which, each in worked.items()}]))
+
+
+def _pass(situations: list[Situation], seconds: float, limit: "_Limit", *, warm_up: bool) -> Seconds:
+    """Measure the candidates in all situations; fewer if the limit is reached."""
+    found: Seconds = {}
+    for situation in situations:
+        found |= _measure(situation, seconds, limit, warm_up=warm_up)
+        if limit:
+            break
+    return found
+
+
+def _rates(passes: list[Seconds]) -> dict[str, list[float]]:
+    """Fit each candidate's rates to the least seconds of the passes."""
     rows: dict[str, list] = {}
     for name, situation in passes[0]:
         least = min(measured[name, situation] for measured in passes)
         rows.setdefault(key(name, situation.problem), []).append((works(name, situation), least))
-    found = {name: _fit(measured) for name, measured in rows.items()}
-    return found if _spread(passes) <= STEADY else Unsteady(found)
+    return {name: _fit(measured) for name, measured in rows.items()}
 
 
-def _spread(passes: list[dict]) -> float:
+def _spread(passes: list[Seconds]) -> float:
     """Return how many times slower one pass was than another, as the median over candidates and samples."""
     ratios = (max(times) / min(times) for times in zip(*(one.values() for one in passes), strict=True))
     return statistics.median(ratios)
 
 
 class _Limit:
-    """True once a busy machine has measured for `LIMIT` seconds; a slow machine takes the time that it needs."""
+    """True once a busy machine has measured for `NOTICED` seconds; a slow machine takes the time that it needs."""
 
     def __init__(self):
-        self._quiet, self._end = Quiet(), time.perf_counter() + LIMIT
+        self._quiet, self._begin = Quiet(), time.perf_counter()
+        self._reached, self._seconds, self.clock = False, NOTICED, time.perf_counter
 
     def __bool__(self) -> bool:
-        return time.perf_counter() > self._end and not self._quiet
+        over = time.perf_counter() - self._begin > self._seconds
+        self._reached = self._reached or (over and not self._quiet)
+        return self._reached
+
+    def extend(self) -> None:
+        """Allow `LIMIT` seconds to measure this thread's processor time."""
+        self._reached, self._seconds, self.clock = False, LIMIT, time.thread_time
 
 
-def _measure(
-    situation: Situation, seconds: float, limit: _Limit, *, warm_up: bool
-) -> dict[tuple[str, Situation], float]:
+def _measure(situation: Situation, seconds: float, limit: _Limit, *, warm_up: bool) -> Seconds:
     """Return the least seconds of each candidate, run in turns; nothing beyond the limit."""
     calls = _calls(situation, candidates(situation.problem))
     with torch.no_grad():
@@ -168,12 +194,12 @@ def _measure(
                 return {}
             call()
         times: dict[str, list[float]] = {name: [] for name in calls}
-        end = time.perf_counter() + seconds
-        while len(times["torch"]) < ROUNDS or time.perf_counter() < end:
+        end = limit.clock() + seconds
+        while len(times["torch"]) < ROUNDS or limit.clock() < end:
             for name, call in calls.items():
                 if limit:
                     return {}
-                times[name].append(_seconds(call))
+                times[name].append(_seconds(call, limit.clock))
     return {(name, situation): min(found) for name, found in times.items()}
 
 
@@ -206,10 +232,10 @@ def _seconds_of_events(call: Callable) -> float:
     return begin.elapsed_time(end) / 1e3
 
 
-def _seconds(call: Callable) -> float:
-    begin = time.perf_counter()
+def _seconds(call: Callable, clock: Callable[[], float]) -> float:
+    begin = clock()
     call()
-    return time.perf_counter() - begin
+    return clock() - begin
 
 
 def _fit(measured: list[tuple[tuple[float, ...], float]]) -> list[float]:

@@ -8,7 +8,7 @@ import ast
 import json
 import os
 import signal
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from hpcdl import labs
 from hpcdl.interrupt import InterruptAfterImports
 from hpcdl.jupyter import LAB
+from hpcdl.saying import saying
 
 PROOF = "check"  # every lab's first cell imports it: if it exists, that cell has run
 
@@ -23,6 +24,7 @@ PROOF = "check"  # every lab's first cell imports it: if it exists, that cell ha
 def load_ipython_extension(shell: Any) -> None:
     """IPython calls this when the kernel starts."""
     shell.set_custom_exc((NameError, KeyboardInterrupt), show)
+    say_imports(shell)
     wait_for_imports(shell)
     lab = os.environ.get(LAB)
     if lab and lab == os.environ.get("JPY_SESSION_NAME"):  # the notebook that this kernel is for
@@ -42,6 +44,20 @@ def wait_for_imports(shell: Any) -> None:
         signal.signal(signal.SIGINT, InterruptAfterImports())
 
     kernel.pre_handler_hook = hook
+
+
+def say_imports(shell: Any) -> None:
+    """Say in a lab's first cell what it does, once it takes more than two seconds."""
+    if not hasattr(shell, "events"):
+        return
+    line = ExitStack()
+
+    def begin(info: Any) -> None:
+        if PROOF not in shell.user_ns and f"import {PROOF}" in (info.raw_cell or ""):
+            line.enter_context(saying("Importing torch and what the lab needs"))
+
+    shell.events.register("pre_run_cell", begin)
+    shell.events.register("post_run_cell", lambda result: line.close())
 
 
 def show(shell: Any, kind: type, error: BaseException, trace: TracebackType, tb_offset: int | None = None) -> None:

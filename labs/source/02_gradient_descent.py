@@ -29,7 +29,7 @@ from torch import Tensor
 
 from autograder import check
 from hpcdl.data import digits
-from hpcdl.widgets import guess, guessed, reveal, style, when_solved
+from hpcdl.widgets import guess, guessed, progress, reveal, style, when_solved
 from hpcdl.widgets.pictures import descent_path, learning_rates, more_workers, shards
 
 torch.set_num_threads(1)  # these problems are small: a second thread costs more than it brings
@@ -459,7 +459,7 @@ epochs, rows = 10, {}
 with when_solved():
     guessed("gradient_descent.epoch")
     guessed("gradient_descent.batch")
-    for batch_size in (1, 4, 16, 64, 256, 1024, n):
+    for batch_size in progress((1, 4, 16, 64, 256, 1024, n), "batch size"):
         generator, begin = torch.Generator().manual_seed(0), time.perf_counter()
         path = sgd(softmax_grad, n, torch.zeros(d * 10), 0.1, batch_size, epochs, generator)
         seconds = (time.perf_counter() - begin) / epochs
@@ -878,11 +878,11 @@ def train(method: str, peak: float, scheduled: bool, batch_size=16, epochs=10) -
 # %%
 with when_solved():
     guessed("gradient_descent.schedule")
-    runs = {}
-    for method, lowest in {"plain": 0.5, "momentum": 0.05, "Adam": 0.0125}.items():
-        for peak in (lowest * 2**k for k in range(6)):
-            for scheduled in (False, True):
-                runs[method, peak, scheduled] = train(method, peak, scheduled)
+    lowest, runs = {"plain": 0.5, "momentum": 0.05, "Adam": 0.0125}, {}
+    settings = [(method, peak * 2**k) for method, peak in lowest.items() for k in range(6)]
+    for method, peak in progress(settings, "setting"):
+        for scheduled in (False, True):
+            runs[method, peak, scheduled] = train(method, peak, scheduled)
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 4.2), layout="constrained")
     for scheduled, color, label in ((False, style.ORANGE, "constant"), (True, style.BLUE, "scheduled")):

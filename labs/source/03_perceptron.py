@@ -23,7 +23,7 @@ import torch
 from autograder import check
 from hpcdl.data import digits
 from hpcdl.nn.perceptron import separable, with_bias
-from hpcdl.widgets import guess, guessed, reveal, style, when_solved
+from hpcdl.widgets import guess, guessed, progress, reveal, style, when_solved
 from hpcdl.widgets.pictures import any_function, perceptron_lift, perceptron_mlp, perceptron_plane
 
 style.use()
@@ -404,7 +404,7 @@ def random_problem(seed, m=30):
 with when_solved():
     guessed("perceptron.bound")
     made, allowed = [], []
-    for seed in range(200):
+    for seed in progress(range(200), "problem"):
         X, y, w_star = random_problem(seed)
         w, mistakes = fit(X, y, lr=0.5, max_epochs=500)
         if any(mistakes):
@@ -649,7 +649,7 @@ with when_solved():
     guessed("perceptron.wrong")
     updates, wrong = torch.full((10, 10), torch.nan), torch.full((10, 10), torch.nan)
     settled = 0
-    for a in range(10):
+    for a in progress(range(10), "digit"):
         for b in range(a):
             w, mistakes = fit(*pair(PIXELS, data.y, a, b), lr=0.5, max_epochs=100)
             X, y = pair(HELD_OUT, data.y_held_out, a, b)
@@ -686,7 +686,8 @@ def one_against_all(labels, digit):
 
 
 with when_solved():
-    runs = [fit(PIXELS, one_against_all(data.y, digit), lr=0.5, max_epochs=20) for digit in range(10)]
+    digit_by_digit = progress(range(10), "digit")
+    runs = [fit(PIXELS, one_against_all(data.y, digit), lr=0.5, max_epochs=20) for digit in digit_by_digit]
     _, axes = plt.subplots(figsize=(9, 4))
     rows, ends = ["digit   last epoch   separable?   held out, right   always saying no"], {}
     for digit, (w, mistakes) in enumerate(runs):

@@ -35,7 +35,7 @@ from hpcdl.conv import ALGORITHMS, Problem
 from hpcdl.data import digits
 from hpcdl.kernels.anywhere import DEVICE, run, tl, triton
 from hpcdl.nn import networks
-from hpcdl.widgets import LiveFigure, guess, guessed, passed, reveal, style, when_solved
+from hpcdl.widgets import LiveFigure, guess, guessed, passed, progress, reveal, style, when_solved
 from hpcdl.widgets.pictures import conv_gradient, convolution_race, sliding_window, winograd_products
 
 torch.set_num_threads(1)  # one thread for everyone: a fair race, and steadier times
@@ -987,7 +987,7 @@ with when_solved():
         x, w = (torch.randn(shape, generator=generator) for shape in (problem.x_shape, problem.w_shape))
         right = functional.conv2d(x.double(), w.double(), padding=problem.padding)
         seconds, errors = {}, {}
-        for name, f in contestants(problem).items():
+        for name, f in progress(contestants(problem).items(), f"{layer}: algorithm"):
             y, seconds[name] = timed(f, x, w, padding=problem.padding)
             errors[name] = ((y - right).abs().max() / right.abs().max()).item()
         worst = max(errors, key=errors.get)

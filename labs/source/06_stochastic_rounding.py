@@ -31,7 +31,7 @@ from hpcdl.kernels.anywhere import DEVICE, run, tl, triton
 from hpcdl.nn.lenet import lenet5
 from hpcdl.numerics import rounding
 from hpcdl.numerics.rounding import BF16, FP8_E4M3, FP8_E5M2, FP16, Fixed
-from hpcdl.widgets import LiveFigure, guess, guessed, reveal, style, when_solved
+from hpcdl.widgets import LiveFigure, guess, guessed, progress, reveal, style, when_solved
 from hpcdl.widgets.pictures import low_precision_training, number_line, running_mean, stalling_sum
 
 torch.set_num_threads(1)
@@ -359,7 +359,7 @@ with when_solved():
         "the library, with its own random bits": lambda: rounding.stochastic_round(x, BF16, seed=0),
         "x.clone(), for comparison": lambda: x.clone(),
     }
-    for name, way in ways.items():
+    for name, way in progress(ways.items(), "way"):
         way()
         seconds = []
         for _ in range(5):

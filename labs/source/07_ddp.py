@@ -33,7 +33,7 @@ from hpcdl.comm import simulate
 from hpcdl.machine import cores
 from hpcdl.nn.lenet import lenet5
 from hpcdl.training.train import load
-from hpcdl.widgets import guess, guessed, reveal, style, when_solved, your_program
+from hpcdl.widgets import guess, guessed, reveal, saying, style, when_solved, your_program
 from hpcdl.widgets.pictures import bucket_timeline, ring_passing, training, training_dashboard
 
 torch.set_num_threads(1)
@@ -975,9 +975,10 @@ with when_solved(), tempfile.TemporaryDirectory() as folder:
     file = Path(folder) / "my_training.py"
     file.write_text(program)
     print(f"{len(program.splitlines())} lines; mpiexec -n 2 python my_training.py\n")
-    done = subprocess.run(
-        [find_launcher().path, "-n", "2", sys.executable, str(file)], capture_output=True, text=True, timeout=100
-    )
+    with saying("two processes import torch, and train"):
+        done = subprocess.run(
+            [find_launcher().path, "-n", "2", sys.executable, str(file)], capture_output=True, text=True, timeout=100
+        )
     print(done.stdout or done.stderr)
 
 # %% [markdown]

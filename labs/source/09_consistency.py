@@ -35,7 +35,7 @@ from torch import Tensor
 from autograder import check
 from hpcdl.comm import simulate
 from hpcdl.consistency.gossip import TOPOLOGIES
-from hpcdl.widgets import guess, guessed, reveal, style, when_solved, your_program
+from hpcdl.widgets import guess, guessed, progress, reveal, style, when_solved, your_program
 from hpcdl.widgets.pictures import gossip as gossip_picture
 from hpcdl.widgets.pictures import how_late, who_waits
 
@@ -490,7 +490,7 @@ with when_solved():
     guessed("consistency.gossip")
     print("16 ranks: rounds until 1 % of the distance is left, and messages that the busiest rank sends by then")
     print(f"{'':14}{'worst start':>12}{'counted':>9}{'messages':>10}")
-    for name, topology in TOPOLOGIES.items():
+    for name, topology in progress(TOPOLOGIES.items(), "topology"):
         most = "–" if name == "random peers" else rounds_needed(weights(16, topology(16, 0)), 0.01)
         counted, messages = rounds_taken(name, 16)
         print(f"{name:14}{most:>12}{counted:9}{messages:10}")

@@ -33,7 +33,7 @@ from torch import Tensor
 
 from autograder import check
 from hpcdl.comm import simulate
-from hpcdl.widgets import guess, guessed, reveal, style, when_solved, your_program
+from hpcdl.widgets import guess, guessed, progress, reveal, style, when_solved, your_program
 from hpcdl.widgets.pictures import lost_updates
 
 torch.set_num_threads(1)
@@ -462,7 +462,7 @@ def minimize(comm, n: int, memory: int, steps: int) -> list[float]:
 
 with when_solved():
     figure, axes = plt.subplots(figsize=(9.6, 3.2), layout="constrained")
-    for memory, colour in ((0, style.GREY), (1, style.BLUE), (10, style.GREEN)):
+    for memory, colour in progress(((0, style.GREY), (1, style.BLUE), (10, style.GREEN)), "run"):
         run = simulate(minimize, 4, 100, memory, 120)
         axes.semilogy(run.results[0], color=colour, label=f"{memory} pairs")
     axes.set(xlabel="step", ylabel="norm of gradient", title="L-BFGS over four ranks, by the pairs that it remembers")

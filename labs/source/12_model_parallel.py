@@ -37,7 +37,7 @@ from autograder import check
 from hpcdl import designs
 from hpcdl.comm import simulate
 from hpcdl.nn.networks import alexnet
-from hpcdl.widgets import guess, guessed, reveal, style, when_solved, your_program
+from hpcdl.widgets import guess, guessed, progress, reveal, style, when_solved, your_program
 from hpcdl.widgets.pictures import cut_the_matrix, fill_the_bubble, your_design
 
 torch.set_num_threads(1)
@@ -989,7 +989,7 @@ with when_solved():
     simulate(lambda comm: train_in_a_pipeline(comm, zb_h1(2, M), 1)[0], 2)  # a mistake is easier to read here
     took = {}
     figure, rows = plt.subplots(3, figsize=(9.6, 6.6), layout="constrained", sharex=True)
-    for schedule, axes in zip((gpipe, one_f_one_b, zb_h1), rows, strict=True):
+    for schedule, axes in progress(zip((gpipe, one_f_one_b, zb_h1), rows, strict=True), "schedule"):
         took[schedule.__name__], predicted = measure_and_predict(schedule, axes)
         measured = 1e3 * took[schedule.__name__]
         print(f"{schedule.__name__:12} measured {measured:6.1f} ms   predicted {1e3 * predicted:6.1f} ms")
@@ -1069,7 +1069,7 @@ guess(
 with when_solved():
     guessed("model_parallel.cuts")
     sent, options = {}, {"model": "gpt", "microbatches": 4, "schedule": "zb_h1", "steps": 4}
-    for mesh in ("tensor=2", "pipeline=2"):
+    for mesh in progress(("tensor=2", "pipeline=2"), "mesh"):
         first, _ = run_on(cluster, mesh=mesh, say=lambda line: None, **options)
         last, sent[mesh] = first[-1], first[-1]["bytes_sent"]
         print(f"{mesh:12}loss {last['loss']:.5f}, {sent[mesh] / 1024:7,.0f} KB in {last['messages']:3} messages a step")

@@ -44,7 +44,7 @@ from autograder import check
 from hpcdl.collectives import all_gather, reduce_scatter
 from hpcdl.comm import simulate
 from hpcdl.memory import meter, saved
-from hpcdl.widgets import guess, guessed, reveal, style, when_solved, your_program
+from hpcdl.widgets import guess, guessed, progress, reveal, style, when_solved, your_program
 from hpcdl.widgets.pictures import does_it_fit
 
 torch.set_num_threads(1)
@@ -1118,7 +1118,7 @@ guess(
 with when_solved():
     guessed("sharding.peak")
     peaks = []
-    for stage in range(4):
+    for stage in progress(range(4), "run"):
         options = {"model": "mlp", "size": "small", "mesh": "data=3", "sharding": stage, "steps": 4}
         last = run_on(cluster, say=lambda line: None, **options)[0][-1]
         peaks.append(last["peak_bytes"])

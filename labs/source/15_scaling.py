@@ -43,7 +43,7 @@ from hpcdl.cost.published.row import SPREAD, USABLE
 from hpcdl.data import digits
 from hpcdl.nn.networks import inception_v3, resnet50, resnet101, vgg16
 from hpcdl.numerics.rounding import FP16, round_nearest
-from hpcdl.widgets import guess, guessed, reveal, style, when_solved
+from hpcdl.widgets import guess, guessed, progress, reveal, style, when_solved
 from hpcdl.widgets.pictures import loss_scale, speed_up
 
 torch.set_num_threads(1)
@@ -375,7 +375,8 @@ with when_solved():
     for rule, lr in (("SGD", 0.02), ("LARS", 0.04)):
         runs = []
         for seed in range(SEEDS):
-            runs.append([steps_to(0.95, batch, rule, lr, seed) for batch in batches])
+            each = progress(batches, f"{rule}, run {seed + 1} of {SEEDS}: batch")
+            runs.append([steps_to(0.95, batch, rule, lr, seed) for batch in each])
             print(f"{rule:6}{seed:2}" + "".join(f"{count or 'never':>8}" for count in runs[-1]))
         ordered = [sorted(steps, key=lambda count: count or math.inf) for steps in zip(*runs)]
         reached[rule] = [steps[SEEDS // 2] for steps in ordered]  # the median

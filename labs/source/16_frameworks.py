@@ -53,7 +53,7 @@ from hpcdl.nn.decoder import Decoder
 from hpcdl.training import optional, run_on
 from hpcdl.training import six_tools as trainings
 from hpcdl.training.observed import Observed, observe
-from hpcdl.widgets import guess, guessed, reveal, style, when_solved
+from hpcdl.widgets import guess, guessed, reveal, saying, style, when_solved
 from hpcdl.widgets.pictures import six_tools
 
 torch.set_num_threads(1)
@@ -1052,7 +1052,8 @@ guess(
 command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 begin = time.time()
 command += ["-m", "hpcdl.training.six_tools"]
-done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+with saying("two processes import torch, and train with one tool after another"):
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
 if done.returncode:
     raise RuntimeError(f"torchrun ended with {done.returncode}:\n{done.stderr[:3000]}")
 found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]

@@ -29,7 +29,7 @@ from hpcdl.comm import simulate
 from hpcdl.data.digits import digits
 from hpcdl.training import run_on, trainer
 from hpcdl.training.own_stack import BRICKS, bring, lending, logits, mine, serial, tally, witnessed
-from hpcdl.widgets import guess, guessed, reveal, style, when_solved, your_program
+from hpcdl.widgets import guess, guessed, reveal, saying, style, when_solved, your_program
 from hpcdl.widgets.pictures import own_stack
 
 torch.set_num_threads(1)
@@ -742,7 +742,8 @@ with when_solved():
     guessed("own_stack.trainer")
     options = {"model": "mlp", "precision": "fp64", "sharding": 2, "microbatches": 2, "steps": 5}
     meshed, *_ = run_on(cluster, mesh="data=2,pipeline=2", **options)
-    (alone,) = run_on(cluster, mesh="data=1", say=lambda line: None, **options)
+    with saying("one engine trains alone"):
+        (alone,) = run_on(cluster, mesh="data=1", say=lambda line: None, **options)
     far = max(abs(a["loss"] - b["loss"]) for a, b in zip(meshed, alone, strict=True))
     print(f"the losses of four engines differ from those of one by {far:.0e} at most")
     reveal("own_stack.trainer", len(inspect.getsource(trainer).splitlines()))

@@ -1,5 +1,6 @@
 """The kernels of `hpcdl lab`: what a lab's first cell imports, used before that cell ran, is a sentence."""
 
+import contextlib
 import os
 import signal
 import types
@@ -108,6 +109,35 @@ def test_in_a_fresh_kernel_the_cell_ends_in_the_sentence_alone(monkeypatch):
     assert early.traceback[0].startswith("`check` is not there yet: run the lab's first cell, which imports it.")
     assert early.ename == "NameError"
     assert all("NameError" in "".join(output.traceback) for output in (misspelt, late))
+
+
+def test_a_labs_first_cell_says_what_it_does(monkeypatch):
+    """Its imports take seconds; other cells, and the first one later, do not."""
+    said, hooks = [], {}
+
+    @contextlib.contextmanager
+    def saying(text):
+        said.append(text)
+        yield
+        said.append("over")
+
+    def run(source):
+        hooks["pre_run_cell"](types.SimpleNamespace(raw_cell=source))
+        hooks["post_run_cell"](None)
+
+    monkeypatch.setattr(kernel, "saying", saying)
+    kernel.load_ipython_extension(
+        shell := types.SimpleNamespace(
+            user_ns={}, events=types.SimpleNamespace(register=hooks.__setitem__), set_custom_exc=lambda *_: None
+        )
+    )
+    run("import torch")
+    assert not said
+    run("import torch\nfrom autograder import check")
+    assert said == ["Importing torch and what the lab needs", "over"]
+    shell.user_ns["check"] = print
+    run("from autograder import check")
+    assert len(said) == 2
 
 
 def test_a_stopped_cell_is_one_sentence(monkeypatch):

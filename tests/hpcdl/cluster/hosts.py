@@ -131,7 +131,9 @@ class Hosts:
         node = subprocess.Popen(["unshare", *OWN, "sh", "-c", setup], stdout=subprocess.PIPE, text=True)
         assert node.stdout.readline() == "up\n"
         port = f"port-{name}"
-        sh("ip", "link", "add", "name", port, "type", "veth", "peer", "name", "eth0", "netns", str(node.pid))
+        card = f"02:00:00:00:00:0{NODES[name][-1]}"  # it stays: other nodes remember it for half a minute
+        link = ["ip", "link", "add", "name", port, "type", "veth", "peer", "name", "eth0", "address", card]
+        sh(*link, "netns", str(node.pid))
         sh("ip", "link", "set", port, "master", "switch", "up")
         self.nodes[name] = node
         (first,) = psutil.Process(node.pid).children()

@@ -2,11 +2,12 @@
 
 from types import SimpleNamespace
 
+import cloudpickle
 import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from hpcdl.cluster import waiting
+from hpcdl.cluster import run, waiting
 
 pytestmark = pytest.mark.mpi
 
@@ -30,7 +31,7 @@ def _text(output) -> str:
         return "ERROR " + "\n".join(output.traceback)
     if output.output_type == "stream":
         return output.text
-    return str(output.data)
+    return str(output.data or "")  # a line that is over has none
 
 
 @pytest.mark.labs  # a kernel with engines of its own
@@ -71,7 +72,7 @@ def test_a_start_that_takes_long_says_how_far_it_is(monkeypatch):
 
     class Line:
         def update(self, content, raw):
-            lines.append(content["text/plain"])
+            lines.append(content.get("text/plain"))
 
     def display(content, raw, display_id):
         lines.append(["a new line", content["text/plain"]])
@@ -90,6 +91,8 @@ def test_a_start_that_takes_long_says_how_far_it_is(monkeypatch):
             line.say(text)
         line.end("all are up")
         assert lines == expected
+        line.clear()
+        assert lines == expected + [None] * bool(shell)
     now[0], lines[:] = 0.0, []
     with waiting.told(lines.append):
         line = waiting.Waiting(clock=lambda: now[0])
@@ -98,3 +101,46 @@ def test_a_start_that_takes_long_says_how_far_it_is(monkeypatch):
     line.say("2 are up")
     assert lines == ["0 are up (3 s)", "1 are up (4 s)"]
     waiting.Waiting().end("all are up")
+
+
+class Answer:
+    """An engine's answer, which comes once the notebook has looked `looks` times."""
+
+    def __init__(self, looks: int):
+        self.looks, self.metadata = looks, {"data": {}, "stdout": "", "stderr": "", "outputs": []}
+
+    def ready(self) -> bool:
+        return self.looks <= 0
+
+    def wait(self, _seconds: float) -> None:
+        self.looks -= 1
+
+    def successful(self) -> bool:
+        return True
+
+    def wait_for_output(self, _seconds: float) -> None: ...
+
+    def get(self, _seconds: float) -> dict:
+        return {"end": "returned", "value": cloudpickle.dumps(self.looks)}
+
+
+@pytest.mark.parametrize("way", ["run", "stream"])
+def test_a_run_that_takes_long_says_how_many_ranks_have_returned(monkeypatch, tmp_path, way):
+    """A line of `run`, empty at the end; the reader of a stream shows what it reads."""
+    lines = []
+    line = SimpleNamespace(update=lambda content, raw: lines.append(content.get("text/plain")))
+    monkeypatch.setattr(waiting, "display", lambda content, **_: lines.append(content["text/plain"]) or line)
+    monkeypatch.setattr(waiting, "get_ipython", lambda: SimpleNamespace(kernel=1))
+    monkeypatch.setattr(waiting, "QUIET", 0.0)
+    monkeypatch.setattr(run, "Waiting", lambda: waiting.Waiting(clock=lambda: 7.0))
+    views = [SimpleNamespace(apply_async=lambda *_, looks=looks: Answer(looks)) for looks in (2, 3)]
+    engines = [SimpleNamespace(view=view, alive=lambda: True) for view in views]
+    cluster = SimpleNamespace(engines=engines, clean=True, directory=tmp_path, stopped=False)
+    cluster.finished, cluster.black_box = lambda reports: None, lambda rank: {}
+    one = run.Run(cluster, 1, len, (), 60.0)
+    if way == "stream":
+        assert (list(one), one.results, lines) == ([], [0, 0], [])
+        return
+    assert one.wait() == [0, 0]
+    said = "Running on 2 engines: {} have returned (0 s)"
+    assert lines == [said.format(0), said.format(1), None]

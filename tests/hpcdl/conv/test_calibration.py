@@ -1,5 +1,6 @@
 """What a busy machine spoiled is not kept; rates that do not hold are measured again."""
 
+import functools
 import math
 import types
 
@@ -49,7 +50,7 @@ def test_a_machine_that_is_busy_for_long_is_not_measured_to_the_end(tmp_path, mo
     """Then `auto` is torch's own convolution, until it is time to measure again: after one minute, after two more..."""
     machine, calls = Machine(busy=5.0), []
 
-    def seconds(call):
+    def seconds(call, clock):
         machine.now += 1.0
         calls.append(call)
         return 1.0
@@ -58,8 +59,8 @@ def test_a_machine_that_is_busy_for_long_is_not_measured_to_the_end(tmp_path, mo
     monkeypatch.setattr(calibration, "Quiet", machine.quiet)
     monkeypatch.setattr(calibration, "_seconds", seconds)
     monkeypatch.setattr(calibration, "_calls", lambda situation, names: dict.fromkeys(names, lambda: None))
-    clock = types.SimpleNamespace(monotonic=lambda: machine.now, perf_counter=lambda: machine.now)
-    monkeypatch.setattr(calibration, "time", clock)
+    clocks = ("monotonic", "perf_counter", "thread_time")
+    monkeypatch.setattr(calibration, "time", types.SimpleNamespace(**dict.fromkeys(clocks, lambda: machine.now)))
     calibration.recalibrate()
     auto.forget()
     layer = model.Situation(Problem(1, 16, 8, 8, 16, 3, 3), torch.float32, True, True, 2)
@@ -104,6 +105,39 @@ def test_measurements_that_differ_are_not_kept(tmp_path, monkeypatch, share, slo
     for (name, situation), seconds in least.items():
         assert model.predict(name, situation, known) == pytest.approx(seconds)
     calibration.recalibrate()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_candidates_keep_their_order_on_a_busy_machine(monkeypatch, threads):
+    """A call within a time slice takes its own seconds, a longer one three times as many; their work is the same."""
+    slice_, now, worked, before, used = 3e-3, [0.0], [0.0], torch.get_num_threads(), []
+
+    def call(name, situation):
+        work = 1e-9 * sum(model.works(name, situation))
+        used.append((situation, torch.get_num_threads()))
+        worked[0] += work
+        now[0] += work if work < slice_ else 3 * work
+
+    def calls(situation, names):
+        return {name: functools.partial(call, name, situation) for name in names}
+
+    clock = types.SimpleNamespace(perf_counter=lambda: now[0], thread_time=lambda: worked[0])
+    monkeypatch.setattr(calibration, "time", clock)
+    monkeypatch.setattr(calibration, "Quiet", lambda: Quiet(lambda: now[0], lambda: now[0] - worked[0]))
+    monkeypatch.setattr(calibration, "LIMIT", math.inf)
+    monkeypatch.setattr(calibration, "_calls", calls)
+    torch.set_num_threads(threads)
+    try:
+        known = calibration.calibrate(torch.float32)
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    assert isinstance(known, calibration.Unsteady)
+    for situation, _ in used:
+        for name in model.candidates(situation.problem):
+            seconds = 1e-9 * sum(model.works(name, situation)) / threads
+            assert model.predict(name, situation, known) == pytest.approx(seconds)
+    assert used[-1][1] == 1
 
 
 @pytest.mark.parametrize("busy", [0.0, 0.05])
