@@ -32,9 +32,23 @@ WORK_ON_OWN_DATA = {  # exercises in which part of the work is on a rank's own d
     "adam": "a gradient from its factors, and the bytes of both, are computed without a communicator",
 }
 MOST = 5  # arguments that are echoed
-CONSTANTS = ("None", "{}", "[]", "()", "''", "set()", "0", "0.0", "1", "True", "False", "-1", "float('nan')")
+CONSTANTS: tuple[str, ...] = (
+    "None",
+    "{}",
+    "[]",
+    "()",
+    "''",
+    "set()",
+    "0",
+    "0.0",
+    "1",
+    "True",
+    "False",
+    "-1",
+    "float('nan')",
+)
 CONSTANTS += ("1j", "10 ** 400", "'word'", "[None, None]", "{0: None}", "object()", "(item for item in [None])")
-TENSORS = ("torch.zeros(())", "torch.zeros(0)", "torch.ones(1)", "torch.zeros(2, 3, 4)")
+TENSORS: tuple[str, ...] = ("torch.zeros(())", "torch.zeros(0)", "torch.ones(1)", "torch.zeros(2, 3, 4)")
 TENSORS += ("torch.full((2, 2), torch.nan)",)
 TENSORS += tuple(f"torch.ones(3).to(torch.{dtype})" for dtype in ("int64", "bool", "complex64", "float8_e4m3fn"))
 LIKE = '''

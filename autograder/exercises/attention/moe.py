@@ -69,9 +69,9 @@ class Layer:
                 "dropped."
             )
             if type(got[0]) is torch.Tensor and got[0].shape == y.shape and got[0].is_floating_point():
-                rows = [torch.tensor(sorted(each.double().tolist()), dtype=torch.float64) for each in (got[0], y)]
+                mine, right = (torch.tensor(sorted(x.tolist()), dtype=torch.float64) for x in (got[0].double(), y))
                 checks.that(
-                    not checks.alike(*rows) or checks.alike(got[0], y),
+                    not checks.alike(mine, right) or checks.alike(got[0], y),
                     f"{name} has the right rows in another order: put each answer back into its token's place.",
                 )
             checks.close(got[0], y, name=name, why=why, mistakes=mistakes)

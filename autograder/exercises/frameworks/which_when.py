@@ -178,6 +178,7 @@ def right(student, case: Case) -> None:
     call, got = asked(student, case)
     fits = fitting(case)
     good = accepted(fits) if fits else {None}
+    checks.that(type(got) in (str, type(None)), f"{call} is {show.show(got, 80)}, expected the name of a way, or None.")
     if got in good:
         return
     listed = ", ".join(f"{way} {found.seconds:.3g} s" for way, found in fits.items()) or "none"

@@ -303,8 +303,8 @@ def a_second_sweep(student, rng):
     node_of(lambda: b + b, "b + b").backward()
     checks.close(b.grad, two, name="b.grad after a sweep from another node, b + b", mistakes={again: 3 * one})
     x, w, b = (student.Node(normal(rng, *shape)) for shape in ((4, 2, 3), (6, 3), (3,)))
-    text, y = "L = ((x.flat() @ w).relu() + b).cross_entropy(y)", torch.tensor([0, 2, 1, 2])
-    loss = node_of(lambda: ((x.flat() @ w).relu() + b).cross_entropy(y), text)
+    text, labels = "L = ((x.flat() @ w).relu() + b).cross_entropy(y)", torch.tensor([0, 2, 1, 2])
+    loss = node_of(lambda: ((x.flat() @ w).relu() + b).cross_entropy(labels), text)
     grads = []
     for _ in range(2):
         loss.backward()
