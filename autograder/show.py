@@ -4,11 +4,13 @@ Everything shown here has crossed the boundary, so it has a plain, exact type (s
 """
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import torch
 
 WIDTH = 220  # characters of one shown value
+BITS = 256  # of a number that is shown in full
 FEW = 12  # tensor elements or list items shown in full
 OR = " Or: "  # between two mistakes that an input cannot tell apart
 
@@ -35,7 +37,10 @@ def type_name(value: Any) -> str:
         return "None"
     if type(value) is torch.Tensor:
         return "torch.Tensor"
-    return getattr(value, "type_name", type(value).__name__)
+    try:
+        return getattr(value, "type_name", type(value).__name__)
+    except Exception:  # in a notebook it may be an object of the student's own
+        return type(value).__name__
 
 
 def an(noun: str) -> str:
@@ -75,13 +80,16 @@ def _show(value, depth: int) -> str:
         return number(value)
     if type(value) is str:
         return repr(value if len(value) <= WIDTH else value[:WIDTH] + "…")
-    if type(value) is int and value.bit_length() > 256:
+    if type(value) is int and value.bit_length() > BITS:
         return f"an int of {value.bit_length()} bits"
+    if type(value) is Fraction and max(value.numerator.bit_length(), value.denominator.bit_length()) > BITS:
+        return f"a fraction of ints of up to {max(value.numerator.bit_length(), value.denominator.bit_length())} bits"
     if isinstance(value, torch.Generator):
         return "a torch.Generator"
-    if callable(value) and hasattr(value, "__name__"):
-        return value.__name__
-    return str(value)
+    try:
+        return value.__name__ if callable(value) and hasattr(value, "__name__") else str(value)
+    except Exception:
+        return f"<{type(value).__name__} object>"
 
 
 BRACKETS: dict[type, tuple[str, str]] = {list: ("[", "]"), tuple: ("(", ")"), set: ("{", "}"), frozenset: ("{", "}")}

@@ -8,12 +8,13 @@ exercises in which the student examines programs.
 May import: this room, `show`, `hpcdl`.
 """
 
-from .equality import same
+from .equality import alike, is_number, same
 from .evidence import counted, faster, for_all, gradient, mean, retested, share
 from .ladder import CheckFailure, close, equal, fail, leaves_alone, tensor, that, unchanged
 
 __all__ = [
     "CheckFailure",
+    "alike",
     "close",
     "counted",
     "equal",
@@ -21,6 +22,7 @@ __all__ = [
     "faster",
     "for_all",
     "gradient",
+    "is_number",
     "leaves_alone",
     "mean",
     "retested",

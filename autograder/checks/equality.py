@@ -26,6 +26,16 @@ def same(a: Any, b: Any) -> bool:
 PLAIN = (type(None), bool, int, complex, str, bytes, set, frozenset, range, torch.dtype)
 
 
+def is_number(value: Any) -> bool:
+    """Whether `value` is a plain number, of a size that a float can have."""
+    return type(value) is float or (type(value) is int and value.bit_length() <= 1000)
+
+
+def alike(got: Any, value: torch.Tensor, rtol: float = 1e-5, atol: float = 1e-8) -> bool:
+    """Whether `got` is a tensor with the shape of `value` and, up to rounding, its numbers, in any dtype."""
+    return type(got) is torch.Tensor and got.shape == value.shape and bool(agree(got, value, rtol, atol).all())
+
+
 def agree(a: torch.Tensor, b: torch.Tensor, rtol: float, atol: float) -> torch.Tensor:
     """Compare elementwise: within tolerance, or equal infinities, or both NaN. Integers and bools agree when equal."""
     if not (b.is_floating_point() or b.is_complex()) and not (a.is_floating_point() or a.is_complex()):

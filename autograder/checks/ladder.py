@@ -16,7 +16,7 @@ import torch
 from autograder import show
 from autograder.show import OR, an, type_name
 
-from .equality import agree, first_difference, same, wide
+from .equality import agree, alike, first_difference, same, wide
 
 # Sentence that names a mistake -> the mistake's value, or a function that computes it.
 Mistakes = Mapping[str, Any] | None
@@ -76,7 +76,7 @@ def close(
     expected_tensor = _as_tensor(expected)
     exact_dtype = type(expected) is torch.Tensor
     if type(got) in (int, float) and expected_tensor.dim() == 0:
-        got_tensor = torch.tensor(got, dtype=expected_tensor.dtype)
+        got_tensor = _as_number(got, expected_tensor, name)
     else:
         _is_tensor(got, name, wanted="a torch.Tensor" if exact_dtype else "a number")
         got_tensor = got.detach()
@@ -178,7 +178,7 @@ def _has_dtype(got: torch.Tensor, expected: torch.dtype, name: str) -> None:
 def _is_finite(got: torch.Tensor, name: str) -> None:
     if not (got.is_floating_point() or got.is_complex()) or _is_small_and_finite(got):
         return
-    bad = ~got.isfinite()
+    bad = ~wide(got).isfinite()
     if bad.any():
         index = _first_index(bad)
         value = show.number(got[index].item())
@@ -217,6 +217,19 @@ def _as_tensor(expected) -> torch.Tensor:
     return torch.tensor(expected, dtype=torch.complex128 if type(expected) is complex else torch.float64)
 
 
+def _as_number(got, expected: torch.Tensor, name: str) -> torch.Tensor:
+    """Return a plain number in the dtype of `expected`; CheckFailure if that cannot hold it."""
+    try:
+        number = torch.tensor(got, dtype=expected.dtype)
+        lost = not (expected.is_floating_point() or expected.is_complex()) and bool(number != got)
+    except (OverflowError, RuntimeError, ValueError):
+        lost = True
+    if lost:
+        got, wanted = show.show(got), show.show(expected.item())
+        raise CheckFailure(f"{name} is {got}, expected {wanted.removesuffix('.')}.", got, wanted)
+    return number
+
+
 def _tolerance(expected: torch.Tensor, rtol, atol, is_tensor: bool) -> tuple[float, float]:
     if not (expected.is_floating_point() or expected.is_complex()):
         return rtol or 0.0, atol or 0.0
@@ -232,12 +245,10 @@ def _scale(expected: torch.Tensor) -> float:
 
 
 def _named_mistake(got, expected, mistakes, rtol: float, atol: float) -> str:
-    def alike(a, b) -> bool:
-        return a.shape == b.shape and bool(agree(a, b, rtol, atol).all())
-
     def gives(value) -> bool:
         value = _as_tensor(_value(value))
-        return alike(got, value) and not alike(value, expected)  # for some inputs a mistake is right
+        is_right = alike(value, expected, rtol, atol)  # for some inputs a mistake is
+        return alike(got, value, rtol, atol) and not is_right
 
     return _either(sentence for sentence, value in mistakes.items() if gives(value))
 

@@ -2,7 +2,7 @@
 
 A lazy answer does no work: it returns a constant, an argument, zeros of an argument's shape; its class accepts
 everything and does nothing. A check that such an answer passes has an upper bound without a lower one, or does not
-require real work.
+require real work. Nor may a check fail with an error of its own, whatever an answer returns.
 
     for answer in answers("frameworks"):
         print(answer.exercise, answer.kind, answer.code)     # plan  returns {}  def plan(*args, **kwargs): ...
@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from autograder import exercises
 from autograder.authors import build
 from autograder.inside import magics, source
+from autograder.results import ExerciseResult
 from autograder.sessions.local import LocalSession
 
 from .run import run_exercise
@@ -31,8 +32,25 @@ WORK_ON_OWN_DATA = {  # exercises in which part of the work is on a rank's own d
     "adam": "a gradient from its factors, and the bytes of both, are computed without a communicator",
 }
 MOST = 5  # arguments that are echoed
-CONSTANTS = ("None", "{}", "[]", "()", "''", "set()", "0", "0.0", "1", "True", "False", "-1", "float('nan')")
-TENSORS = ("torch.zeros(())", "torch.zeros(0)", "torch.ones(1)")
+CONSTANTS: tuple[str, ...] = (
+    "None",
+    "{}",
+    "[]",
+    "()",
+    "''",
+    "set()",
+    "0",
+    "0.0",
+    "1",
+    "True",
+    "False",
+    "-1",
+    "float('nan')",
+)
+CONSTANTS += ("1j", "10 ** 400", "'word'", "[None, None]", "{0: None}", "object()", "(item for item in [None])")
+TENSORS: tuple[str, ...] = ("torch.zeros(())", "torch.zeros(0)", "torch.ones(1)", "torch.zeros(2, 3, 4)")
+TENSORS += ("torch.full((2, 2), torch.nan)",)
+TENSORS += tuple(f"torch.ones(3).to(torch.{dtype})" for dtype in ("int64", "bool", "complex64", "float8_e4m3fn"))
 LIKE = '''
 import torch
 
@@ -55,15 +73,19 @@ FILLS = {"zeros": "torch.zeros_like", "ones": "torch.ones_like", "a copy": "torc
 
 
 def problems(slug: str, sample: int = 0) -> list[str]:
-    """Return what lazy answers earn in a lab: a line for each exercise, with the passing checks and some of the
-    answers."""
+    """Return what lazy answers earn in a lab, and the checks that they break, each with some of the answers."""
     kinds: dict[tuple[str, str], list[str]] = {}
-    for answer, passed in earning(slug, sample):
-        kinds.setdefault((answer.exercise, ", ".join(passed)), []).append(answer.kind)
+    for answer, result in graded(slug, sample):
+        passed = [check.name for check in result.checks if check.passed]
+        found = [f"{check.name} fails with an error of its own" for check in result.checks if check.kind == "check"]
+        if passed and not (answer.kind == OWN_DATA and answer.exercise in WORK_ON_OWN_DATA):
+            found.append(f"{', '.join(passed)} should not pass, and does")
+        for what in found:
+            kinds.setdefault((answer.exercise, what), []).append(answer.kind)
     return [
-        f"{slug}.{exercise}: {checks} should not pass, and does for an answer that {'; '.join(some[:3])}"
+        f"{slug}.{exercise}: {what} for an answer that {'; '.join(some[:3])}"
         + f" (and {len(some) - 3} others)" * (len(some) > 3)
-        for (exercise, checks), some in kinds.items()
+        for (exercise, what), some in kinds.items()
     ]
 
 
@@ -222,8 +244,8 @@ def method(node: ast.FunctionDef, value: str, style: str) -> str:
 # -- what they earn
 
 
-def earning(slug: str, sample: int = 0, seed: int = 0) -> Iterator[tuple[LazyAnswer, list[str]]]:
-    """Yield the lazy answers that earn points, and the passing checks; try a `sample` per exercise, or (0) all."""
+def graded(slug: str, sample: int = 0, seed: int = 0) -> Iterator[tuple[LazyAnswer, ExerciseResult]]:
+    """Yield lazy answers with their results: a `sample` for each exercise, or (0) all."""
     lab, namespace = exercises.load(slug), solved(slug)
     for answer in chosen(answers(slug), sample, seed):
         before = dict(namespace)
@@ -233,9 +255,7 @@ def earning(slug: str, sample: int = 0, seed: int = 0) -> Iterator[tuple[LazyAns
                 result = run_exercise(lab.exercises[answer.exercise], LocalSession(namespace), seeds(b"lazy", slug))
         finally:
             namespace.update(before)
-        passed = [check.name for check in result.checks if check.passed]
-        if passed and not (answer.kind == OWN_DATA and answer.exercise in WORK_ON_OWN_DATA):
-            yield answer, passed
+        yield answer, result
 
 
 def solved(slug: str) -> dict[str, Any]:

@@ -93,7 +93,7 @@ slip(
     "12 * b * n * h",
     "10 * b * n * h",
     fails="activations",
-    says="keep their inputs",
+    says="Count inputs and outputs of both norms",
 )
 slip(
     HERE,

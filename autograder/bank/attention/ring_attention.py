@@ -226,7 +226,7 @@ def ring_attention(q, k, v, positions, comm):
     RING,
     "all keys and values first",
     fails=("few_blocks_at_a_time", "messages_are_hidden"),
-    says="The keys and values of one rank are here at a time",
+    says="Hold the keys and values of one rank",
 )
 def ring_attention(q, k, v, positions, comm):
     p, rank, d = comm.size, comm.rank, q.shape[1]

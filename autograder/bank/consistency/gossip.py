@@ -97,7 +97,7 @@ def gossip(x, comm, rounds):
                 x.add_(theirs).div_(2)
 
 
-@wrong(HERE, "a new tensor is returned", fails=VALUES, says="change x in place")
+@wrong(HERE, "a new tensor is returned", fails=VALUES, says="leave it in x")
 def gossip(x, comm, rounds):
     for edges in rounds:
         row = weights(comm.size, edges)[comm.rank]

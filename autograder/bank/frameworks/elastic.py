@@ -375,3 +375,28 @@ slip(
     fails=" ".join(ALL),
     says="the optimizer's rate is 0 until you set it",
 )
+
+slip(
+    HERE,
+    "every batch as long as the first one",
+    "len(batches[step])",
+    "len(batches[0])",
+    fails=" ".join(ALL),
+    says="divide by len(batches[step])",
+)
+
+slip(
+    HERE,
+    "rank 1 writes",
+    *("comm.rank == 0", "comm.rank == 1"),
+    fails="one_writer",
+    says="p = 1: nothing is on the disk",
+)
+
+slip(
+    HERE,
+    "each state is written twice",
+    *('disk.write("state"', f'disk.write("state", {{}})\n{" " * 16}disk.write("state"'),
+    fails="one_writer",
+    says="is written 4 times",
+)

@@ -27,7 +27,7 @@ def fc_bytes(batch, m, n, how):
     return m * n if how == "gradient" else batch * (m + n)
 
 
-@wrong(HERE, "a gradient for each sample", fails=BYTES, says="its size does not depend on it")
+@wrong(HERE, "a gradient for each sample", fails=BYTES, says="its size does not depend on the batch")
 def fc_bytes(batch, m, n, how):
     return 4 * (batch * m * n if how == "gradient" else batch * (m + n))
 

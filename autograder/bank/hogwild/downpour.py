@@ -127,7 +127,7 @@ def shard_server(comm, servers, w, n_fetch, n_push, steps, lr):
     return mine
 
 
-@wrong(HERE, "a sum of squares for each replica", fails="as_the_messages_came", says="in the order of the trace")
+@wrong(HERE, "a sum of squares for each replica", fails="as_the_messages_came", says="applied as their messages came")
 def shard_server(comm, servers, w, n_fetch, n_push, steps, lr):
     mine = w.tensor_split(servers)[comm.rank].clone()
     ops, buffers, now = [op for op in plan(n_fetch, n_push, steps) if op != "compute"], {}, {}

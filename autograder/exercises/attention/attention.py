@@ -113,13 +113,15 @@ def large_scores(student, rng):
 def batches(student, rng):
     "Leading dimensions are batches, each with its own attention; float32 stays float32."
     for shape in ((3,), (2, 3)):
-        q, k, v = (torch.randn(*shape, 4, 5, generator=rng).double() for _ in range(3))
-        for causal in (True, False):
+        for m, causal in ((4, True), (6, False)):
+            sizes = (4, 5), (m, 5), (m, 3)
+            q, k, v = (torch.randn(*shape, *size, generator=rng).double() for size in sizes)
             got = student.attention(q.clone(), k.clone(), v.clone(), causal=causal)
             each = zip(*(x.flatten(0, -3) for x in (q, k, v)), strict=True)
             expected = torch.stack([row_by_row(mine, keys, values, causal) for mine, keys, values in each])
-            expected = expected.view(q.shape)
-            checks.close(got, expected, name=f"attention of q, k, v of shape {tuple(q.shape)}, causal={causal}")
+            shapes = ", ".join(str(tuple(x.shape)) for x in (q, k, v))
+            name = f"attention of q, k, v of shapes {shapes}, causal={causal}"
+            checks.close(got, expected.view(*shape, 4, 3), name=name)
     q, k, v = (torch.randn(3, 2, generator=rng) for _ in range(3))
     expected = row_by_row(q.double(), k.double(), v.double(), True).float()
     checks.close(student.attention(q, k, v), expected, name="attention of float32")

@@ -95,7 +95,7 @@ def is_counted(student, b: int, n: int, h: int, heads: int, which: int) -> None:
         },
     )[which]
     checks.that(
-        type(got[which]) in (int, float),
+        checks.is_number(got[which]),
         f"{call}: {NAMES[which]} are {show.an(show.type_name(got[which]))}, expected a number.",
     )
     wrong = {say: value for say, value in known.items() if value != right[which]}

@@ -68,11 +68,10 @@ class Layer:
                 "Row t is token t's: the probability of its expert times the expert's answer, or x[t] if it was "
                 "dropped."
             )
-            wrong = sorted(map(tuple, y.tolist())), type(got[0]) is torch.Tensor and sorted(map(tuple, got[0].tolist()))
-            if wrong[1] and len(wrong[1]) == len(y) > 1 and not torch.equal(got[0], y):
-                same = torch.allclose(torch.tensor(wrong[0]), torch.tensor(wrong[1]), rtol=1e-9, atol=1e-12)
+            if type(got[0]) is torch.Tensor and got[0].shape == y.shape and got[0].is_floating_point():
+                mine, right = (torch.tensor(sorted(x.tolist()), dtype=torch.float64) for x in (got[0].double(), y))
                 checks.that(
-                    not same or torch.allclose(got[0], y, rtol=1e-9),
+                    not checks.alike(mine, right) or checks.alike(got[0], y),
                     f"{name} has the right rows in another order: put each answer back into its token's place.",
                 )
             checks.close(got[0], y, name=name, why=why, mistakes=mistakes)

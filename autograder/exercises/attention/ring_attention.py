@@ -217,6 +217,8 @@ def stripes_share_the_work(student, rng):
         )
         for rank, positions in enumerate(got):
             checks.tensor(positions, name=f"{call}[{rank}]", dtype=torch.int64)
+            shape = show.shape(positions)
+            checks.that(positions.dim() == 1, f"{call}[{rank}] has shape {shape}, expected one dimension.")
         everyone = torch.cat([positions.flatten() for positions in got])
         checks.that(
             len(everyone) <= n,

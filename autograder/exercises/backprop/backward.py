@@ -115,8 +115,8 @@ def a_node_waits_for_its_children(student, rng):
         (x,) = some(rng, 1)
         got, expected = swept(student, lambda x, f=f: f(x * 2), [x])
         checks.that(
-            abs(got[0] - expected[0]) <= 1e-9 * abs(expected[0]),
-            f"x.grad for {formula} at x = {x:g} is {show.number(got[0])}, expected {show.number(expected[0])} {EARLY}",
+            checks.is_number(got[0]) and abs(got[0] - expected[0]) <= 1e-9 * abs(expected[0]),
+            f"x.grad for {formula} at x = {x:g} is {show.show(got[0])}, expected {show.number(expected[0])} {EARLY}",
         )
 
 

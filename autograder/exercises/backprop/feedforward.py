@@ -58,6 +58,7 @@ def forward_mistakes(weights, biases, zs, activations, i):
 def check_forward(got, weights, biases, x):
     """Every z and every a, layer by layer, so that the first wrong one is named."""
     zs, activations = run(weights, biases, x)
+    two_lists(got, "feedforward", ("zs", "activations"), (len(zs), len(activations)), ONE_MORE)
     for i in range(len(weights)):
         mistakes = forward_mistakes(weights, biases, zs, activations, i)
         checks.close(got[0][i], zs[i], name=f"zs[{i}]", why=f"z of layer {i + 2} is W a + b.", mistakes=mistakes)

@@ -50,7 +50,11 @@ def ask_train(student, network_, data, lr, batch_size, epochs, generator):
     weights, biases = network_
     copies = [W.clone() for W in weights], [b.clone() for b in biases]
     got = student.train(*data, *copies, lr, batch_size, epochs, generator)
-    two_lists(got, "train", ("weights", "biases"), (len(weights), len(biases)), "The trained network.")
+    names = "weights", "biases"
+    two_lists(got, "train", names, (len(weights), len(biases)), "The trained network.")
+    for part, name, given in zip(got, names, network_, strict=True):
+        for i, start in enumerate(given):
+            checks.tensor(part[i], name=f"{name}[{i}]", shape=start.shape, dtype=start.dtype)
     return got
 
 

@@ -76,7 +76,7 @@ def step_is_good(student, f, x: float, dtype, advice: str = "") -> None:
     h = student.best_step(f_of_theirs, x, dtype)
     if type(h) is torch.Tensor and h.dim() == 0:
         h = h.item()
-    checks.that(type(h) in (int, float), f"{call} is {show.an(show.type_name(h))}, expected a number.", got=h)
+    checks.that(checks.is_number(h), f"{call} is {show.an(show.type_name(h))}, expected a number.", got=h)
     reason = " A step proportional to x vanishes at x = 0." if x == 0 and h == 0 else ""
     checks.that(0 < h < math.inf, f"{call} is {show.number(h)}, expected a positive, finite step.{reason}", got=h)
     error = typical_error(f, x, torch.tensor([h], dtype=torch.float64), dtype).item()

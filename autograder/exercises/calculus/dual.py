@@ -63,6 +63,8 @@ def evaluated(formula, text: str, there: str) -> Handle:
         elif "'int'" in error.text or "'float'" in error.text:
             advice = " A plain number is a constant: make it a Dual of slope 0 first."
         checks.fail(f"Your Dual cannot compute {text}: {error.text}.{advice}", got=error.text, expected="a Dual")
+    except Exception as error:
+        checks.fail(f"{there}: one of the operators or methods returns no Dual ({error}).")
     if type(result) is not Handle:
         kind = show.an(show.type_name(result))
         checks.fail(f"{there} gave {kind}, expected a Dual: return Dual(value, slope).", got=result)
@@ -142,7 +144,7 @@ def powers(student, rng):
     c = number(2.2, 4.8, rng)
     two = {"The factor is ln(c), not ln(2): (c^x)' = c^x ln(c) x'.": lambda x, y, u, v: c**x * math.log(2) * u}
     agree(student, rng, f"{c} ** x", lambda x, y: c**x, two)
-    zero = student.Dual(0.0, 1.0) ** 2
+    zero = evaluated(lambda: student.Dual(0.0, 1.0) ** 2, "x ** 2", "x ** 2 with x = Dual(0.0, 1.0)")
     checks.close(zero.slope, 0.0, name="the slope of x ** 2 with x = Dual(0.0, 1.0)", atol=1e-12)
 
 

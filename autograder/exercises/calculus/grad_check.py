@@ -169,7 +169,7 @@ def names_the_coordinate(student, rng):
 
     _, worst = pair(student, sphere, wrong, x, "three wrong coordinates")
     why = "a = −m in this one, 0 and −3 m in two others: |a − m| in proportion to max(|a|, |m|) is 2, 1 and 4/3."
-    checks.equal(tuple(worst), (turned,), name="worst_index", why=why)
+    checks.equal(worst, (turned,), name="worst_index", why=why)
 
 
 @exercise.check(points=1)

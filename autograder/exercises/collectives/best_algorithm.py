@@ -132,7 +132,7 @@ def some_never_cross(student, rng):
             got = student.crossover(first, second, p, alpha, beta, predicted)
             # Equal slopes may differ in a last bit: a size of 10^12 alpha/beta is never, too.
             checks.that(
-                type(got) in (int, float) and got >= 1e12 * alpha / beta,
+                checks.is_number(got) and got >= 1e12 * alpha / beta,
                 f'crossover("{first}", "{second}", {p}, ...) should be math.inf: {better} never costs more than '
                 f"{worse}, so the lines do not meet at any size above 0.",
                 got=got,
@@ -146,6 +146,9 @@ def changes_at_the_crossover(student, rng):
     for first, second, p in (("recursive_doubling", "rabenseifner", 8), ("recursive_doubling", "ring", 3)):
         alpha, beta = machine(rng)
         size = student.crossover(first, second, p, alpha, beta, predicted)
+        name = f'crossover("{first}", "{second}", {p}, {alpha}, {beta})'
+        checks.close(size, meeting_point(first, second, p, alpha, beta), name=name)
+        size = float(size)
         for nbytes, name in ((0.98 * size, first), (1.02 * size, second)):
             got = student.best_algorithm(p, nbytes, alpha, beta, predicted)
             checks.equal(

@@ -76,7 +76,7 @@ def spans_are(student, seconds: list[list[float]], staleness: float) -> Spans:
         )
         for k, span in enumerate(mine):
             checks.that(
-                type(span) in (tuple, list) and len(span) == 2 and all(type(x) in (int, float) for x in span),
+                type(span) in (tuple, list) and len(span) == 2 and all(checks.is_number(x) for x in span),
                 f"{call}[{w}][{k}] is {show.show(span)}, expected a pair of floats: when it starts and ends.",
             )
             if not close(span, right[k]):

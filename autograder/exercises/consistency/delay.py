@@ -28,6 +28,14 @@ def skips(w, matrix, lr: float, delay: int, steps: int) -> list[torch.Tensor]:
     return found[: steps + 1]
 
 
+def are_weights(got, name: str, steps: int, w: torch.Tensor) -> None:
+    """Check that `got` is a list of steps + 1 tensors like w."""
+    checks.that(type(got) in (list, tuple), f"{name} is {show.an(show.type_name(got))}, expected a list: w_0, w_1, ...")
+    checks.that(len(got) == steps + 1, f"{name} has {len(got)} weights, expected {steps + 1}: w_0 to w_{steps}.")
+    for t, mine in enumerate(got):
+        checks.tensor(mine, name=f"{name}[{t}]", shape=w.shape, dtype=w.dtype)
+
+
 def is_path(student, rng, delay: int, steps: int, lr: float = 0.1) -> None:
     w = torch.randn(3, generator=rng).double()
     half = torch.randn(3, 3, generator=rng).double()
@@ -42,8 +50,7 @@ def is_path(student, rng, delay: int, steps: int, lr: float = 0.1) -> None:
     name = f"delayed_sgd(w, grad, {lr}, delay={delay}, steps={steps})"
     got = student.delayed_sgd(w, grad, lr, delay, steps)
     checks.unchanged(w, before, name="w")
-    checks.that(type(got) in (list, tuple), f"{name} is {show.an(show.type_name(got))}, expected a list: w_0, w_1, ...")
-    checks.that(len(got) == steps + 1, f"{name} has {len(got)} weights, expected {steps + 1}: w_0 to w_{steps}.")
+    are_weights(got, name, steps, w)
     right = path(w, matrix, lr, delay, steps)
     wrong = {
         "The gradient is not late: take it at w_{t - delay}.": path(w, matrix, lr, 0, steps),
@@ -56,8 +63,6 @@ def is_path(student, rng, delay: int, steps: int, lr: float = 0.1) -> None:
         "That goes uphill: w - lr * gradient.": path(w, matrix, -lr, delay, steps),
         "All entries are the last weights: make a new tensor in each step.": [right[-1]] * (steps + 1),
     }
-    for t, mine in enumerate(got):
-        checks.tensor(mine, name=f"{name}[{t}]", shape=w.shape, dtype=w.dtype)
     expected = torch.stack(right)
     mistakes = {s: torch.stack(v) for s, v in wrong.items() if not torch.allclose(torch.stack(v), expected)}
     why = f"w_{{t+1}} = w_t - lr grad(w_{{t-{delay}}}); {FIRST}." if delay else "Without delay it is SGD."
@@ -107,7 +112,7 @@ def the_bound(student, rng):
     for delay in (0, 1, 2, 3, 7, 20, whole_number(rng, 8, 19)):
         for curvature in (1.0, float(2 + torch.randint(9, (), generator=rng))):
             got, call = student.largest_stable_lr(curvature, delay), f"largest_stable_lr({curvature:g}, {delay})"
-            checks.that(type(got) in (int, float), f"{call} is {show.an(show.type_name(got))}, expected a number.")
+            checks.that(checks.is_number(got), f"{call} is {show.an(show.type_name(got))}, expected a number.")
             expected = bound(delay) / curvature
             sine = 2 * np.sin(np.pi / (4 * delay + 2))
             mistakes = {
@@ -134,10 +139,11 @@ def explodes_above(student, rng):
     for delay in (1, 4):
         curvature = float(1 + torch.rand((), generator=rng))
         largest = student.largest_stable_lr(curvature, delay)
+        checks.close(largest, bound(delay) / curvature, name=f"largest_stable_lr({curvature:g}, {delay})")
         for factor, grows in ((0.95, False), (1.05, True)):
-            ws = student.delayed_sgd(
-                torch.ones(1).double(), lambda x, c=curvature: c * x, factor * largest, delay, STEPS
-            )
+            w, lr = torch.ones(1).double(), factor * float(largest)
+            ws = student.delayed_sgd(w, lambda x, c=curvature: c * x, lr, delay, STEPS)
+            are_weights(ws, f"delayed_sgd(w, grad, {lr:g}, delay={delay}, steps={STEPS})", STEPS, w)
             late, early = (max(abs(float(x)) for x in part) for part in (ws[-20:], ws[20:40]))
             wanted = "grow" if grows else "shrink"
             checks.that(

@@ -164,7 +164,8 @@ def sees(training: Training, rank: int, k: int, counts: list[int]) -> None:
     own = counts[rank - 1]
     checks.that(
         own == k,
-        f"{who} {own} of its own {k} gradients before. A worker reads its own writes: apply its gradient, then send w.",
+        f"{who} {own} of its own {k} gradients before. A worker reads its own writes: apply its gradient, then send w, "
+        "with which the worker computes next.",
     )
     least = min(counts)
     other = counts.index(least) + 1

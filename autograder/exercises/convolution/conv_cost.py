@@ -30,21 +30,26 @@ def check_cost(student, algorithm: str, layers) -> None:
     """conv_cost is what counting a run gives."""
     for (n, c, h, wd, k, r, s), options in layers:
         problem = student.Problem(n, c, h, wd, k, r, s, **options)
-        got = student.conv_cost(algorithm, problem)
         name = f"conv_cost({algorithm!r}, Problem({n}, {c}, {h}, {wd}, {k}, {r}, {s}, {options}))"
-        checks.that(
-            type(got) in (tuple, list) and len(got) == 2,
-            f"{name} is {show.an(show.type_name(got))}, expected (multiplications, bytes).",
-            got=got,
-        )
+        got = both(student.conv_cost(algorithm, problem), name)
         run = counted(algorithm, torch.ones(n, c, h, wd), torch.ones(k, c, r, s), **options)
         for value, part in zip(got, ("multiplications", "bytes"), strict=True):
             check_count(value, run, part, name)
 
 
+def both(got, name: str):
+    """What conv_cost returned, two values."""
+    checks.that(
+        type(got) in (tuple, list) and len(got) == 2,
+        f"{name} is {show.an(show.type_name(got))}, expected (multiplications, bytes).",
+        got=got,
+    )
+    return got
+
+
 def check_count(value, run: Counted, part: str, name: str) -> None:
     """One of the two numbers is that of the counted run; a known mistake is named."""
-    wanted, is_number = getattr(run, part), type(value) in (int, float)
+    wanted, is_number = getattr(run, part), checks.is_number(value)
     mistake = run.mistakes(part).get(value, "") if is_number else ""
     checks.that(
         is_number and value == wanted,
@@ -93,7 +98,12 @@ def predicts_the_order(student, rng):
     "On real layers it predicts which algorithm multiplies least."
     for layer, sizes, options, order in ORDERS:
         problem = student.Problem(*sizes, **options)
-        got = {algorithm: student.conv_cost(algorithm, problem)[0] for algorithm in order}
+        got = {}
+        for algorithm in order:
+            name = f"conv_cost({algorithm!r}, {layer})"
+            got[algorithm], _ = both(student.conv_cost(algorithm, problem), name)
+            shown = show.show(got[algorithm], 80)
+            checks.that(checks.is_number(got[algorithm]), f"The multiplications of {name} are {shown}, not a number.")
         checks.equal(
             sorted(order, key=got.__getitem__),
             list(order),

@@ -50,7 +50,7 @@ class Products:
     def _passed(self, got, right: torch.Tensor) -> torch.Tensor:
         """The right result after as many passes through this matmul as its size in `got` tells."""
         ratio = (
-            got.abs().max().item() / right.abs().max().item()
+            got.double().abs().max().item() / right.abs().max().item()
             if type(got) is torch.Tensor and got.is_floating_point() and got.numel()
             else 0.0
         )

@@ -113,10 +113,17 @@ def extreme_caps(student, rng):
         are_buckets(student, parameters(numels, rng), cap)
     params = [param.detach() for param in parameters((3, 5, 2), rng)]
     (got,) = student.ranks("make_buckets", 1, lambda _: (params, 10**9), harness="once_alone").results
+    call = "make_buckets(iter(params), 10**9)"
+    checks.that(
+        type(got) in (list, tuple) and all(type(bucket) in (list, tuple) for bucket in got),
+        f"{call} is {show.show(got, 80)}, expected a list of buckets, each a list of parameters.",
+    )
+    for param in (param for bucket in got for param in bucket):
+        checks.tensor(param, name=f"what is in {call}")
     checks.equal(
         [[param.numel() for param in bucket] for bucket in got],
         [[2, 5, 3]],
-        name="the sizes of what is in make_buckets(iter(params), 10**9)",
+        name=f"the sizes of what is in {call}",
         why="You can read model.parameters() only once: make a list of it first.",
     )
 

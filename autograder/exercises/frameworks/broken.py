@@ -107,7 +107,7 @@ def batches_of(n: int, sizes: Sequence[int], rng: torch.Generator) -> list[torch
 @exercise.check(points=3, seconds=SECONDS)
 def a_new_order_in_each_epoch(student, rng):
     "shuffled: each epoch has the sampler's order of that epoch, and the weights of one process."
-    job, batch, epochs = Job(2, 12, "shuffled, p = 2, 3 epochs", rng), 3, 3
+    job, batch, epochs = Job(2, 12, "shuffled, p = 2, 3 epochs", rng), 4, 3
     orders = [torch.randperm(12, generator=torch.Generator().manual_seed(epoch)) for epoch in range(epochs)]
 
     def steps(orders) -> list[Step]:
@@ -211,7 +211,7 @@ def killed_at_any_write(student, rng):
     p, every = 2, 3
     states = f"a state after every {every} of {2 * every + 1} steps"
     job = Job(p, 16, f"saved, p = 2, {states}", rng)
-    batches = batches_of(16, (6,) * (2 * every + 1), rng)
+    batches = batches_of(16, (6, 5, 6, 4, 6, 5, 6), rng)
     parts = lambda _: ("model", "optimizer", "loss_sum", batches, every, "disk", "comm")  # noqa: E731
     run = job.run(student, "saved", parts)
     right = [mean_of(chosen) for chosen in batches]

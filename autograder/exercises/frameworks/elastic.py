@@ -26,6 +26,7 @@ MEAN_OF_MEANS = (
     "A mean of means: a rank with two samples counts as much as one with three. Divide sums by the number of samples "
     "in the whole batch."
 )
+OWN_LENGTH = "A step may have fewer samples than the first one: divide by len(batches[step])."
 NEVER = 10**9
 
 
@@ -34,11 +35,12 @@ def lr_at(step: int) -> float:
 
 
 class Job:
-    """Some steps' batches of a few samples, and the undisturbed training of one process."""
+    """Some steps' batches of a few samples, every other one of one less, and the undisturbed training of one
+    process."""
 
     def __init__(self, rng, steps: int = 20, n: int = 30, batch: int = 8):
         self.weights, (self.x, self.y) = weights_of("plain", rng), samples(n, rng)
-        self.batches = [torch.randperm(n, generator=rng)[:batch] for _ in range(steps)]
+        self.batches = [torch.randperm(n, generator=rng)[: batch - step % 2] for step in range(steps)]
 
     def run(self, student, p: int, files: dict, dies: int = NEVER, **machine):
         def arguments(rank):
@@ -47,7 +49,8 @@ class Job:
         return student.ranks("train_elastic", p, arguments, harness="resuming", **machine)
 
     def serial(self, restarted_at: int = NEVER, forgets: str = "") -> tuple[list[float], list[torch.Tensor]]:
-        """All losses and the last weights; with `forgets`, after a restart: momentum, rate, or weights."""
+        """All losses and the last weights; with `forgets`, after a restart: momentum, rate, or weights; or a batch's
+        own length."""
         model = network("plain", self.weights)
         optimizer = torch.optim.SGD(model.parameters(), 0.0, momentum=MOMENTUM)
         losses = []
@@ -61,7 +64,7 @@ class Job:
             optimizer.param_groups[0]["lr"] = lr_at(step - restarted_at if late else step)
             loss = cross_entropy(model(self.x[chosen]), self.y[chosen])
             optimizer.zero_grad()
-            loss.backward()
+            (loss * len(chosen) / len(self.batches[0]) if forgets == "length" else loss).backward()
             optimizer.step()
             losses.append(loss.item())
         return losses, [param.detach() for param in model.parameters()]
@@ -116,7 +119,7 @@ def losses_are(job: Job, losses, first: int, last: int, setting: str) -> None:
 
 @exercise.check(points=4, seconds=2 * SECONDS)
 def as_one_process(student, rng):
-    "On 1 to 4 processes, whose shares of 8 samples need not be equal: losses and weights of one process."
+    "On 1 to 4 processes, whose shares of 8 or 7 samples need not be equal: losses and weights of one process."
     for p, steps in ((2, 20), (1, 6), (3, 6), (4, 4)):
         as_one(student, Job(rng, steps), p, f"p = {p}")
     carried(student, rng, lambda: as_one(student, Job(rng, 4), 2, ""), "p = 2")
@@ -133,8 +136,8 @@ def as_one(student, job: "Job", p: int, setting: str) -> None:
     every_sample_once(job, run, 0, setting)
     losses, weights = job.serial()
     for rank, (returned, _, _, got, _) in enumerate(run.results):
-        mistakes = {STILL: lambda: job.weights}
-        if p == 3 and len(job.batches[0]) == 8:
+        mistakes = {STILL: lambda: job.weights, OWN_LENGTH: lambda: job.serial(forgets="length")[1]}
+        if 1 < p < len(job.batches[-1]):
             mistakes[MEAN_OF_MEANS] = lambda: job.mean_of_means(p)
         weights_agree(got, weights, f"{setting}, rank {rank}", mistakes)
         losses_are(job, returned, 0, len(losses), f"{setting}, rank {rank}")
@@ -191,8 +194,8 @@ def one_fewer(student, rng):
 
 @exercise.check(points=2, seconds=SECONDS, needs="as_one_process")
 def one_writer(student, rng):
-    "Only one rank writes each state, only every five steps."
-    for p in (3, 2):
+    "Only one rank writes each state, only every five steps, also the one that is left."
+    for p in (3, 1):
         job = Job(rng, steps=12)
         run = job.run(student, p, {})
         on_disk(run, p, f"p = {p}")
@@ -203,6 +206,13 @@ def one_writer(student, rng):
         )
         most = 12 // SAVE_EVERY
         checks.that(max(writes) <= 2 * most, f"p = {p}: {max(writes)} files in 12 steps: save after steps 5 and 10.")
+        names = [name for _, _, log, *_ in run.results for _, name, _ in log]
+        name = max(names, key=names.count)
+        checks.that(
+            names.count(name) <= most + 1,  # and perhaps at the end
+            f"p = {p}: {name!r} is written {names.count(name)} times in 12 steps: write it once after step 5, and once "
+            "after step 10.",
+        )
 
 
 @exercise.check(points=2, seconds=SECONDS, needs="as_one_process")
@@ -210,6 +220,7 @@ def a_barrier_before_going_on(student, rng):
     "No rank begins the next step before the state is on the disk."
     job = Job(rng, steps=6)
     run = job.run(student, 3, {})
+    on_disk(run, 3, "p = 3")
     written = max(event.end for event in run.trace if event.op == "compute")
     met = {event.rank for event in run.trace if event.op == "barrier" and event.end >= written}
     checks.that(

@@ -116,7 +116,7 @@ def bytes_of_a_rank(student, rng):
         for way in WAYS:
             got, right = student.holds(way, case.model, case.ranks), held(way, case.model, case.ranks)
             call = f"holds({way!r}, {case.model}, {case.ranks})"
-            checks.that(type(got) in (int, float), f"{call} is {show.an(show.type_name(got))}, expected a number.")
+            checks.that(checks.is_number(got), f"{call} is {show.an(show.type_name(got))}, expected a number.")
             told = {said: wrong(way, case.model, case.ranks) for said, wrong in MISTAKES.items()}
             told = {said: value for said, value in told.items() if abs(value / right - 1) > 1e-9}
             states = cost.zero(Transformer(*case.model).parameters, case.ranks, 0 if way == "DDP" else 3)
@@ -178,6 +178,7 @@ def right(student, case: Case) -> None:
     call, got = asked(student, case)
     fits = fitting(case)
     good = accepted(fits) if fits else {None}
+    checks.that(type(got) in (str, type(None)), f"{call} is {show.show(got, 80)}, expected the name of a way, or None.")
     if got in good:
         return
     listed = ", ".join(f"{way} {found.seconds:.3g} s" for way, found in fits.items()) or "none"

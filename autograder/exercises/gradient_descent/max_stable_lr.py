@@ -59,7 +59,7 @@ def descent_obeys_it(student, rng):
     H, w0 = valley(rng, [0.5, 1.0, 2.0, 6.0 + integer(rng, 0, 9)]), torch.ones(4, dtype=F64)
     limit = student.max_stable_lr(H)
     checks.that(
-        type(limit) in (float, int) or (type(limit) is torch.Tensor and limit.numel() == 1),
+        checks.is_number(limit) or (type(limit) is torch.Tensor and limit.numel() == 1 and not limit.is_complex()),
         "The limit must be one number, a float or a 0-d tensor.",
         got=limit,
     )

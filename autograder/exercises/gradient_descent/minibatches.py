@@ -24,6 +24,7 @@ def epoch(student, n, batch_size, generator):
         f"minibatches must yield index tensors (or return a list of them); it gave {type(batches).__name__}.",
         got=batches,
     )
+    checks.that(bool(batches), f"There is no batch, and there are {n} indices.", got=batches)
     for k, batch in enumerate(batches):
         checks.tensor(batch, name=f"batch {k}", dtype=torch.int64)
         checks.that(batch.dim() == 1, f"batch {k} must have one dimension, the indices.", got=batch)
@@ -35,7 +36,7 @@ def every_index_once(student, rng):
     "In one epoch every index comes exactly once."
     for n, batch_size in ((12, 4), (10, 3), (5, 1), (3, 8), (1, 1)):
         batches = epoch(student, n, batch_size, torch.Generator().manual_seed(integer(rng, 0, 2**31)))
-        seen = torch.cat(batches).tolist() if batches else []
+        seen = torch.cat(batches).tolist()
         missing, extra = sorted(set(range(n)) - set(seen)), sorted(i for i in set(seen) if seen.count(i) > 1)
         call = f"n = {n}, batch_size = {batch_size}"
         checks.that(

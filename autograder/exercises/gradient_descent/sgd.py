@@ -46,8 +46,12 @@ class Recorder:
         self.asked.append((w.clone(), batch.clone()))
         return self.full(w, batch)
 
+    def was_asked(self):
+        checks.that(bool(self.asked), "You never call grad: each step goes against the gradient of its batch.")
+
     def epochs(self, steps):
         """The indices in the order of each epoch, `steps` calls to an epoch."""
+        self.was_asked()
         batches = [batch for _, batch in self.asked]
         return [torch.cat(batches[i : i + steps]).tolist() for i in range(0, len(batches), steps)]
 
@@ -78,7 +82,8 @@ def each_step_follows_its_batch(student, rng):
     grad, w0, lr = Recorder(rng, 9, 3), normal(rng, 3), 0.2
     before = w0.clone()
     path = student.sgd(grad, 9, w0, lr, 4, 2, torch.Generator().manual_seed(integer(rng, 0, 2**31)))
-    checks.equal(len(grad.asked), len(path) - 1, name="calls of grad", why="One gradient for each step.")
+    checks.tensor(path, name="path", shape=(7, 3), dtype=F64)
+    checks.equal(len(grad.asked), 6, name="calls of grad", why="One gradient for each step.")
     sizes = [len(batch) for _, batch in grad.asked]
     checks.equal(sizes, [4, 4, 1] * 2, name="the sizes of the batches for n = 9, batch_size = 4")
     asked = torch.stack([w for w, _ in grad.asked])
@@ -157,6 +162,7 @@ def batches_are_fair(student, rng):
     grad = Recorder(rng, n, 1)
     generator = torch.Generator().manual_seed(integer(rng, 0, 2**31))
     student.sgd(grad, n, torch.zeros(1, dtype=F64), 0.01, batch_size, epochs, generator)
+    grad.was_asked()
     first = torch.cat([batch for _, batch in grad.asked[:: n // batch_size]])
     counts = torch.bincount(first, minlength=n)
     # Hoeffding: P(|count - epochs B/n| >= t) <= 2 exp(-2 t^2 / epochs) for each of the n samples.

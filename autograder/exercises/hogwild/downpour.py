@@ -127,6 +127,11 @@ class Training:
                 first = done[j] * self.n_push
                 steps = range(first, min(first + self.n_push, self.steps))
                 seen = run.results[event.peer][1]
+                checks.that(
+                    len(seen) == self.steps and first < self.steps,
+                    f"{self.setting}: replica {event.peer} computes {len(seen)} gradients, not {self.steps}, or pushes "
+                    "more often than it has gradients for.",
+                )
                 g = torch.stack([A * seen[k] + self.c[j][k] for k in steps]).sum(0).tensor_split(self.servers)[server]
                 mine, squares = adagrad(mine, squares, g, self.lr)
                 done[j] += 1
@@ -176,6 +181,7 @@ def bytes_by_n_fetch_and_n_push(student, rng):
         for rank in range(servers, servers + 2):
             returned, seen = run.results[rank]
             name = f"{training.setting}: what replica {rank} returns"
+            checks.that(bool(seen), f"{training.setting}: replica {rank} computes no gradient.")
             checks.close(returned, seen[-1], name=name, why="Return the last copy of w, which gave the last gradient.")
         for rank in range(servers, servers + 2):
             sent = sum(e.nbytes for e in sends(run) if e.rank == rank)
@@ -197,7 +203,7 @@ def a_slow_replica_stops_nobody(student, rng):
         training.seconds[slow] = [10.0 * s for s in training.seconds[slow]]
         run = training.run(student)
         for j in range(3):
-            last = max(e.end for e in run.trace if e.rank == 2 + j and e.op == "compute")
+            last = max((e.end for e in run.trace if e.rank == 2 + j and e.op == "compute"), default=0.0)
             expected = sum(training.seconds[j])
             checks.that(
                 last <= expected + 1e-6,

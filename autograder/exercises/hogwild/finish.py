@@ -36,7 +36,7 @@ def on_a_clock(tasks: list[float], speeds: list[float], backups: bool) -> float:
 def finishes(student, tasks, speeds, backups: bool) -> float:
     got = student.finish(list(tasks), list(speeds), backups)
     call = f"finish({show.show(tasks)}, {show.show(speeds)}, {backups})"
-    checks.that(type(got) in (int, float), f"{call} is {show.an(show.type_name(got))}, expected a number of seconds.")
+    checks.that(checks.is_number(got), f"{call} is {show.an(show.type_name(got))}, expected a number of seconds.")
     right, p = on_a_clock(tasks, speeds, backups), len(speeds)
     by_turns = max(sum(work / speed for work in tasks[i::p]) for i, speed in enumerate(speeds))
     mistakes = {

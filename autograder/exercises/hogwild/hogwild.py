@@ -36,7 +36,7 @@ def how_much_edges_overlap(student, rng):
     for edges, n in cases:
         got, call = student.overlap(list(edges), n), f"overlap({show.show(edges)}, {n})"
         checks.that(
-            type(got) in (tuple, list) and len(got) == 3 and all(type(x) in (int, float) for x in got),
+            type(got) in (tuple, list) and len(got) == 3 and all(checks.is_number(x) for x in got),
             f"{call} is {show.show(got)}, expected three numbers: omega, delta, rho.",
         )
         omega, delta, rho = by_pairs(edges, n)

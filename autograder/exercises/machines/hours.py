@@ -24,7 +24,7 @@ RULES = {
 def row_is(student, name: str, sizes: tuple, right: tuple, told: dict[str, tuple]) -> None:
     got, call = getattr(student, name)(*sizes), f"{name}{sizes}"
     checks.that(
-        type(got) in (tuple, list) and len(got) == 3 and all(type(x) in (int, float) for x in got),
+        type(got) in (tuple, list) and len(got) == 3 and all(checks.is_number(x) for x in got),
         f"{call} is {show.show(got, 60)}, expected three numbers: weights, MACs, numbers moved.",
     )
     if tuple(got) != right:
@@ -112,6 +112,13 @@ TOLD = {
 }
 
 
+def three_numbers(got, call: str) -> None:
+    checks.that(
+        type(got) is dict and set(got) == set(KINDS) and all(map(checks.is_number, got.values())),
+        f"{call} is {show.show(got, 80)}, expected a dict of the numbers {', '.join(KINDS)}.",
+    )
+
+
 @exercise.check(points=10, needs="layers_without_products")
 def three_ways(student, rng):
     "hours: the peak's, the roofs' and the measured hours of a training."
@@ -129,10 +136,7 @@ def three_ways(student, rng):
         call = (
             f"hours({show.show(layers)}, {batch}, {images}, {epochs}, {show.show(device[:2])}, {rate:g}, {device[2]})"
         )
-        checks.that(
-            type(got) is dict and set(got) == set(KINDS) and all(type(value) in (int, float) for value in got.values()),
-            f"{call} is {show.show(got, 80)}, expected a dict of the numbers {', '.join(KINDS)}.",
-        )
+        three_numbers(got, call)
         right = exact(layers, batch, images, epochs, device, rate)
         wrong = {said: exact(layers, batch, images, epochs, device, rate, kind) for kind, said in TOLD.items()}
         for kind in KINDS:
@@ -145,5 +149,6 @@ def the_lectures_hours(student, rng):
     "hours: ResNet-50 on a V100, 90 epochs: the lecture's 6.7 hours at the peak and 22 hours as measured."
     one = (25_500_000, 3_900_000_000, 1)  # all of ResNet-50 as one layer, behind a first one that is free
     got = student.hours([(0, 0, 0), one], 256, 1_280_000, 90, 112e12, 900e9, 1457.0, 2)
+    three_numbers(got, "hours(...) of ResNet-50")
     checks.close(got["arithmetic"], 6.686, name="ResNet-50's hours at the peak of 112 TFLOP/s", rtol=1e-3)
     checks.close(got["measured"], 21.96, name="ResNet-50's hours at 1,457 images/s", rtol=1e-3)

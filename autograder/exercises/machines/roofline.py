@@ -13,7 +13,7 @@ INFINITY = float("inf")
 
 
 def number(got, name: str) -> None:
-    checks.that(type(got) in (int, float), f"{name} is {show.an(show.type_name(got))}, expected a number.")
+    checks.that(checks.is_number(got), f"{name} is {show.an(show.type_name(got))}, expected a number.")
 
 
 @exercise.check(points=7)
@@ -183,7 +183,7 @@ def no_batch_helps(student, rng):
         got = student.smallest_batch(layer, peak, bandwidth, itemsize)
         call = f"smallest_batch({layer}, {peak:g}, {bandwidth:g}, {itemsize})"
         checks.that(
-            type(got) in (int, float) and got == right,
+            checks.is_number(got) and got == right,
             f"{call} is {show.show(got)}, expected {right}.",
             why="With many samples a layer has 2 * MACs operations for itemsize * moved bytes. The weights only add to "
             "the bytes: where that is at or below the ridge, no batch is large enough. A layer without weights has as "

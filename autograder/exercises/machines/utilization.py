@@ -33,7 +33,7 @@ def forward(layers: int, hidden: int, sequence: int, vocabulary: int, batch: int
 
 
 def number(got, call: str) -> None:
-    checks.that(type(got) in (int, float), f"{call} is {show.an(show.type_name(got))}, expected a number.")
+    checks.that(checks.is_number(got), f"{call} is {show.an(show.type_name(got))}, expected a number.")
 
 
 def distinct(mistakes: dict[str, float], expected: float) -> dict[str, float]:

@@ -95,7 +95,7 @@ def counts_are(got, expected: tuple[int, int, int], call: str, mistakes: list[di
         got, expected, ("weights", "MACs", "numbers in and out"), mistakes, rules, strict=True
     ):
         checks.that(
-            type(value) in (int, float),
+            checks.is_number(value),
             f"{call}: {what} are {show.an(show.type_name(value))}, expected a number.",
         )
         wrong = {sentence: other for sentence, other in known.items() if other != right}
@@ -238,7 +238,7 @@ def work_is(student, layers: list[tuple[int, int, int]], batch: int, again: bool
         ]
         for value, expected, what, mistakes in zip(row, right, IN_TRAINING, known, strict=True):
             name = f"{call}: {what} of layer {i}, (weights, MACs, in and out) = ({weights}, {macs}, {moved})"
-            checks.that(type(value) in (int, float), f"{name}: {show.an(show.type_name(value))}, expected a number.")
+            checks.that(checks.is_number(value), f"{name}: {show.an(show.type_name(value))}, expected a number.")
             wrong = {sentence: other for sentence, other in mistakes.items() if other != expected}
             checks.close(value, expected, name=name, why=IN_TRAINING[what], mistakes=wrong, rtol=1e-12, atol=0.0)
 

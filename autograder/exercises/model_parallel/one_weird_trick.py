@@ -41,7 +41,7 @@ def for_a_unit(p: int, how: str) -> int:
 def volume_is(student, weights: int, inputs: int, batch: int, p: int, how: str) -> None:
     call = f'volume({weights}, {inputs}, {batch}, {p}, "{how}")'
     got = student.volume(weights, inputs, batch, p, how)
-    checks.that(type(got) in (int, float), f"{call} is {show.an(show.type_name(got))}, expected a number of bytes.")
+    checks.that(checks.is_number(got), f"{call} is {show.an(show.type_name(got))}, expected a number of bytes.")
     n = weights if how == "data" else batch * inputs
     expected = counted(n, p, how)
     mistakes = {

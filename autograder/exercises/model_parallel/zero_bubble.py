@@ -86,9 +86,7 @@ def bubble_is(student, orders, seconds, message: float, call: str, decimals: int
     """The student's bubble of `orders` is that of the event simulation."""
     f, b, w = seconds
     got = student.bubble([list(order) for order in orders], f, b, w, message)
-    checks.that(
-        type(got) in (int, float), f"{call} is {show.an(show.type_name(got))}, expected a number between 0 and 1."
-    )
+    checks.that(checks.is_number(got), f"{call} is {show.an(show.type_name(got))}, expected a number between 0 and 1.")
     played = play(orders, f, b, w, message)
     work = sum(op == "F" for op, *_ in orders[0]) * (f + b + w)
     expected = 1 - work / played.seconds

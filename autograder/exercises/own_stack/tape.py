@@ -9,10 +9,12 @@ from collections.abc import Callable
 import torch
 from torch.nn import functional
 
-from autograder import checks
+from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.exercises.drawing import F64, normal
 from autograder.exercises.ready_made import DERIVATIVES, SOFTMAX
+from autograder.sessions.errors import StudentError
+from autograder.sessions.handle import Handle
 
 exercise = Exercise(
     "tape",
@@ -52,10 +54,22 @@ class Plain:
         return Plain(functional.cross_entropy(self.data, y))
 
 
-def asked(student, f: Callable, inputs: list[torch.Tensor]) -> tuple:
+def node_of(formula: Callable, text: str) -> Handle:
+    """The node that a formula of nodes gives; CheckFailure if one of its operators gives no node."""
+    try:
+        node = formula()
+    except StudentError:
+        raise
+    except Exception:
+        node = None
+    checks.that(type(node) is Handle, f"{text}: an operator or a method returns no new node.")
+    return node
+
+
+def asked(student, text: str, f: Callable, inputs: list[torch.Tensor]) -> tuple:
     """`f` on the student's nodes after a sweep, and on torch's: the result, the nodes; torch's result and gradients."""
     nodes = [student.Node(x.clone()) for x in inputs]
-    y = f(*nodes)
+    y = node_of(lambda: f(*nodes), text)
     y.backward()
     leaves = [x.clone().requires_grad_() for x in inputs]
     right = f(*map(Plain, leaves)).data
@@ -65,7 +79,7 @@ def asked(student, f: Callable, inputs: list[torch.Tensor]) -> tuple:
 
 def agrees(student, formula: str, f: Callable, names: str, inputs: list, mistakes: Callable | None = None) -> None:
     """Value and gradients of a formula; `mistakes(inputs)` gives, by name of an input, gradients of known mistakes."""
-    got, nodes, right, expected = asked(student, f, inputs)
+    got, nodes, right, expected = asked(student, formula, f, inputs)
     checks.close(got, right, name=f"y.data for {formula}")
     named = mistakes(*inputs) if mistakes else {}
     for name, node, x, value in zip(names.split(), nodes, inputs, expected, strict=True):
@@ -113,6 +127,7 @@ def no_differences(student, rng, formula: str, f: Callable, labels: bool = False
 def data_of(node, name: str):
     """The data of the node that an operator has made."""
     checks.that(node is not None, f"{name} is None: the method returns nothing, expected a new node.")
+    checks.that(type(node) is Handle, f"{name} is {show.an(show.type_name(node))}, expected a new node.")
     return node.data
 
 
@@ -163,7 +178,7 @@ def a_node_by_hand(student, rng):
     a, b, c = (normal(rng, 3, 3) for _ in range(3))
     x, y, m = map(student.Node, (a, b, c))
     z = student.Node(a * b, (x, y), (lambda g: g * b, lambda g: g * a))
-    (z @ m).backward()
+    node_of(lambda: z @ m, "z @ c").backward()
     g = torch.ones(3, 3, dtype=F64) @ c.T
     why = "z = Node(a * b, (a, b), pulls), y = z @ c: pulls[0](z.grad) goes to a.grad, and pulls[1](z.grad) to b.grad."
     for name, node, right in (("a", x, g * b), ("b", y, g * a), ("z", z, g)):
@@ -212,11 +227,13 @@ def large_logits(student, rng):
     z = torch.tensor([[1000.0, 0.0, -1000.0], [-1000.0, 1000.0, 999.0], [-2.0, 0.5, 1.0]], dtype=F64)
     y = torch.tensor([0, 2, 1])
     node = student.Node(z.clone())
-    loss = node.cross_entropy(y)
+    loss = node_of(lambda: node.cross_entropy(y), "z.cross_entropy(y)")
     loss.backward()
     right, value = functional.cross_entropy(z, y), loss.data
     overflow = "e^1000 overflows; with one maximum for all rows, small rows vanish: z − z.logsumexp(1, keepdim=True)."
-    checks.that(type(value) is torch.Tensor and bool(value.isfinite()), f"The loss is {value}. {overflow}")
+    checks.that(
+        type(value) is torch.Tensor and bool(value.isfinite().all()), f"The loss is {show.show(value)}. {overflow}"
+    )
     checks.close(value, right, name="z.cross_entropy(y).data")
     checks.close(node.grad, (z.softmax(1) - functional.one_hot(y, 3)) / 3, name="z.grad", why=overflow)
 
@@ -250,9 +267,9 @@ def children_come_first(student, rng):
         ("u = a @ b, y = u @ u @ b + u", lambda a, b: (lambda u: u @ u @ b + u)(a @ b)),
         ("u = a.relu(), y = u @ b + (u + u) @ b", lambda a, b: (lambda u: u @ b + (u + u) @ b)(a.relu())),
     ):
-        _, nodes, _, expected = asked(student, f, [a, b])
+        _, nodes, _, expected = asked(student, formula, f, [a, b])
         grads = [node.grad for node in nodes]
-        right = type(grads[0]) is torch.Tensor and torch.allclose(grads[0], expected[0])
+        right = checks.alike(grads[0], expected[0])
         checks.that(right, f"a.grad for {formula} is not what it should be. {early}", got=grads[0])
         checks.close(grads[1], expected[1], name=f"b.grad for {formula}")
 
@@ -262,7 +279,7 @@ def each_node_once(student, rng):
     "Forty doublings have 2⁴⁰ paths and 41 nodes: visit each node once."
     x = y = student.Node(torch.ones(2, dtype=F64))
     for _ in range(40):
-        y = y + y
+        y = node_of(lambda y=y: y + y, "y + y")
     y.backward()
     checks.close(x.grad, torch.full((2,), 2.0**40, dtype=F64), name="x.grad after 40 doublings")
 
@@ -271,8 +288,7 @@ def each_node_once(student, rng):
 def a_second_sweep(student, rng):
     "Gradients are zeros before a sweep; a second call gives the same, and no two nodes share a gradient."
     a, b = student.Node(normal(rng, 2, 2)), student.Node(normal(rng, 2, 2))
-    y = a + b
-    y = y + a
+    y = node_of(lambda: a + b + a, "y = a + b + a")
     for name, node in (("a", a), ("y", y)):
         checks.close(node.grad, torch.zeros(2, 2, dtype=F64), name=f"{name}.grad before a sweep")
     y.backward()
@@ -284,14 +300,17 @@ def a_second_sweep(student, rng):
     )
     checks.close(b.grad, one, name="b.grad after two sweeps of y = a + b + a", mistakes={again: 2 * one, SHARED: two})
     checks.close(y.grad, one, name="y.grad", mistakes={again: 2 * one, SHARED: two})
-    (b + b).backward()
+    node_of(lambda: b + b, "b + b").backward()
     checks.close(b.grad, two, name="b.grad after a sweep from another node, b + b", mistakes={again: 3 * one})
     x, w, b = (student.Node(normal(rng, *shape)) for shape in ((4, 2, 3), (6, 3), (3,)))
-    loss = ((x.flat() @ w).relu() + b).cross_entropy(torch.tensor([0, 2, 1, 2]))
+    text, labels = "L = ((x.flat() @ w).relu() + b).cross_entropy(y)", torch.tensor([0, 2, 1, 2])
+    loss = node_of(lambda: ((x.flat() @ w).relu() + b).cross_entropy(labels), text)
     grads = []
     for _ in range(2):
         loss.backward()
-        grads.append([node.grad.clone() for node in (x, w, b)])
+        grads.append([node.grad for node in (x, w, b)])
+        for grad in grads[-1]:
+            checks.tensor(grad, name=f"the gradient of x, w or b after a sweep of {text}", dtype=F64)
     for name, first, second in zip(("x", "w", "b"), *grads, strict=True):
         checks.close(
             second,

@@ -34,7 +34,7 @@ def fitted(student, X, y, lr, max_epochs):
     form = "fit returns two things: w, and the list of mistakes per epoch."
     checks.that(type(result) in (tuple, list) and len(result) == 2, form, got=result)
     w, mistakes = result
-    checks.tensor(w, name="w", shape=(X.shape[1],))
+    checks.tensor(w, name="w", shape=(X.shape[1],), dtype=X.dtype)
     checks.that(
         type(mistakes) is list, "The mistakes per epoch come as a list of ints, one for each epoch.", got=mistakes
     )

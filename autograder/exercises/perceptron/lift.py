@@ -41,7 +41,7 @@ def xor_becomes_separable(student, rng):
     corner = torch.randint(0, 4, (40,), generator=rng)
     X = XOR[corner] + torch.cat([torch.zeros(40, 1), torch.randint(-5, 6, (40, 2), generator=rng) / 8], dim=1)
     lifted = student.lift(X.clone())
-    checks.tensor(lifted, name="lift(X)")
+    checks.tensor(lifted, name="lift(X)", dtype=X.dtype)
     checks.that(lifted.dim() == 2 and len(lifted) == 40, "lift(X) has a row for each row of X.", got=lifted)
     checks.that(
         oracle.separable(lifted, XOR_LABELS[corner]),

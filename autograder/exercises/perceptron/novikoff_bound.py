@@ -78,4 +78,4 @@ def as_float(value) -> float:
     """A number, given as one or as a tensor of one element; NaN for anything else."""
     if type(value) is torch.Tensor and value.numel() == 1:
         value = value.item()
-    return float(value) if type(value) in (int, float) else math.nan
+    return float(value) if checks.is_number(value) else math.nan

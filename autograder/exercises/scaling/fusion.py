@@ -63,7 +63,7 @@ def pairs_of(got, call: str, what: str) -> list[Pair]:
     checks.that(
         type(got) in (list, tuple)
         and all(type(pair) in (tuple, list) and len(pair) == 2 for pair in got)
-        and all(type(value) in (int, float) for pair in got for value in pair),
+        and all(checks.is_number(value) for pair in got for value in pair),
         f"{call} is {show.show(got, 80)}, expected a list of tuples ({what}).",
     )
     return got

@@ -160,7 +160,10 @@ def scale_of_the_gradient(student, rng):
     w, g, v = tensors(rng), tensors(rng, 0.1), [torch.zeros(shape, dtype=torch.float64) for shape in SHAPES]
     small = student.lars_step(w, g, v, 1.0, decay=0.0)
     large = student.lars_step(w, [1000 * x for x in g], v, 1.0, decay=0.0)
+    for got in (small, large):
+        lists_of(got, ("weights", "velocities"), "lars_step(w, g, v, 1, decay=0)")
     for i in (0, 2):
+        checks.tensor(small[0][i], name=f"weights[{i}] after a step", shape=SHAPES[i], dtype=torch.float64)
         checks.close(
             large[0][i],
             small[0][i],
@@ -267,7 +270,7 @@ def the_learning_rate(student, rng):
             checks.that(
                 given == list(drops), f"{call} changes its argument drops, which the next step needs.", got=given
             )
-            checks.that(type(got) in (int, float), f"{call} is {show.an(show.type_name(got))}, expected a number.")
+            checks.that(checks.is_number(got), f"{call} is {show.an(show.type_name(got))}, expected a number.")
             expected = rate(step, lr, k, warmup, drops)
             later = drops if step >= warmup else ()
             fallen = 0.1 ** sum(step >= drop for drop in drops)

@@ -9,7 +9,7 @@ exercise = Exercise("loading", points=15, minutes=20, extra=True, functions=("in
 
 
 def number(got, call: str) -> None:
-    checks.that(type(got) in (int, float), f"{call} is {show.an(show.type_name(got))}, expected a number.")
+    checks.that(checks.is_number(got), f"{call} is {show.an(show.type_name(got))}, expected a number.")
 
 
 @exercise.check(points=2)

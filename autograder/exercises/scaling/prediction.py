@@ -35,7 +35,7 @@ def right_parts(
 
 def parts_of(got, call: str) -> None:
     checks.that(
-        type(got) is dict and set(got) == set(PARTS) and all(type(value) in (int, float) for value in got.values()),
+        type(got) is dict and set(got) == set(PARTS) and all(checks.is_number(value) for value in got.values()),
         f"{call} is {show.show(got, 80)}, expected a dict of the numbers {', '.join(PARTS)}.",
     )
 

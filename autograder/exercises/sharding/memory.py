@@ -22,7 +22,7 @@ WRONG_BYTES = {  # of states, a gradient and a weight
 
 
 def a_number(got, call: str) -> None:
-    checks.that(type(got) in (int, float), f"{call} is {show.an(show.type_name(got))}, expected a number.")
+    checks.that(checks.is_number(got), f"{call} is {show.an(show.type_name(got))}, expected a number.")
 
 
 def memory_is(student, parameters: int, p: int, stage: int) -> float:

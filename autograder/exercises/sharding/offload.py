@@ -29,7 +29,7 @@ def offload_is(student, compute: list[int], transfer: list[int], room: int) -> N
     seconds, nbytes = [unit * c for c in compute], [int(link * unit * t) for t in transfer]
     got = student.offload(list(seconds), list(nbytes), link, room)
     call = f"offload({seconds}, {nbytes}, {link:g}, {room})"
-    checks.that(type(got) in (int, float), f"{call} is {show.an(show.type_name(got))}, expected a number of seconds.")
+    checks.that(checks.is_number(got), f"{call} is {show.an(show.type_name(got))}, expected a number of seconds.")
     expected = unit * ticks(compute, transfer, room)
     mistakes = {
         "You do everything in sequence: the link loads the next layer while this one computes.": sum(seconds)

@@ -24,13 +24,7 @@ def two_neighbours(student, x, fmt, *, why: str, mistakes=None) -> torch.Tensor:
     Returns the tensor that was given.
     """
     given = x.clone()
-    got = student.neighbours(given, fmt)
-    checks.that(
-        type(got) in (tuple, list) and len(got) == 2,
-        "neighbours returns two tensors: end with `return lower, upper`.",
-        got=got,
-        expected="(lower, upper)",
-    )
+    got = pair(student, given, fmt)
     for part, name in enumerate(("lower", "upper")):
         named = {sentence: value[part] for sentence, value in (mistakes or {}).items()}
         right = beside(x, fmt)
@@ -38,6 +32,18 @@ def two_neighbours(student, x, fmt, *, why: str, mistakes=None) -> torch.Tensor:
             named["The two are swapped: lower comes first."] = right[1]
         exact(got[part], right[part], x, name=f"{name}, {fmt},", why=why, mistakes=named)
     return given
+
+
+def pair(student, x, fmt):
+    """What neighbours returns for x, two values."""
+    got = student.neighbours(x, fmt)
+    checks.that(
+        type(got) in (tuple, list) and len(got) == 2,
+        "neighbours returns two tensors: end with `return lower, upper`.",
+        got=got,
+        expected="(lower, upper)",
+    )
+    return got
 
 
 def fixed_mistakes(x, fmt) -> dict:
@@ -134,8 +140,8 @@ def the_ends(student, rng):
     "Beyond the ends a format without infinity saturates; infinities and NaN stay in the others."
     for fmt in (Fixed(4, 4), a_fixed_format(rng), FP8_E4M3):
         x, right = beyond(fmt)
-        for part, name in zip(student.neighbours(x.clone(), fmt), ("lower", "upper"), strict=True):
+        for part, name in zip(pair(student, x.clone(), fmt), ("lower", "upper"), strict=True):
             exact(part, right, x, name=f"{name}, {fmt},", why=SATURATES)
     x = torch.tensor([math.inf, -math.inf, math.nan])
-    for part, name in zip(student.neighbours(x.clone(), FP16), ("lower", "upper"), strict=True):
+    for part, name in zip(pair(student, x.clone(), FP16), ("lower", "upper"), strict=True):
         exact(part, x.double(), x, name=f"{name}, FP16,", why="FP16 has infinities and NaN.")

@@ -1,6 +1,7 @@
 """A failed check says exactly what is wrong, at the first broken rung, and names a mistake it knows."""
 
 import math
+from fractions import Fraction
 
 import pytest
 import torch
@@ -35,6 +36,34 @@ ones = torch.ones(2, 3)
 )
 def test_the_ladder_stops_at_the_first_broken_rung(got, message):
     assert failure(checks.close, got, ones, name="g").message == message
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "message"),
+    [
+        (10**400, 1.0, "g is an int of 1329 bits, expected 1."),
+        (Fraction(10**400, 3), 1.0, "g is a Fraction, expected a number."),
+        (math.inf, torch.tensor(3), "g is inf, expected 3."),
+        (1.5, torch.tensor(1), "g is 1.5, expected 1."),
+        (2, torch.tensor(True), "g is 2, expected True."),
+    ],
+)
+def test_numbers_that_no_tensor_holds(got, expected, message):
+    assert failure(checks.close, got, expected, name="g").message == message
+
+
+def test_float8_is_finite_or_not():
+    """torch has no isfinite for it."""
+    float8 = torch.ones(2).to(torch.float8_e4m3fn)
+    checks.tensor(float8, name="g")
+    nan = torch.full((2,), math.nan).to(torch.float8_e4m3fn)
+    assert failure(checks.tensor, nan, name="g").message == "g[0] is nan, expected a finite number."
+
+
+def test_alike_in_any_dtype():
+    assert checks.alike(ones.to(torch.int64), ones)
+    assert not checks.alike(ones.T, ones)
+    assert not checks.alike([1.0], ones)
 
 
 def test_the_worst_element_is_named_with_error_and_tolerance():
