@@ -14,7 +14,7 @@ from torch import nn
 
 from hpcdl.collectives import fast_ring_all_reduce
 from hpcdl.comm import Communicator
-from hpcdl.sharding import Checkpoint, Layout, Shard, save
+from hpcdl.sharding import Checkpoint, FlatLayout, Shard, save
 
 WEIGHTS = ""  # the kind of the weights; other kinds are names of optimizer states
 CONFIGURATION, SCALE = "configuration", "loss_scale"  # other entries of a checkpoint
@@ -120,7 +120,7 @@ class Whole:
     ) -> None:
         """Write a checkpoint with `hpcdl.sharding.save`: each rank writes an equal part of every kind, and the `scale`
         if any."""
-        layout = Layout(self.shapes, self.comm)
+        layout = FlatLayout(self.shapes, self.comm)
         found: dict[str, Shard] = {}
         for kind in (WEIGHTS, *kinds):
             share = layout.reduce_scatter(self.vector(values, kind), self.comm).clone()
