@@ -223,6 +223,20 @@ def test_while_the_guard_is_down_others_compute_and_differentiate_as_ever():
     assert torch.equal(gradient, w.grad)
 
 
+def test_what_is_prepared_before_a_fork_is_in_place_after_it():
+    guard, patterns = forbidden.Guard(), (*forbidden.CONVOLUTION, "statistics.fmean", "textwrap")
+    guard.prepare(patterns)
+    doors, kernels = dict(guard.doors.barred), dict(guard.watchers)
+    assert doors
+    assert kernels
+    guard.forbid(patterns)
+    assert guard.doors.barred == doors
+    assert guard.watchers == kernels
+    guard.forbid(())
+    assert not guard.doors.barred
+    assert not guard.watchers
+
+
 def test_the_author_is_told_of_names_that_forbid_nothing():
     assert forbidden.unknown((*forbidden.CONVOLUTION, *forbidden.FOURIER, "aten::mm", "statistics.fmean")) == []
     problems = declared(make_lab(forbid=("aten::conv4d", "statistics.nothing", "no_such_module")).exercises["conv"])
