@@ -5,8 +5,6 @@ import os
 import re
 import shutil
 import signal
-import socket
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -20,6 +18,7 @@ from jupyter_client.connect import LocalPortCache
 
 from hpcdl.cluster.ports import Held
 from hpcdl.lazy import hide_slow_imports
+from tests import slurm_daemons
 
 ROOT = Path(__file__).parents[1]
 # The same examples on every run: a change breaks a test, chance does not. Crowded machines get no deadline.
@@ -193,108 +192,13 @@ def pytest_terminal_summary(terminalreporter, config):
 
 # -- Slurm ------------------------------------------------------------------------------------------------------------
 
-PROGRAMS = ("munged", "mungekey", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "sinfo")
-SBIN = "/usr/sbin:/sbin"
-
-
-def program(name: str) -> str | None:
-    return shutil.which(name, path=f"{os.environ['PATH']}:{SBIN}")
-
 
 @pytest.fixture(scope="session")
 def slurm(need, tmp_path_factory):
     """The environment (SLURM_CONF) of a running one-node Slurm with all cores of this machine."""
-    absent = [name for name in PROGRAMS if program(name) is None]
+    absent = [name for name in slurm_daemons.PROGRAMS if slurm_daemons.program(name) is None]
     need("slurm", not absent, f"apt-get install slurm-wlm munge (absent: {', '.join(absent)})")
     need("slurm", os.geteuid() == 0, "slurmd runs as root only")
     folder = Path(tmp_path_factory.mktemp("slurm"))
     with contextlib.ExitStack() as stack:
-        yield _slurm(folder, _munge(folder, stack), stack)
-
-
-def _munge(folder: Path, stack) -> Path:
-    """munged with a key of its own; it insists on folders that no one else may write."""
-    home = folder / "munge"
-    home.mkdir(mode=0o755)
-    for parent in (folder, *folder.parents):
-        if parent.stat().st_uid == os.getuid() and parent != Path("/"):
-            parent.chmod(parent.stat().st_mode | 0o055 if parent != Path("/tmp") else parent.stat().st_mode)
-    key, path = home / "key", home / "socket"
-    subprocess.run([program("mungekey"), "--create", f"--keyfile={key}"], check=True, timeout=20)
-    key.chmod(0o400)
-    _start(
-        stack,
-        folder / "munged.log",
-        *(program("munged"), "--foreground", "--force", f"--socket={path}", f"--key-file={key}"),
-        *(f"--pid-file={home / 'pid'}", f"--log-file={home / 'log'}", f"--seed-file={home / 'seed'}"),
-    )
-    _until(path.exists, "munged to listen", folder / "munged.log")
-    return path
-
-
-def _slurm(folder: Path, munge_socket: Path, stack) -> dict:
-    host, cores = socket.gethostname().split(".")[0], os.cpu_count()
-    controller_port, node_port = HELD.port(), HELD.port()
-    (folder / "state").mkdir()
-    (folder / "spool").mkdir()
-    conf = folder / "slurm.conf"
-    conf.write_text(
-        f"""
-ClusterName=hpcdl
-SlurmctldHost={host}(127.0.0.1)
-SlurmUser=root
-SlurmctldPort={controller_port}
-SlurmdPort={node_port}
-AuthType=auth/munge
-AuthInfo=socket={munge_socket}
-StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
-SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
-MpiDefault=none
-ReturnToService=2
-SchedulerParameters=sched_interval=1,bf_interval=1,defer
-NodeName={host} NodeAddr=127.0.0.1 CPUs={cores} State=UNKNOWN
-PartitionName=test Nodes={host} Default=YES MaxTime=10 State=UP OverSubscribe=FORCE:4
-"""
-    )
-    environment = {**os.environ, "SLURM_CONF": str(conf), "PATH": f"{os.environ['PATH']}:{SBIN}"}
-    for daemon in ("slurmctld", "slurmd"):
-        _start(stack, folder / f"{daemon}.log", program(daemon), "-D", "-f", str(conf), env=environment)
-
-    def idle() -> bool:
-        run = subprocess.run([program("sinfo"), "-h", "-o", "%t"], env=environment, capture_output=True, text=True)
-        return run.stdout.strip() in ("idle", "mix", "alloc")
-
-    _until(idle, "the node to be idle", folder / "slurmctld.log", folder / "slurmd.log")
-    return environment
-
-
-def _start(stack, log: Path, *command, env=None) -> None:
-    """Run a daemon in the foreground until the fixture ends; only what was started here is ended."""
-    with log.open("w") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=out, env=env, start_new_session=True)
-
-    def stop():
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)
-        try:
-            process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait(timeout=10)
-
-    stack.callback(stop)
-
-
-def _until(condition, what: str, *logs: Path, seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            texts = "\n".join(log.read_text()[-1500:] for log in logs)
-            pytest.fail(f"waited {seconds} s for {what}:\n{texts}")
-        time.sleep(0.1)
+        yield slurm_daemons.start(folder, (HELD.port(), HELD.port()), stack)
