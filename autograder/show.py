@@ -84,7 +84,7 @@ def _show(value, depth: int) -> str:
         return f"an int of {value.bit_length()} bits"
     if type(value) is Fraction and max(value.numerator.bit_length(), value.denominator.bit_length()) > BITS:
         return f"a fraction of ints of up to {max(value.numerator.bit_length(), value.denominator.bit_length())} bits"
-    if isinstance(value, torch.Generator):
+    if type(value) is torch.Generator:
         return "a torch.Generator"
     try:
         return value.__name__ if callable(value) and hasattr(value, "__name__") else str(value)

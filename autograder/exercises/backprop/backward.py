@@ -10,6 +10,7 @@ from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.exercises.drawing import F64
 from autograder.exercises.ready_made import DERIVATIVES
+from autograder.sessions.errors import StudentError
 
 exercise = Exercise(
     "backward",
@@ -21,10 +22,20 @@ exercise = Exercise(
 )
 
 
+def computed(f, *inputs):
+    """What `f` computes with Values, by their own operators."""
+    try:
+        return f(*inputs)
+    except StudentError:
+        raise
+    except Exception as error:  # of a result that is no Value
+        checks.fail(f"An operator of Value returns no Value ({error}).")
+
+
 def swept(student, f, numbers):
     """Gradients of `f` at `numbers` after the student's sweep, and those of autograd; both are lists of floats."""
     inputs = [student.Value(x) for x in numbers]
-    student.backward(f(*inputs))
+    student.backward(computed(f, *inputs))
     oracle = [torch.tensor(x, dtype=F64, requires_grad=True) for x in numbers]
     expected = torch.autograd.grad(f(*oracle), oracle)
     return [x.grad for x in inputs], [g.item() for g in expected]

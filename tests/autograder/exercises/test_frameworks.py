@@ -41,9 +41,10 @@ def test_the_reference_passes_with_another_seed(reference, name):
 
 def test_the_elastic_training_of_one_process_is_its_mean_over_ranks_of_equal_shares():
     job = elastic.Job(torch.Generator().manual_seed(0))
-    for a, b in zip(job.serial()[1], job.mean_of_means(2), strict=True):
-        assert torch.allclose(a, b, rtol=1e-12)  # 8 samples on 2 ranks: a mean of means is the mean
     assert not torch.allclose(job.serial()[1][0], job.mean_of_means(3)[0], rtol=1e-6)
+    job.batches = [chosen[:6] for chosen in job.batches]
+    for a, b in zip(job.serial()[1], job.mean_of_means(2), strict=True):
+        assert torch.allclose(a, b, rtol=1e-12)  # 6 samples on 2 ranks: a mean of means is the mean
 
 
 @pytest.mark.parametrize("what", ["momentum", "rate", "weights"])
