@@ -11,6 +11,7 @@ from autograder.authoring import Exercise
 from autograder.exercises.drawing import F64
 from autograder.exercises.ready_made import DERIVATIVES
 from autograder.sessions.errors import StudentError
+from autograder.sessions.handle import Handle
 
 exercise = Exercise(
     "backward",
@@ -22,20 +23,22 @@ exercise = Exercise(
 )
 
 
-def computed(f, *inputs):
-    """What `f` computes with Values, by their own operators."""
+def value_of(f, *inputs) -> Handle:
+    """What `f` computes from Values, by their own operators: a Value."""
     try:
-        return f(*inputs)
+        result = f(*inputs)
     except StudentError:
         raise
-    except Exception as error:  # of a result that is no Value
+    except Exception as error:
         checks.fail(f"An operator of Value returns no Value ({error}).")
+    checks.that(type(result) is Handle, f"An operator of Value returns {show.an(show.type_name(result))}, not a Value.")
+    return result
 
 
 def swept(student, f, numbers):
     """Gradients of `f` at `numbers` after the student's sweep, and those of autograd; both are lists of floats."""
     inputs = [student.Value(x) for x in numbers]
-    student.backward(computed(f, *inputs))
+    student.backward(value_of(f, *inputs))
     oracle = [torch.tensor(x, dtype=F64, requires_grad=True) for x in numbers]
     expected = torch.autograd.grad(f(*oracle), oracle)
     return [x.grad for x in inputs], [g.item() for g in expected]
@@ -66,8 +69,8 @@ EARLY = (
 def arrives_before_it_goes_on(student) -> None:
     """The order of a chain, which a wrong number alone does not tell."""
     x = student.Value(2.0)
-    u = x * 3
-    student.backward(u * 5)
+    u = value_of(lambda: x * 3)
+    student.backward(value_of(lambda: u * 5))
     checks.that(
         not (checks.same(u.grad, 5.0) and checks.same(x.grad, 0.0)),
         f"For u = 3 x, y = 5 u: u.grad is 5, as it should be, and x.grad is 0, expected 15. {EARLY}",
@@ -95,8 +98,8 @@ def the_root_and_what_lies_between(student, rng):
     "The last node's own gradient is 1, and every node on the way has its gradient."
     (at,) = some(rng, 1)
     x = student.Value(at)
-    u = x * 3
-    y = u * u + 1
+    u = value_of(lambda: x * 3)
+    y = value_of(lambda: u * u + 1)
     student.backward(y)
     checks.close(y.grad, 1.0, name="y.grad", why="How fast y changes with itself: ∂y/∂y = 1.")
     checks.close(u.grad, 6 * at, name=f"u.grad for u = 3 x, y = u² + 1 at x = {at:g}", why="∂y/∂u = 2 u = 6 x.")
@@ -136,8 +139,8 @@ def a_second_sweep(student, rng):
     "A second call gives the same result: every pass starts from zero."
     for at in some(rng, 4):  # a set may have the last node first, whose gradient is 1 anyway
         x = student.Value(at)
-        u = x * x
-        y = u * u + x
+        u = value_of(lambda x=x: x * x)
+        y = value_of(lambda x=x, u=u: u * u + x)
         student.backward(y)
         student.backward(y)
         for name, node, right in (("u", u, 2 * at**2), ("x", x, 4 * at**3 + 1)):
@@ -156,9 +159,9 @@ def a_long_chain(student, rng):
     "A chain of 5,000 nodes needs no recursion."
     (slope,) = some(rng, 1)
     x = student.Value(1.0)
-    y = x * slope
+    y = value_of(lambda: x * slope)
     for _ in range(5000):
-        y = y + 0.001
+        y = value_of(lambda y=y: y + 0.001)
     student.backward(y)
     checks.close(x.grad, slope, name=f"x.grad at the end of a product with {slope:g} and 5,000 additions")
 
@@ -168,8 +171,8 @@ def each_node_once(student, rng):
     "Forty doublings have 2⁴⁰ paths and 41 nodes: each node is visited once, not once for each path."
     (slope,) = some(rng, 1)
     x = student.Value(1.0)
-    y = x * slope
+    y = value_of(lambda: x * slope)
     for _ in range(40):
-        y = y + y
+        y = value_of(lambda y=y: y + y)
     student.backward(y)
     checks.close(x.grad, slope * 2.0**40, name=f"x.grad after 40 doublings of {slope:g} x", rtol=1e-12)
