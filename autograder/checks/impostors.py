@@ -178,7 +178,7 @@ def differing_answers(line_up: LineUp, case: Any, right: Any) -> Iterator[tuple[
     """Return the suspects with a wrong answer, and their answers."""
     for suspect in line_up.suspects:
         got = answer(line_up, suspect.answers, case)
-        if not alike(got, right, line_up.tolerance):
+        if not same_up_to(got, right, line_up.tolerance):
             yield suspect.name, got
 
 
@@ -194,15 +194,15 @@ def evidence(got: Any, right: Any, tolerance: float, where: str = "") -> str:
     if type(got) is Behaviour:
         return got.verb
     if type(got) in (list, tuple) and type(got) is type(right) and len(got) == len(right):
-        i = next(i for i, (a, b) in enumerate(zip(got, right, strict=True)) if not alike(a, b, tolerance))
+        i = next(i for i, (a, b) in enumerate(zip(got, right, strict=True)) if not same_up_to(a, b, tolerance))
         return evidence(got[i], right[i], tolerance, f"{where}[{i}]")
     return f"answers {show.show(got, 70)}{where and f' at {where}'}, expected {show.show(right, 70)}"
 
 
-def alike(a: Any, b: Any, tolerance: float) -> bool:
+def same_up_to(a: Any, b: Any, tolerance: float) -> bool:
     """Return whether values are equal up to rounding, also in lists and tuples."""
     if type(a) in (list, tuple) and type(a) is type(b):
-        return len(a) == len(b) and all(alike(x, y, tolerance) for x, y in zip(a, b, strict=True))
+        return len(a) == len(b) and all(same_up_to(x, y, tolerance) for x, y in zip(a, b, strict=True))
     if {type(a), type(b)} <= {int, float}:
         return a == b or abs(a - b) <= tolerance * max(1.0, abs(b)) or (a != a and b != b)
     return same(a, b)
