@@ -106,8 +106,8 @@ def test_what_is_no_list_of_a_few_inputs_is_not_run(verdict, given, says):
 
 
 def test_first_wrong_part_of_a_list_is_named():
-    assert catch.alike([1.0, (2.0, [math.inf])], [1.0 + 1e-9, (2.0, [math.inf])], 1e-6)
-    assert not catch.alike([1.0], (1.0,), 1e-6)
-    assert not catch.alike([1.0], [1.0, 2.0], 1e-6)
-    assert not catch.alike(math.nan, 1.0, 1e-6)
+    assert catch.same_up_to([1.0, (2.0, [math.inf])], [1.0 + 1e-9, (2.0, [math.inf])], 1e-6)
+    assert not catch.same_up_to([1.0], (1.0,), 1e-6)
+    assert not catch.same_up_to([1.0], [1.0, 2.0], 1e-6)
+    assert not catch.same_up_to(math.nan, 1.0, 1e-6)
     assert catch.evidence([1.0, [2.0, 3.0]], [1.0, [2.0, 4.0]], 1e-6) == "answers 3. at [1][1], expected 4."
