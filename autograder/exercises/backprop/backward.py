@@ -4,6 +4,8 @@ The nodes live in the student's process: `student.Value(2.0)` is a handle on one
 handles build the graph there. `student.backward(y)` receives the very node, and `x.grad` reads a plain number back.
 """
 
+from typing import Any
+
 import torch
 
 from autograder import checks, show
@@ -23,7 +25,7 @@ exercise = Exercise(
 )
 
 
-def value_of(f, *inputs) -> Handle:
+def value_of(f, *inputs) -> Any:
     """What `f` computes from Values, by their own operators: a Value."""
     try:
         result = f(*inputs)
