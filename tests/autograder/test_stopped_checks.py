@@ -40,6 +40,7 @@ class PressAt:
 
     def __init__(self, number: int = 0):
         self.number, self.places = number, 0
+        self.hook = self.look  # kept here: Python still uses it when `look` has taken it out
 
     def look(self, frame, event, arg):
         if event not in ("call", "c_return"):
@@ -51,7 +52,7 @@ class PressAt:
             (handler if callable(handler) else signal.default_int_handler)(signal.SIGINT, frame)
 
     def __enter__(self):
-        sys.setprofile(self.look)
+        sys.setprofile(self.hook)
         return self
 
     def __exit__(self, *_):
