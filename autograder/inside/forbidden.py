@@ -20,7 +20,7 @@ import sys
 import types
 import warnings
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Set
 from typing import Any
 
 import torch
@@ -90,22 +90,20 @@ class Guard:
             return
         self.patterns, self.counted = patterns, counted
         self.refused, self.counting = frozenset(operators(patterns)), frozenset(operators(counted))
-        wanted = self.refused | self.counting
-        if wanted:  # else a worker's cells run, and the next exercise refuses much of the same
-            for name in self.watchers.keys() - wanted:
-                del self.watchers[name]  # torch removes its kernels when it is freed
-        self._watch(wanted)
+        self._keep()
+
+    def _keep(self) -> None:
+        """Watch what is refused and counted now, and no other operator."""
+        watch_only(self.refused | self.counting, self.watchers, self.watching)
 
     def prepare(self, patterns: tuple[str, ...]) -> None:
         """Watch the operators of `patterns`, and put doors before its functions: processes that are forked later have
         them."""
-        self._watch(operators(patterns))
+        watch_only({*self.watchers, *operators(patterns)}, self.watchers, self.watching)
         self._bar(functions_of(dotted_of(patterns)))
 
-    def _watch(self, names: Iterable[str]) -> None:
-        for name in names:
-            if name not in self.watchers:
-                self.watchers[name] = watching(name, self.meet)
+    def watching(self, name: str) -> object:
+        return watching(name, self.meet)
 
     def _look_for(self, patterns: tuple[str, ...]) -> None:
         """Put doors before the functions that `patterns` name, including modules imported since."""
@@ -149,7 +147,7 @@ class Guard:
         if self.forbids_derivatives and is_up != before:
             state = self.watched() if is_up else graphs(True)
         try:
-            with state:
+            with state, self.met(is_up):
                 yield
         except RuntimeError as error:
             if is_up and self.forbids_derivatives and NO_GRAPH in str(error):
@@ -157,6 +155,10 @@ class Guard:
             raise
         finally:
             self.is_up = before
+
+    def met(self, is_up: bool) -> contextlib.AbstractContextManager:
+        """Return a block in which calls on this thread meet the watchers, or not; here all calls always do."""
+        return contextlib.nullcontext()
 
     @property
     def forbids_derivatives(self) -> bool:
@@ -217,6 +219,18 @@ def graphs(enabled: bool, _set: Callable = torch._C._set_grad_enabled) -> Iterat
 
 def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
+
+
+def watch_only(wanted: Set[str], watchers: dict[str, object], watching: Callable[[str], object]) -> None:
+    """Let `watchers` have those of the operators `wanted` and no other, unless none is wanted.
+
+    Then a worker's cells run, or a check has ended, and the next exercise refuses much of the same.
+    """
+    if wanted:
+        for name in watchers.keys() - wanted:
+            del watchers[name]  # torch removes its kernels when it is freed
+    for name in wanted - watchers.keys():
+        watchers[name] = watching(name)
 
 
 def operators(patterns: tuple[str, ...]) -> list[str]:

@@ -7,14 +7,16 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 import torch
-from torch._C import DispatchKey
 
 # Above the kernels of each device and below autograd. Operators that compute have no kernel of their own here.
 DOOR = "BackendSelect"
-BEYOND = torch._C._dispatch_keyset_full_after(DispatchKey.BackendSelect)
+# Above all others, and of no tensor: calls meet its kernels only on a thread that asks for it. Torch has it for tests.
+ASKED = "TESTING_ONLY_GenericMode"
 COMPOSITE, FIRST = "CompositeImplicitAutograd", ("AutogradCPU", "CPU")  # keys by which calls of composites come
 
 _library: Any = torch._C._dispatch_library
+_KEYS = {name: torch._C._parse_dispatch_key(name) for name in (DOOR, ASKED)}
+_BEYOND = {name: torch._C._dispatch_keyset_full_after(key) for name, key in _KEYS.items()}
 
 Watch = Callable[[str], object]  # receives an operator's name before each call
 
@@ -50,35 +52,54 @@ def computes(name: str) -> bool:
     return not _has_kernel(name, DOOR)
 
 
-def watching(name: str, watch: Watch) -> object:
-    """Let `watch` know of calls of `name` for as long as the returned object exists.
+def watching(name: str, watch: Watch, key: str = DOOR) -> object:
+    """Let `watch` know of calls of `name` for as long as the returned object exists; with `ASKED`, where it is asked.
 
     It is no `torch.library.Library`: Python's table of finalizers would show that to everyone.
     """
     namespace, _, rest = name.partition("::")
     library = _library("IMPL", namespace, "", __file__, 0)
-    for kernel, key, with_keyset in _watchers(name, watch):
-        library.impl(rest, key, kernel, with_keyset)
+    for kernel, at, with_keyset in _watchers(name, watch, key):
+        library.impl(rest, at, kernel, with_keyset)
     return library
 
 
-def _watchers(name: str, watch: Watch) -> Iterator[tuple[Callable, str, bool]]:
+@functools.cache  # once in a process: without it, operators that have no kernel there would fail
+def fall_through() -> object:
+    """Let calls of operators pass `ASKED` where it has no kernel of theirs."""
+    library = _library("IMPL", "_", ASKED, __file__, 0)
+    library.fallback(ASKED, torch.library.fallthrough_kernel, False)
+    return library
+
+
+def ask(asked: bool, _set: Callable = torch._C._dispatch_tls_set_dispatch_key_included) -> None:
+    """Let calls on this thread meet the kernels of `ASKED` from now on, or no longer."""
+    _set(_KEYS[ASKED], asked)
+
+
+def is_asked() -> bool:
+    """Return whether calls on this thread meet the kernels of `ASKED`."""
+    return torch._C._dispatch_tls_is_dispatch_key_included(_KEYS[ASKED])
+
+
+def _watchers(name: str, watch: Watch, key: str) -> Iterator[tuple[Callable, str, bool]]:
     """Yield what a library's `impl` takes, so that `watch` knows of calls of `name`."""
     operator, is_composite = _known(name)
+    beyond = _BEYOND[key]
 
     def kernel(keys, *args, **kwargs):
         watch(name)
-        return operator.redispatch(keys & BEYOND, *args, **kwargs)
+        return operator.redispatch(keys & beyond, *args, **kwargs)
 
     def composite(*args, **kwargs):
         watch(name)
         return operator.decompose(*args, **kwargs)
 
-    if is_composite:
-        for key in FIRST:
-            yield composite, key, False
+    if is_composite and key == DOOR:  # no call of theirs comes so far
+        for first in FIRST:
+            yield composite, first, False
     else:
-        yield kernel, DOOR, True
+        yield kernel, key, True
 
 
 @functools.cache  # each check watches hundreds

@@ -7,7 +7,7 @@ from typing import Any
 
 from autograder.boundary.limits import Stopwatch, TimeUp, account
 from autograder.boundary.protocol import Frame
-from autograder.inside.forbidden import Guard
+from autograder.inside.lasting import LastingGuard
 from autograder.inside.under_way import Watched
 from autograder.inside.worker import SignatureError, UndefinedError, Worker
 from hpcdl.comm import CommError, Communicator, DeadlockError, RankError, Simulation, simulate
@@ -60,7 +60,7 @@ class LocalWorker(Worker):
     stops_on_interrupt = True  # the student may press the stop button
 
     def __init__(self, namespace: dict, grader: LocalGrader):
-        super().__init__(namespace, Guard(is_other=is_thread_of_kernel))
+        super().__init__(namespace, LastingGuard(is_other=is_thread_of_kernel))
         self.grader = grader
 
     def ask(self, frame: Frame) -> Frame:

@@ -1,0 +1,58 @@
+"""A notebook's guard: what it puts before torch's operators stays for the next check, and costs nothing in between.
+
+Torch takes 15 ms to register the kernels of 900 operators, more than most checks take. They are above all others and
+under a key of no tensor; only threads that run an answer ask for it.
+"""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from types import FunctionType
+from typing import cast
+
+from .forbidden import Guard, watch_only
+from .operators import ASKED, ask, fall_through, is_asked, watching
+
+_watchers: dict[str, object] = {}  # of all guards of this process, by operator
+_up: list["LastingGuard"] = []  # the guards whose answers run, the last one innermost
+
+
+class LastingGuard(Guard):
+    """Refuses as `Guard` does, on threads that it is up on and on those that start meanwhile."""
+
+    def forbid(self, patterns: tuple[str, ...], opened: tuple[str, ...] | None = None) -> None:
+        super().forbid(patterns, opened)
+        if self.refused:
+            self.doors.bar(cast(FunctionType, threading.Thread._bootstrap_inner), _begins)  # type: ignore[attr-defined]
+
+    def _keep(self) -> None:
+        watch_only(self.refused, _watchers, _watching)
+        watch_only(self.counting, self.watchers, self.watching)
+
+    @contextlib.contextmanager
+    def met(self, is_up: bool) -> Iterator[None]:
+        """Let calls on this thread meet the watchers in the block, or not."""
+        before = is_asked()
+        _up.append(self)
+        ask(is_up)
+        try:
+            yield
+        finally:
+            ask(before)
+            _up.remove(self)
+
+
+def _watching(name: str) -> object:
+    fall_through()
+    return watching(name, _heard, ASKED)
+
+
+def _heard(operator: str) -> None:
+    for guard in _up[-1:]:
+        guard.meet(operator)
+
+
+def _begins(args: tuple) -> None:
+    """Watch a thread that an answer has started; it runs this first."""
+    if any(guard.is_up for guard in _up[-1:]):
+        ask(True)
