@@ -9,6 +9,7 @@ from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.exercises.calculus.drawing import number
 from autograder.exercises.calculus.functions import autograd
+from autograder.exercises.drawing import whole_number
 from autograder.exercises.ready_made import BY_HAND, DERIVATIVES
 from autograder.sessions.errors import StudentError
 from autograder.sessions.handle import Handle
@@ -78,11 +79,12 @@ def sums(student, rng):
     agree(student, rng, "x - y", lambda x, y: x - y, {"The slope of a difference is x' - y'.": plus})
     agree(student, rng, "-x", lambda x, y: -x, {"The slope of -x is -x': change its sign, too.": lambda x, y, u, v: u})
     constant = {"A constant has slope 0: it adds nothing to the slope.": lambda x, y, u, v: u + 1}
-    agree(student, rng, "x + 3", lambda x, y: x + 3, constant)
-    agree(student, rng, "3 + x", lambda x, y: 3 + x, constant)
-    agree(student, rng, "x - 3", lambda x, y: x - 3, constant)
-    turned = {"3 - x falls when x grows: its slope is -x'.": lambda x, y, u, v: u}
-    agree(student, rng, "3 - x", lambda x, y: 3 - x, turned, exchanged=lambda x, y: x - 3)
+    c = whole_number(rng, 2, 9)
+    agree(student, rng, f"x + {c}", lambda x, y: x + c, constant)
+    agree(student, rng, f"{c} + x", lambda x, y: c + x, constant)
+    agree(student, rng, f"x - {c}", lambda x, y: x - c, constant)
+    turned = {f"{c} - x falls when x grows: its slope is -x'.": lambda x, y, u, v: u}
+    agree(student, rng, f"{c} - x", lambda x, y: c - x, turned, exchanged=lambda x, y: x - c)
 
 
 def plus(x, y, u, v):
@@ -99,8 +101,9 @@ def products(student, rng):
     }
     agree(student, rng, "x * y", lambda x, y: x * y, mistakes)
     constant = {"The constant's slope is 0, but its value still multiplies x'.": lambda x, y, u, v: u}
-    agree(student, rng, "x * 3", lambda x, y: x * 3, constant)
-    agree(student, rng, "0.5 * x", lambda x, y: 0.5 * x, constant)
+    c, half = whole_number(rng, 2, 9), whole_number(rng, 1, 9) + 0.5
+    agree(student, rng, f"x * {c}", lambda x, y: x * c, constant)
+    agree(student, rng, f"{half} * x", lambda x, y: half * x, constant)
     agree(student, rng, "x * x", lambda x, y: x * x)
 
 
@@ -118,11 +121,10 @@ def quotients(student, rng):
         "You divided the slopes: the quotient rule is (f/g)' = (f'g - fg') / g².": lambda x, y, u, v: u / v,
     }
     agree(student, rng, "x / y", lambda x, y: x / y, mistakes)
-    agree(student, rng, "x / 4", lambda x, y: x / 4)
-    reciprocal = {
-        "2 / x falls when x grows: its slope is -2 x' / x².": lambda x, y, u, v: 2 * u / x**2,
-    }
-    agree(student, rng, "2 / x", lambda x, y: 2 / x, reciprocal, exchanged=lambda x, y: x / 2)
+    c = whole_number(rng, 2, 9)
+    agree(student, rng, f"x / {c}", lambda x, y: x / c)
+    reciprocal = {f"{c} / x falls when x grows: its slope is -{c} x' / x².": lambda x, y, u, v: c * u / x**2}
+    agree(student, rng, f"{c} / x", lambda x, y: c / x, reciprocal, exchanged=lambda x, y: x / c)
 
 
 @exercise.check(points=4)

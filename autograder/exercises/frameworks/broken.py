@@ -10,6 +10,7 @@ from torch.nn.functional import cross_entropy
 from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, carried, works
+from autograder.exercises.drawing import whole_number
 from autograder.exercises.frameworks.ddp import env_of
 from autograder.exercises.frameworks.serial import (
     MOMENTUM,
@@ -107,7 +108,8 @@ def batches_of(n: int, sizes: Sequence[int], rng: torch.Generator) -> list[torch
 @exercise.check(points=3, seconds=SECONDS)
 def a_new_order_in_each_epoch(student, rng):
     "shuffled: each epoch has the sampler's order of that epoch, and the weights of one process."
-    job, batch, epochs = Job(2, 12, "shuffled, p = 2, 3 epochs", rng), 4, 3
+    batch, epochs = whole_number(rng, 3, 5), whole_number(rng, 2, 4)
+    job = Job(2, 12, f"shuffled, p = 2, {epochs} epochs", rng)
     orders = [torch.randperm(12, generator=torch.Generator().manual_seed(epoch)) for epoch in range(epochs)]
 
     def steps(orders) -> list[Step]:
@@ -208,10 +210,10 @@ def on_several_machines(student, rng):
 @exercise.check(points=3, seconds=2 * SECONDS)
 def killed_at_any_write(student, rng):
     "saved: killed at any moment, the script continues from the last complete state with the weights of one process."
-    p, every = 2, 3
+    p, every = 2, whole_number(rng, 2, 4)
     states = f"a state after every {every} of {2 * every + 1} steps"
     job = Job(p, 16, f"saved, p = 2, {states}", rng)
-    batches = batches_of(16, (6, 5, 6, 4, 6, 5, 6), rng)
+    batches = batches_of(16, (6, 5, 6, 4, 6, 5, 6, 4, 5)[: 2 * every + 1], rng)
     parts = lambda _: ("model", "optimizer", "loss_sum", batches, every, "disk", "comm")  # noqa: E731
     run = job.run(student, "saved", parts)
     right = [mean_of(chosen) for chosen in batches]

@@ -35,8 +35,6 @@ exercise = Exercise(
     },
 )
 
-LR = 0.1
-
 
 def order(n: int, epoch: int) -> torch.Tensor:
     return torch.randperm(n, generator=torch.Generator().manual_seed(epoch))
@@ -79,6 +77,7 @@ class Training:
         self.p, self.n, self.batch, self.epochs, self.each = p, n, batch, epochs, each
         self.weights = [weights_of("plain", rng) for _ in range(p)]
         self.x, self.y = samples(n, rng)
+        self.lr = whole_number(rng, 4, 8) / 64
         self.setting = f"p = {p}, {n} samples in batches of {batch}, {epochs} epoch{'s' * (epochs > 1)}"
         self.xs = [self.x] * p
 
@@ -94,7 +93,7 @@ class Training:
         def arguments(rank):
             env = env_of(rank, self.p, self.each)
             return deepcopy(
-                ("plain", self.weights[rank], (env, None, self.xs[rank], self.y, self.epochs, self.batch, LR))
+                ("plain", self.weights[rank], (env, None, self.xs[rank], self.y, self.epochs, self.batch, self.lr))
             )
 
         return student.ranks("train", self.p, arguments, harness="in_group")
@@ -102,7 +101,7 @@ class Training:
     def of_all(self):
         """What every process gets that trains on all samples, where each has other numbers in some."""
         model = network("plain", self.weights[0])
-        optimizer, losses = torch.optim.SGD(model.parameters(), LR, momentum=MOMENTUM), []
+        optimizer, losses = torch.optim.SGD(model.parameters(), self.lr, momentum=MOMENTUM), []
         for epoch in range(self.epochs):
             for chosen in order(self.n, epoch).split(self.batch):
                 loss = torch.stack([cross_entropy(model(x[chosen]), self.y[chosen]) for x in self.xs]).mean()
@@ -115,7 +114,7 @@ class Training:
     def serial(self, means: bool = False, same_order: bool = False, factor: float = 1.0, whole: bool = False):
         """Losses and weights of one process; the options are mistakes."""
         model = network("plain", self.weights[0])
-        optimizer = torch.optim.SGD(model.parameters(), LR, momentum=MOMENTUM)
+        optimizer = torch.optim.SGD(model.parameters(), self.lr, momentum=MOMENTUM)
         losses = []
         for epoch in range(self.epochs):
             for chosen in order(self.n, 0 if same_order else epoch).split(self.batch):

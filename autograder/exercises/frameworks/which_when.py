@@ -154,6 +154,17 @@ def tempting(rng) -> Case:
     raise RuntimeError(f"none of {MOST} random trainings has a way that fits and is not possible")
 
 
+def of_two_machines(rng) -> list[Case]:
+    """A training on two machines, which have no right answer in common."""
+    for _ in range(MOST):
+        case = drawn(rng)
+        both = [case._replace(machine=name) for name in ("V100 (DGX-2)", "H800")]
+        fits = [fitting(each) for each in both]
+        if all(fits) and not accepted(fits[0]) & accepted(fits[1]):
+            return both
+    raise RuntimeError(f"none of {MOST} random trainings depends on the machine")
+
+
 def full_to_the_brim() -> Case:
     """A training for which tensor parallelism holds exactly the budget, and every other way more."""
     case = Case((16, 1024, 512, 32_768, 16), CARDS[0], 8, 64, 0.0)
@@ -203,7 +214,7 @@ def why_not(got, case: Case, fits: dict[str, Prediction]) -> str:
 @exercise.check(points=5, needs="bytes_of_a_rank", seconds=20.0)
 def the_fastest_that_fits(student, rng):
     "which: of the ways that fit, the fastest, or one within the prediction's interval; None if none fits."
-    for case in (tempting(rng), *cases(rng), full_to_the_brim()):
+    for case in (tempting(rng), *cases(rng), *of_two_machines(rng), full_to_the_brim()):
         right(student, case)
 
 

@@ -108,7 +108,8 @@ def momentum_equals_torch(student, rng):
     "momentum_step equals torch.optim.SGD(momentum=beta), for 3 steps and for 100."
     for steps, d, dtype in ((3, 1, F64), (100, 5, F64), (10, 5, F32)):
         draw = small if d == 1 else normal
-        w0, gradients, lr, beta = draw(rng, d, dtype=dtype), draw(rng, steps, d, dtype=dtype), 0.1, 0.9
+        w0, gradients = draw(rng, d, dtype=dtype), draw(rng, steps, d, dtype=dtype)
+        lr, beta = integer(rng, 1, 4) / 16, integer(rng, 10, 14) / 16
         checks.close(
             momentum_path(student, w0, gradients, lr, beta),
             torch_sgd(w0, gradients, lr, momentum=beta),

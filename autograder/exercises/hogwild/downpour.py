@@ -7,6 +7,7 @@ import torch
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, carried, sends
+from autograder.exercises.drawing import whole_number
 from autograder.exercises.ready_made import MACHINES_COLLECTIVES, RANKS, UPDATES
 from autograder.exercises.under_way import waited_for
 
@@ -46,7 +47,7 @@ class Training:
 
     def __init__(self, servers: int, replicas: int, rng, n_fetch: int, n_push: int, steps: int, n: int = 7):
         self.servers, self.replicas, self.n_fetch, self.n_push, self.steps = servers, replicas, n_fetch, n_push, steps
-        self.n, self.lr = n, 0.3
+        self.n, self.lr = n, whole_number(rng, 3, 6) / 16
         self.w = torch.randn(n, generator=rng).double()
         self.c = torch.randn(replicas, steps, n, generator=rng).double()
         self.seconds = (1 + torch.rand(replicas, steps, generator=rng)).tolist()

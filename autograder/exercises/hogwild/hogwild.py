@@ -7,6 +7,7 @@ import torch
 
 from autograder import checks, show
 from autograder.authoring import Exercise
+from autograder.exercises.drawing import whole_number
 
 exercise = Exercise("hogwild", points=25, minutes=20, functions=("overlap", "hogwild"))
 
@@ -84,7 +85,7 @@ class Problem:
     """f_e(w) has the gradient scale[e] * (w_e - target[e]) + sum(w_e) / 2."""
 
     def __init__(self, edges: list[tuple[int, ...]], n: int, rng: torch.Generator):
-        self.edges, self.n = edges, n
+        self.edges, self.n, self.lr = edges, n, whole_number(rng, 1, 3) / 8
         self.w = torch.randn(n, generator=rng).double()
         self.scale = (torch.rand(len(edges), generator=rng) + 0.5).double()
         self.target = [torch.randn(len(edge), generator=rng).double() for edge in edges]
@@ -92,9 +93,9 @@ class Problem:
     def gradient(self, k: int, x: torch.Tensor) -> torch.Tensor:
         return self.scale[k] * (x - self.target[k]) + x.sum() / 2
 
-    def replay(self, schedule: list, lr: float, mistake: str = "") -> torch.Tensor:
+    def replay(self, schedule: list, mistake: str = "", sign: float = 1.0) -> torch.Tensor:
         """Event by event, in NumPy."""
-        w, lr_of = self.w.numpy().copy(), lr
+        w, lr = self.w.numpy().copy(), sign * self.lr
         seen: dict[int, dict[int, float]] = {}
         register: dict[tuple[int, int], float] = {}
         for op, k, v in schedule:
@@ -108,23 +109,23 @@ class Problem:
                     seen[k] = {u: w[u] for u in edge}
                 x = np.array(list(seen[k].values()) if mistake == "order" else [seen[k][u] for u in edge])
                 g = float(self.scale[k]) * (x - self.target[k].numpy()) + x.sum() / 2
-                step = lr_of * g[edge.index(v)]
+                step = lr * g[edge.index(v)]
                 if mistake == "atomic":
                     w[v] -= step
                 elif mistake == "from what was read":
                     w[v] = seen[k][v] - step
                 elif mistake == "whole":
                     for u, gu in zip(edge, g, strict=True):
-                        w[u] = seen[k][u] - lr_of * gu
+                        w[u] = seen[k][u] - lr * gu
                 else:
                     w[v] = register[0 if mistake == "one register" else k, v] - step
         return torch.from_numpy(w)
 
-    def run(self, student, schedule: list, lr: float, setting: str) -> torch.Tensor:
+    def run(self, student, schedule: list, setting: str) -> torch.Tensor:
         before = self.w.clone()
-        got = student.hogwild(self.w, list(self.edges), self.gradient, lr, list(schedule))
+        got = student.hogwild(self.w, list(self.edges), self.gradient, self.lr, list(schedule))
         checks.unchanged(self.w, before, name="w")
-        right = self.replay(schedule, lr)
+        right = self.replay(schedule)
         names = {
             "atomic": "An update must get lost here: store the loaded value minus the step, whatever is in memory now.",
             "from what was read": "Subtract the step from the value of `load`, not from the value of `read`.",
@@ -133,8 +134,8 @@ class Problem:
             "one register": "Each update has its own register: keep what it loads by (k, v).",
             "late": "Compute the gradient from the values that were read, not from those of a load or a store.",
         }
-        named = {sentence: self.replay(schedule, lr, kind) for kind, sentence in names.items()}
-        named["Downhill: minus lr times the gradient."] = self.replay(schedule, -lr)
+        named = {sentence: self.replay(schedule, kind) for kind, sentence in names.items()}
+        named["Downhill: minus lr times the gradient."] = self.replay(schedule, sign=-1.0)
         named = {s: v for s, v in named.items() if not torch.allclose(v, right, rtol=1e-12)}
         checks.close(got, right, name=f"{setting}: w", mistakes=named, rtol=1e-12, atol=1e-12)
         return got
@@ -149,21 +150,21 @@ def alone(student, rng):
     "hogwild: updates one after the other are SGD on one thread; components outside an edge stay."
     for n in (4, 9):
         problem = Problem(edges_of(rng, 5, n, 3), n, rng)
-        problem.run(student, one_after_the_other(problem.edges), 0.25, "one after the other")
+        problem.run(student, one_after_the_other(problem.edges), "one after the other")
     problem = Problem([(2,), (2, 0)], 6, rng)
-    got = problem.run(student, one_after_the_other(problem.edges), 0.25, "edges (2,) and (2, 0)")
+    got = problem.run(student, one_after_the_other(problem.edges), "edges (2,) and (2, 0)")
     for v in (1, 3, 4, 5):
         checks.that(bool(got[v] == problem.w[v]), f"w[{v}] has changed, but no edge contains it.")
-    problem.run(student, [], 0.25, "no event")
+    problem.run(student, [], "no event")
 
 
 @exercise.check(points=4, needs="alone")
 def disjoint_edges_in_any_order(student, rng):
     "hogwild: disjoint edges give the same bits in every order."
     problem = Problem([(0, 3), (1,), (2, 4), (5, 6, 7)], 8, rng)
-    serial = problem.run(student, one_after_the_other(problem.edges), 0.25, "one after the other")
+    serial = problem.run(student, one_after_the_other(problem.edges), "one after the other")
     for _ in range(3):
-        got = problem.run(student, mixed(rng, problem.edges, 4), 0.25, "mixed")
+        got = problem.run(student, mixed(rng, problem.edges, 4), "mixed")
         checks.that(
             bool((got == serial).all()), "The edges share nothing, but w differs from the result of one thread."
         )
@@ -174,19 +175,19 @@ def updates_get_lost(student, rng):
     "hogwild: an update is lost only if another's store falls between its load and its store."
     undone = [("read", 0, 0), ("read", 0, 1), ("load", 0, 1), ("store", 0, 1), *events_of(1, (1,))]
     undone += [("load", 0, 0), ("store", 0, 0)]
-    Problem([(0, 1), (1,)], 2, rng).run(student, undone, 0.25, "update 1 between the two stores of update 0")
+    Problem([(0, 1), (1,)], 2, rng).run(student, undone, "update 1 between the two stores of update 0")
     edges: list[tuple[int, ...]] = [(0,), (0,)]
     between = [("read", 0, 0), ("read", 1, 0), ("load", 0, 0), ("load", 1, 0), ("store", 0, 0), ("store", 1, 0)]
     apart = [("read", 0, 0), ("read", 1, 0), ("load", 0, 0), ("store", 0, 0), ("load", 1, 0), ("store", 1, 0)]
     problem = Problem(edges, 1, rng)
-    problem.run(student, between, 0.25, "two updates of w[0], the second stores over the first")
-    problem.run(student, apart, 0.25, "two updates of w[0], both read first, then load and store in turn")
+    problem.run(student, between, "two updates of w[0], the second stores over the first")
+    problem.run(student, apart, "two updates of w[0], both read first, then load and store in turn")
     three = [("load", 0, 0), ("load", 1, 0), ("store", 1, 0), ("load", 2, 0), ("store", 2, 0), ("store", 0, 0)]
     reads = [("read", k, 0) for k in range(3)]
     setting = "three updates of w[0], the third loads between the load and the store of the first"
-    Problem([(0,)] * 3, 1, rng).run(student, reads + three, 0.25, setting)
+    Problem([(0,)] * 3, 1, rng).run(student, reads + three, setting)
     mirrored = [("read", 0, v) for v in (1, 2, 0)] + events_of(0, (2, 0, 1))[3:]
-    Problem([(2, 0, 1)], 3, rng).run(student, mirrored, 0.25, "edge (2, 0, 1), read in the order 1, 2, 0")
+    Problem([(2, 0, 1)], 3, rng).run(student, mirrored, "edge (2, 0, 1), read in the order 1, 2, 0")
     for at_once, n in itertools.product((2, 4), (3, 6)):
         problem = Problem(edges_of(rng, 8, n, 3), n, rng)
-        problem.run(student, mixed(rng, problem.edges, at_once), 0.25, f"{at_once} updates at a time")
+        problem.run(student, mixed(rng, problem.edges, at_once), f"{at_once} updates at a time")

@@ -8,7 +8,7 @@ from torch.nn import functional
 from autograder.exercises.own_stack.rounding import noise
 from autograder.exercises.stochastic_rounding.codes import code, from_code
 
-LR, BETA = 0.05, 0.9
+BETA = 0.9
 SHAPES = ((8, 1, 3, 3), (16, 8, 3, 3), (256, 10), (10,))
 
 
@@ -55,10 +55,10 @@ def rounded(w: torch.Tensor, seed: int) -> torch.Tensor:
     return from_code(up).float()
 
 
-def stepped(weights, velocities, grads, seed=None, factor=1.0, beta=BETA) -> tuple[list, list]:
+def stepped(weights, velocities, grads, lr, seed=None, beta=BETA) -> tuple[list, list]:
     """Weights and velocities after a step; without a `seed` nothing is rounded."""
     velocities = [beta * v.double() + g for v, g in zip(velocities, grads, strict=True)]
-    weights = [w.double() - factor * LR * v for w, v in zip(weights, velocities, strict=True)]
+    weights = [w.double() - lr * v for w, v in zip(weights, velocities, strict=True)]
     if seed is not None:
         weights = [rounded(w, seed + i) for i, w in enumerate(weights)]
     return weights, velocities

@@ -7,7 +7,8 @@ from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, carried
 from autograder.exercises.ddp.grouping import grouped
 from autograder.exercises.ddp.traffic import all_reduces, per_all_reduce
-from autograder.exercises.own_stack.serial import LR, gradients, images_for, loss_of, rounded, stepped, weights_of
+from autograder.exercises.drawing import whole_number
+from autograder.exercises.own_stack.serial import gradients, images_for, loss_of, rounded, stepped, weights_of
 from autograder.exercises.ready_made import DERIVATIVES, MACHINES_COLLECTIVES, OPTIMIZERS, RANKS, SOFTMAX
 from autograder.inside.forbidden import CONVOLUTION
 
@@ -27,16 +28,17 @@ NAMES = ("w1", "w2", "w3", "b3")
 
 
 def steps(student, sizes: tuple[int, ...], rng, count: int = 1, cap: int = PLENTY):
-    """The student's steps on equal replicas: the last run, the weights at the start, the images, the losses of each."""
-    weights, images = weights_of(rng), images_for(sizes, count, rng)
+    """The student's steps on equal replicas: the last run, the weights at the start, the images, the losses of each,
+    and lr."""
+    weights, images, lr = weights_of(rng), images_for(sizes, count, rng), whole_number(rng, 2, 6) / 64
     ranks = [([w.clone() for w in weights], [torch.zeros_like(w) for w in weights]) for _ in sizes]
     losses = []
     for t in range(count):
-        args = lambda rank, t=t, ranks=ranks: (*ranks[rank], *(z.clone() for z in images[rank][t]), LR, 10 + 4 * t)  # noqa: E731
+        args = lambda rank, t=t, ranks=ranks: (*ranks[rank], *(z.clone() for z in images[rank][t]), lr, 10 + 4 * t)  # noqa: E731
         run = student.ranks("train_step", len(sizes), args, {"cap_bytes": cap})
         ranks = [arguments[:2] for arguments in run.arguments]
         losses.append(run.results)
-    return run, weights, images, losses
+    return run, weights, images, losses, lr
 
 
 def setting(sizes: tuple[int, ...], count: int) -> str:
@@ -46,12 +48,12 @@ def setting(sizes: tuple[int, ...], count: int) -> str:
 
 def trains(student, sizes: tuple[int, ...], rng, count: int = 1, cap: int = PLENTY) -> None:
     """Velocities and weights on every rank are those of one machine, and all have the same bits."""
-    run, weights, images, _ = steps(student, sizes, rng, count, cap)
+    run, weights, images, _, lr = steps(student, sizes, rng, count, cap)
     w, v = weights, [torch.zeros_like(x) for x in weights]
     for t in range(count):
         before = w, v
         parts = [rank[t] for rank in images]
-        w, v = stepped(w, v, gradients(w, parts), 10 + 4 * t)
+        w, v = stepped(w, v, gradients(w, parts), lr, 10 + 4 * t)
     where = setting(sizes, count)
     for rank, (got_w, got_v, *_) in enumerate(run.arguments):
         for i, name in enumerate(NAMES):
@@ -62,7 +64,7 @@ def trains(student, sizes: tuple[int, ...], rng, count: int = 1, cap: int = PLEN
                 named = {said: values[i].float() for said, values in wrong_velocities(*before, parts, rank).items()}
                 checks.close(got_v[i], v[i].float(), name=label, rtol=1e-3, mistakes=named)
                 raise
-        have(got_w, w, before, v, 10 + 4 * (count - 1), f"{where}, rank {rank}")
+        have(got_w, w, wrong_weights(before[0], v, lr, 10 + 4 * (count - 1)), f"{where}, rank {rank}")
         same_bits(got_w, run.arguments[0][0], where, rank)
 
 
@@ -91,10 +93,10 @@ def mixed(velocities, grads, factor: float = 1.0) -> list:
     return [0.9 * v.double() + factor * g for v, g in zip(velocities, grads, strict=True)]
 
 
-def wrong_weights(weights, velocities, seed: int) -> dict[str, list]:
+def wrong_weights(weights, velocities, lr: float, seed: int) -> dict[str, list]:
     """The weights of known mistakes, by what to say of them."""
-    exact = [w.double() - LR * v for w, v in zip(weights, velocities, strict=True)]
-    up = [w.double() + LR * v for w, v in zip(weights, velocities, strict=True)]
+    exact = [w.double() - lr * v for w, v in zip(weights, velocities, strict=True)]
+    up = [w.double() + lr * v for w, v in zip(weights, velocities, strict=True)]
     return {
         "They did not change: change weights in place, w.copy_(...).": weights,
         "They are rounded to nearest: use bf16_round_bits with the noise of seed + i.": [w.bfloat16() for w in exact],
@@ -103,15 +105,14 @@ def wrong_weights(weights, velocities, seed: int) -> dict[str, list]:
     }
 
 
-def have(got, expected, before, velocities, seed: int, where: str) -> None:
-    """The weights are those expected, except a few that the noise decides otherwise in float32."""
+def have(got, expected, named: dict[str, list], where: str) -> None:
+    """The weights are those expected, except a few that the noise decides otherwise in float32; `named` mistakes."""
     for i, name in enumerate(NAMES):
         checks.tensor(got[i], name=f"{where}: {name}", shape=expected[i].shape, dtype=torch.float32)
         is_bf16 = checks.same(got[i].bfloat16().float(), got[i])
         checks.that(is_bf16, f"{where}: {name} holds numbers that bfloat16 does not have. Round them: bf16_round_bits.")
         off = int((got[i] != expected[i]).sum())
         if off > FEW:
-            named = wrong_weights(before[0], velocities, seed)
             fits = (said for said, values in named.items() if int((got[i] != values[i].float()).sum()) <= FEW)
             raise checks.CheckFailure(
                 f"{where}: {off} of {got[i].numel()} numbers in {name} are not those of one machine.",
@@ -132,7 +133,7 @@ def same_bits(got, first, where: str, rank: int) -> None:
 def the_loss(student, rng):
     "It returns the loss of this rank's images before the step: the network is right, forwards."
     for sizes in ((5,), (3, 2)):
-        _, weights, images, (losses,) = steps(student, sizes, rng)
+        _, weights, images, (losses,), _ = steps(student, sizes, rng)
         for rank, loss in enumerate(losses):
             (x, y), name = images[rank][0], f"train_step(...) on rank {rank} of {len(sizes)}"
             mistakes = {"This is the sum over the images: return the mean.": loss_of(weights, x, y, "sum").item()}
@@ -164,7 +165,7 @@ def unequal_parts(student, rng):
 def one_message_a_bucket(student, rng):
     "The gradients of a bucket are sent in one all-reduce."
     for cap in (PLENTY, 5000, 1):
-        run, weights, _, _ = steps(student, (2, 2, 2), rng, cap=cap)
+        run, weights, *_ = steps(student, (2, 2, 2), rng, cap=cap)
         messages, buckets = per_all_reduce(student, 3, rng), len(grouped([w.nbytes for w in weights], cap))
         each = "There is one message per tensor: put the gradients of a bucket into one flat tensor."
         whole = "You send all gradients together: cut them with your make_buckets."

@@ -4,6 +4,7 @@ import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
+from autograder.exercises.drawing import whole_number
 from autograder.exercises.perceptron.samples import XOR, XOR_LABELS, samples, separable_set
 from hpcdl.nn import perceptron as oracle
 
@@ -20,12 +21,13 @@ ONE_EPOCH = "This is w after the first epoch. Continue until an epoch passes wit
 
 
 def slow_set(rng: torch.Generator, epochs: int):
-    """A separable set on which the perceptron takes more than `epochs` epochs to settle, and its history (lr = 1/2)."""
+    """A separable set on which the perceptron takes more than `epochs` epochs to settle, lr, and its history."""
+    lr = 2.0 ** whole_number(rng, -3, 1)
     while True:
         X, y, _ = separable_set(24, 2, rng)
-        history = oracle.train(X, y, 0.5, 200)
+        history = oracle.train(X, y, lr, 200)
         if history.settled and len(history.mistakes) > epochs and 0 < (y > 0).sum() < len(y):
-            return X, y, history
+            return X, y, lr, history
 
 
 def fitted(student, X, y, lr, max_epochs):
@@ -52,10 +54,10 @@ def one_move_per_epoch(X, y, lr: float, max_epochs: int) -> torch.Tensor:
 @exercise.check(points=10)
 def weights(student, rng):
     "Starting from w = 0, sample by sample in the order given, w ends up where the rule leads."
-    X, y, history = slow_set(rng, epochs=3)
-    w, mistakes = fitted(student, X, y, 0.5, 200)
-    backwards = oracle.train(X.flip(0), y.flip(0), 0.5, 200).weights[-1]
-    first = oracle.train(X, y, 0.5, 1).weights[-1]
+    X, y, lr, history = slow_set(rng, epochs=3)
+    w, mistakes = fitted(student, X, y, lr, 200)
+    backwards = oracle.train(X.flip(0), y.flip(0), lr, 200).weights[-1]
+    first = oracle.train(X, y, lr, 1).weights[-1]
     if (oracle.predict(w, X) == y).all():
         why = "Your w does separate the samples, but another order, start or rule led to it."
     else:
@@ -69,7 +71,7 @@ def weights(student, rng):
             "You went through the samples backwards.": backwards,
             FORGETS if len(mistakes) > 1 else ONE_EPOCH: first,
             "You judged all samples of an epoch with one w and moved once. Use the new w for the very next sample.": (
-                one_move_per_epoch(X, y, 0.5, 200)
+                one_move_per_epoch(X, y, lr, 200)
             ),
         },
     )
@@ -79,12 +81,12 @@ def weights(student, rng):
 def cut_off(student, rng: torch.Generator) -> None:
     """After max_epochs the last w counts, here on samples whose third epoch has more mistakes than an earlier one."""
     while True:
-        X, y, history = slow_set(rng, epochs=4)
+        X, y, lr, history = slow_set(rng, epochs=4)
         if history.mistakes[2] > min(history.mistakes[:2]):
             break
     best = int(history.mistakes[1] <= history.mistakes[0]) + 1
-    w, _ = fitted(student, X, y, 0.5, 3)
-    ends = {epochs: oracle.train(X, y, 0.5, epochs).weights[-1] for epochs in (best, 3)}
+    w, _ = fitted(student, X, y, lr, 3)
+    ends = {epochs: oracle.train(X, y, lr, epochs).weights[-1] for epochs in (best, 3)}
     checks.close(
         w,
         ends[3],
@@ -96,8 +98,8 @@ def cut_off(student, rng: torch.Generator) -> None:
 @exercise.check(points=5)
 def counts(student, rng):
     "mistakes[e] is the number of updates in epoch e, and there are at most max_epochs epochs."
-    X, y, history = slow_set(rng, epochs=4)
-    _, mistakes = fitted(student, X, y, 0.5, 3)
+    X, y, lr, history = slow_set(rng, epochs=4)
+    _, mistakes = fitted(student, X, y, lr, 3)
     expected = history.mistakes[:3]
     checks.equal(
         mistakes,
@@ -115,8 +117,8 @@ def counts(student, rng):
 @exercise.check(points=5)
 def stops_when_settled(student, rng):
     "It stops after the first epoch without an update; that epoch's 0 is the last count."
-    X, y, history = slow_set(rng, epochs=2)
-    _, mistakes = fitted(student, X, y, 0.5, 60)
+    X, y, lr, history = slow_set(rng, epochs=2)
+    _, mistakes = fitted(student, X, y, lr, 60)
     counts = history.mistakes
     checks.equal(
         mistakes,
@@ -131,7 +133,7 @@ def stops_when_settled(student, rng):
         },
     )
     X = samples(24, 3, rng)
-    _, none = fitted(student, X, torch.ones(len(X)), 0.5, 60)
+    _, none = fitted(student, X, torch.ones(len(X)), lr, 60)
     checks.equal(none, [0], name="mistakes, if every label is +1", why="w = 0 calls every sample +1: none is wrong.")
 
 

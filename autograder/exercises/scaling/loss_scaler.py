@@ -8,6 +8,7 @@ from torch import Tensor
 from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS
+from autograder.exercises.drawing import whole_number
 from hpcdl.comm import simulate
 
 exercise = Exercise(
@@ -28,7 +29,8 @@ class Script:
     def __init__(
         self, p: int, rng, bad: dict[int, dict[int, float]], steps: int, large: bool = False, **options: float
     ):
-        self.p, self.options = p, {"scale": 1024.0, "growth": 2.0, "backoff": 0.5, "interval": 3} | options
+        scale = 1024.0 * 2 ** whole_number(rng, 0, 2)
+        self.p, self.options = p, {"scale": scale, "growth": 2.0, "backoff": 0.5, "interval": 3} | options
         self.gradients = [[[self.tensor(rng, n) for n in (3, 4)] for _ in range(steps)] for _ in range(p)]
         if large:  # two of them are more than FP16 has
             self.gradients = [[[torch.full_like(x, 6e4) for x in xs] for xs in mine] for mine in self.gradients]

@@ -4,6 +4,7 @@ import torch
 
 from autograder import checks, show
 from autograder.authoring import Exercise
+from autograder.exercises.drawing import whole_number
 
 exercise = Exercise("offload", points=5, minutes=8, extra=True)
 
@@ -24,8 +25,8 @@ def ticks(compute: list[int], transfer: list[int], room: int) -> int:
     return time
 
 
-def offload_is(student, compute: list[int], transfer: list[int], room: int) -> None:
-    link, unit = 8.0, 0.25  # bytes per second; a tick
+def offload_is(student, rng, compute: list[int], transfer: list[int], room: int) -> None:
+    link, unit = 8.0 * whole_number(rng, 1, 4), 0.25  # bytes per second; a tick
     seconds, nbytes = [unit * c for c in compute], [int(link * unit * t) for t in transfer]
     got = student.offload(list(seconds), list(nbytes), link, room)
     call = f"offload({seconds}, {nbytes}, {link:g}, {room})"
@@ -61,11 +62,11 @@ UNEVEN = ([20, 1, 1, 1, 1, 20, 1, 1, 1, 1], [2, *[5] * 9])  # one layer's room m
 @exercise.check(points=3)
 def moment_by_moment(student, rng):
     "Layers of any size, with room for one to four, agree with a simulation."
-    offload_is(student, UNEVEN[0], UNEVEN[1], 3)
+    offload_is(student, rng, UNEVEN[0], UNEVEN[1], 3)
     for room in (2, 3, 1, 4):
         for n in (9, 5):
             compute, transfer = (torch.randint(1, 9, (n,), generator=rng).tolist() for _ in range(2))
-            offload_is(student, compute, transfer, room)
+            offload_is(student, rng, compute, transfer, room)
 
 
 @exercise.check(points=2, needs="moment_by_moment")
@@ -73,5 +74,5 @@ def hidden_or_not(student, rng):
     "With room for two and a fast link, only the first layer waits; with room for one, every layer waits."
     for transfer in (3, 4, 7):
         for room in (1, 2):
-            offload_is(student, [4] * 6, [transfer] * 6, room)
-    offload_is(student, [3], [2], 2)
+            offload_is(student, rng, [4] * 6, [transfer] * 6, room)
+    offload_is(student, rng, [3], [2], 2)

@@ -9,6 +9,7 @@ from torch import nn
 from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, carried, sends
+from autograder.exercises.drawing import whole_number
 from autograder.exercises.ready_made import SHARDING, UPDATES
 
 exercise = Exercise(
@@ -29,7 +30,7 @@ class Training:
     """Weights, and each rank's gradients for some steps."""
 
     def __init__(self, p: int, rng, shapes=SHAPES, steps: int = 2):
-        self.p, self.lr, self.rtol = p, 0.05, 1e-9
+        self.p, self.lr, self.rtol = p, whole_number(rng, 2, 6) / 64, 1e-9
         self.weights = [torch.randn(shape, generator=rng).double() for shape in shapes]
         self.gradients = [
             [[torch.randn(shape, generator=rng).double() for shape in shapes] for _ in range(steps)] for _ in range(p)

@@ -2,7 +2,7 @@
 
 import torch
 
-from autograder import checks
+from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.exercises.tensors.drawing import integer
 
@@ -18,9 +18,10 @@ class Orders:
     """`order(n)`: a random order of 0 ... n - 1, another one at each call; `given` are those so far."""
 
     def __init__(self, rng: torch.Generator):
-        self.rng, self.given, self.__name__ = rng, list[list[int]](), "order"
+        self.rng, self.given, self.asked, self.__name__ = rng, list[list[int]](), list[int](), "order"
 
     def __call__(self, n):
+        self.asked.append(n)
         self.given.append(torch.randperm(n, generator=self.rng).tolist())
         return torch.tensor(self.given[-1], dtype=torch.int64)
 
@@ -48,6 +49,11 @@ def batches(student, n: int, size: int, times: int, order) -> list:
         )
         checks.tensor(batch, name=f"{call}: item {i}", dtype=torch.int64)
         checks.that(batch.dim() == 1, f"{call}: item {i} must have one axis, the indices.", got=batch)
+    other = next((asked for asked in order.asked if asked != n), n)
+    checks.that(
+        other == n,
+        f"{call} calls order({show.show(other)}): ask for an order of all {n} indices, order(n).",
+    )
     return [batch.tolist() for batch in got]
 
 

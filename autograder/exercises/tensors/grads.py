@@ -43,7 +43,7 @@ def path(start: torch.Tensor, targets: list, lr: float, *, forgets: bool = True,
 
 def descent(student, rng, steps: int, *shape: int) -> tuple:
     start, targets = whole(rng, *shape), [whole(rng, *shape) for _ in range(steps)]
-    arguments = (start, targets, 0.25)
+    arguments = (start, targets, integer(rng, 1, 3) / 8)
     got = student.ranks("descend", 1, lambda _: arguments, harness="descending").results[0]
     return arguments, *got
 
@@ -57,7 +57,7 @@ def one_step(student, rng):
         "the tensor that was passed.": arguments[0],
         "You climb: the step goes against the gradient.": path(*arguments, sign=-1.0)[0],
     }
-    checks.close(got[0], path(*arguments)[0], name="w after a step of descend(w, 0.25)", mistakes=mistakes)
+    checks.close(got[0], path(*arguments)[0], name=f"w after a step of descend(w, {arguments[2]:g})", mistakes=mistakes)
 
 
 @exercise.check(points=3)
