@@ -4,13 +4,19 @@ A frame is `<u32 header length><u64 body length><header><body>`. The header is a
 themselves, everything else is a tagged list such as `["tensor", "float32", [2, 3], false]`, whose bytes are the next
 buffer (`encode` writes the nodes, `decode` reads them). Every count, depth and length is capped; a frame that breaks a
 rule is a `ProtocolError`.
+
+Between a frame and the socket only C runs, whose types are immutable: an answer can patch `json.JSONEncoder` or
+`socket.socket` in the worker's process.
 """
 
-import json
 import socket
 import struct
+from _socket import socket as c_socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from json import encoder, scanner
+from math import inf, nan
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -34,8 +40,30 @@ DTYPES = {
 }
 DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 PREFIX = struct.Struct("<IQ")
-JSON = json.JSONEncoder(separators=(",", ":"), check_circular=False)  # a header's lists are a tree
 Left = Callable[[], float] | None  # how many seconds are left; None sets no limit
+
+
+_send, _recv, _set_timeout, _set_blocking = c_socket.send, c_socket.recv, c_socket.settimeout, c_socket.setblocking
+
+
+def _unknown(value: Any) -> None:
+    raise TypeError(f"{type(value).__name__} has no place in a header")
+
+
+# Without indents, sorting and a look for circles: a header's lists are a tree. Numbers may be NaN and infinite.
+_encoder: Any = encoder.c_make_encoder
+_scanner: Any = scanner.c_make_scanner
+_written = _encoder(None, _unknown, encoder.encode_basestring_ascii, None, ":", ",", False, False, True)
+_read = _scanner(
+    SimpleNamespace(
+        strict=True,
+        object_hook=None,
+        object_pairs_hook=None,
+        parse_float=float,
+        parse_int=int,
+        parse_constant={"NaN": nan, "Infinity": inf, "-Infinity": -inf}.__getitem__,
+    )
+)
 
 
 class ProtocolError(Exception):
@@ -71,7 +99,7 @@ class Frame:
 def pack(frame: Frame) -> bytes:
     """Return the bytes of a frame."""
     sizes = [len(data) for data in frame.buffers]
-    header = JSON.encode([sizes, frame.header]).encode("ascii")
+    header = "".join(_written([sizes, frame.header], 0)).encode("ascii")
     body = b"".join(frame.buffers)
     if len(header) > MAX_HEADER or len(body) > MAX_BODY:
         raise UnsendableError(f"a message of {(len(header) + len(body)) >> 20} MiB")
@@ -89,8 +117,11 @@ def lengths(prefix: bytes | bytearray) -> tuple[int, int]:
 def unpack(header: bytes, body: Any) -> Frame:
     """Return the frame from a header's and a body's bytes."""
     try:
-        sizes, message = json.loads(header.decode("ascii"))
-    except (ValueError, TypeError, RecursionError) as error:
+        text = header.decode("ascii")
+        (sizes, message), end = _read(text, 0)
+        if end != len(text):
+            raise ValueError("more than a list")
+    except (ValueError, TypeError, RecursionError, StopIteration) as error:
         raise ProtocolError("the header is not a JSON list of two") from error
     if type(message) is not list or type(sizes) is not list or any(type(n) is not int or n < 0 for n in sizes):
         raise ProtocolError("the header is not a list of buffer sizes and a message")
@@ -112,7 +143,7 @@ def send_bytes(sock: socket.socket, data: bytes, left: Left = None) -> None:
     """Write a packed frame to a socket."""
     rest = memoryview(data)
     while rest:
-        rest = rest[_within(left, sock, sock.send, rest[: 1 << 20]) :]
+        rest = rest[_within(left, sock, _send, rest[: 1 << 20]) :]
 
 
 def receive(sock: socket.socket, left: Left = None) -> Frame:
@@ -128,22 +159,29 @@ class Incoming:
 
     def receive(self, left: Left = None) -> Frame:
         """Return the next frame; raise TimeoutError once `left()` reaches 0."""
-        header, body = lengths(self._read(PREFIX.size, left))
-        return unpack(bytes(self._read(header, left)), self._read(body, left))
+        _, header, body = self.parts(left)
+        return unpack(header, body)
+
+    def parts(self, left: Left = None) -> tuple[bytes, bytes, bytearray]:
+        """Return the next frame's first bytes, header and body."""
+        prefix = self.read(PREFIX.size, left)
+        header, body = lengths(prefix)
+        return bytes(prefix), bytes(self.read(header, left)), self.read(body, left)
 
     def waiting(self) -> bool:
         """Return whether there is unread input, or the other side has ended."""
-        self.sock.setblocking(False)
+        _set_blocking(self.sock, False)
         try:
-            return bool(self.data) or self.sock.recv(1, socket.MSG_PEEK) is not None
+            return bool(self.data) or _recv(self.sock, 1, socket.MSG_PEEK) is not None
         except BlockingIOError:
             return False
         except ConnectionError:
             return True
 
-    def _read(self, size: int, left: Left) -> bytearray:
+    def read(self, size: int, left: Left) -> bytearray:
+        """Return the next bytes."""
         while (missing := size - len(self.data)) > 0:  # grows with what arrives: a promised length costs nothing
-            part = _within(left, self.sock, self.sock.recv, min(max(missing, self.ahead), 1 << 20))
+            part = _within(left, self.sock, _recv, min(max(missing, self.ahead), 1 << 20))
             if not part:
                 raise Closed
             self.data += part
@@ -158,9 +196,9 @@ def _within(left: Left, sock, operation, argument):
             seconds = left()
             if seconds <= 0:
                 raise TimeoutError
-            sock.settimeout(seconds)
+            _set_timeout(sock, seconds)
         try:
-            return operation(argument)
+            return operation(sock, argument)
         except TimeoutError:
             continue  # `left` decides: it may have grown meanwhile
         except (BrokenPipeError, ConnectionResetError) as error:

@@ -1,18 +1,18 @@
 """A worker at the end of a socket, for grading: a separate process that serves until the grader hangs up."""
 
 import builtins
-import contextlib
 import functools
-import socket
 import sys
 import types
 from collections.abc import Callable
 from typing import Any
 
 from autograder.boundary import protocol
+from autograder.boundary.channel import Channel
 from autograder.boundary.limits import account
+from autograder.boundary.own import contextlib
 from autograder.boundary.peer import mark_of
-from autograder.boundary.protocol import Frame, ProtocolError, UnsendableError
+from autograder.boundary.protocol import Frame, UnsendableError
 
 from .book import WireBook
 from .doors import opaque
@@ -27,10 +27,10 @@ from .worker import Worker
 class SocketWorker(Worker):
     """A worker at the end of a socket."""
 
-    def __init__(self, sock: socket.socket, namespace: dict, guard: Guard, harnesses: dict[str, Callable]):
+    def __init__(self, channel: Channel, namespace: dict, guard: Guard, harnesses: dict[str, Callable]):
         """`harnesses` are `private_harnesses()`."""
         super().__init__(namespace, guard)
-        self.sock, self.incoming, self.harnesses = sock, protocol.Incoming(sock), harnesses
+        self.channel, self.harnesses = channel, harnesses
 
     def make_proxy(self, number: int, is_function: bool, name: str):
         """Return a stand-in that does not expose this worker."""
@@ -68,13 +68,13 @@ class SocketWorker(Worker):
     def ask(self, frame: Frame) -> Frame:
         time = account()
         with time.aside():  # the grader works, or a nested call, which has its own limit
-            protocol.send(self.sock, frame)
+            self.channel.send(frame)
             while True:
-                reply = self.incoming.receive()
+                reply = self.channel.receive()
                 if reply.header[:1] == ["call"]:
                     with time.counted():
                         answer = self.reply(reply)
-                    protocol.send_bytes(self.sock, answer)
+                    self.channel.send_bytes(answer)
                 elif mark_of(reply) == mark_of(frame):
                     return reply
 
@@ -88,10 +88,10 @@ class SocketWorker(Worker):
             return protocol.pack(Frame(["error", problem, mark_of(frame)]))
 
     def run(self) -> None:
-        """Serve until the grader closes the connection or breaks the protocol."""
-        with contextlib.suppress(protocol.Closed, ProtocolError):
+        """Serve until the grader closes the connection; raise ProtocolError if what comes is not from the grader."""
+        with contextlib.suppress(protocol.Closed):
             while True:
-                protocol.send_bytes(self.sock, self.reply(self.incoming.receive()))
+                self.channel.send_bytes(self.reply(self.channel.receive()))
 
 
 def private_harnesses() -> dict[str, Callable]:

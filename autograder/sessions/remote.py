@@ -3,6 +3,7 @@
 import os
 from typing import Any
 
+from autograder.boundary.channel import BROKEN, BrokenSealError
 from autograder.boundary.limits import Stopwatch, Together, waited
 from autograder.boundary.protocol import Closed, ProtocolError
 from autograder.inside.harnesses import HARNESSES
@@ -74,7 +75,7 @@ class RemoteSession(Session):
         self.pid, self.clock, self.stat = worker.pid, worker.clock, worker.stat
         self.worked = 0.0
         self.worker_forbids: Forbidden = NOTHING  # what the worker currently forbids
-        self.grader = SocketGrader(worker.sock)
+        self.grader = SocketGrader(worker.sock, worker.key)
 
     def load(self, cells: list) -> None:
         """Run `cells` in the current worker, and in its replacements."""
@@ -125,7 +126,7 @@ class RemoteSession(Session):
 
     def in_step(self) -> bool:
         """Whether the worker is running, has written nothing unrequested, and knows what is forbidden."""
-        if self.grader.incoming.waiting():
+        if self.grader.channel.waiting():
             return False
         return self.forbidden == self.worker_forbids == NOTHING or self.answers()
 
@@ -158,12 +159,23 @@ class RemoteSession(Session):
             self.close()
             raise late from None
         except Closed:
-            raise StudentError("ended", describe_end(self.end())) from None
+            status = self.end()
+            if os.waitstatus_to_exitcode(status) == BROKEN:
+                raise self.interfered() from None
+            raise StudentError("ended", describe_end(status)) from None
+        except BrokenSealError:
+            self.close()
+            raise self.interfered() from None
         except ProtocolError as error:
             self.close()
             raise StudentError("ended", f"Your code interfered with the grader's connection ({error}).") from None
         finally:
             self.grader.left = before
+
+    def interfered(self) -> StudentError:
+        """Record that code of the answer has changed messages between its process and the grader."""
+        self.deny("autograder.boundary.channel", {})
+        return StudentError("ended", "Your code interfered with the grader's connection: it changed a message.")
 
     def _timed(self, watch: Stopwatch, *call: Any):
         limit = self.left + PATIENCE

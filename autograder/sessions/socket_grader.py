@@ -4,7 +4,7 @@ import contextlib
 import socket
 from collections.abc import Callable
 
-from autograder.boundary import protocol
+from autograder.boundary.channel import Channel
 from autograder.boundary.limits import account
 from autograder.boundary.peer import mark_of
 from autograder.boundary.protocol import Frame
@@ -17,22 +17,22 @@ MOST_CALLS = 10_000  # that a function may make of the grader's before serving t
 class SocketGrader(Grader):
     """Asks a worker over a socket. `left` says how many seconds the worker still has."""
 
-    def __init__(self, sock: socket.socket):
+    def __init__(self, sock: socket.socket, key: bytes):
         super().__init__()
-        self.sock, self.incoming = sock, protocol.Incoming(sock)
+        self.sock, self.channel = sock, Channel(sock, key)
         self.left: Callable[[], float] = lambda: 0.0
 
     def ask(self, frame: Frame) -> Frame:
         if frame.header[1][0] == "name":
             self.sent = frame
-        protocol.send(self.sock, frame, self.left)
+        self.channel.send(frame, self.left)
         served = 0
         while True:
-            reply = self.incoming.receive(self.left)
+            reply = self.channel.receive(self.left)
             if reply.header[:1] == ["call"]:
                 served += 1
                 with account().aside() if served <= MOST_CALLS else contextlib.nullcontext():
                     answer = self.serve(reply)
-                protocol.send(self.sock, answer, self.left)
-            elif mark_of(reply) == mark_of(frame):  # any other answer is forged, and ignored
+                self.channel.send(answer, self.left)
+            elif mark_of(reply) == mark_of(frame):
                 return reply

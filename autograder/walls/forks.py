@@ -3,7 +3,7 @@
 It holds no checks, runs no tensor operation (a process that ran one on several threads makes its forked children hang)
 and no student's code. Requests on its socket, each answered in order:
 
-    ["spawn", limits, folder, slot], the worker's socket -> its /proc schedstat and stat, opened, and ["pid", n]
+    ["spawn", limits, folder, slot, key], the worker's socket -> its /proc schedstat and stat, opened, and ["pid", n]
       (slot: [], or [rank, size] and the descriptor of MPI's)
     ["reap", n]: kill the worker's process group and wait -> ["ended", status of `os.waitpid`]
     ["bring", modules, closed]: import them, and find what each exercise forbids, for future workers; no answer
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from autograder.boundary import protocol
+from autograder.boundary.channel import BROKEN, BrokenSealError, Channel
 from autograder.boundary.protocol import Frame
 from autograder.inside import compiled, hiding, magics, mpi_rank, seal, sentry, shell, shims
 from autograder.inside.forbidden import Guard
@@ -49,8 +50,8 @@ def serve(descriptor: int, walls: str) -> None:
                 break
             request = protocol.receive(sock).header
             if request[0] == "spawn":
-                _, limits, folder, slot = request
-                pid = fork_worker(sock, descriptors, sandbox.Limits(*limits), folder, walls, slot, guard)
+                _, limits, folder, slot, key = request
+                pid = fork_worker(sock, descriptors, sandbox.Limits(*limits), folder, walls, slot, key, guard)
                 for descriptor in descriptors:
                     os.close(descriptor)
                 workers.add(pid)
@@ -127,6 +128,7 @@ def fork_worker(
     folder: str,
     walls: str,
     slot: list,
+    key: str,
     guard: Guard,
 ) -> int:
     """Fork a worker on the first descriptor; return its process id in the zygote, and never return in the worker."""
@@ -144,12 +146,15 @@ def fork_worker(
             rank, size = slot
             mpi_rank.join(descriptors[1], rank, size, keep=descriptors[0])
         sandbox.enter(limits, folder, walls)
-        worker = SocketWorker(socket.socket(fileno=descriptors[0]), fresh_namespace(), guard, kept.pop("harnesses"))
+        channel = Channel(socket.socket(fileno=descriptors[0]), bytes.fromhex(key), worker=True)
+        worker = SocketWorker(channel, fresh_namespace(), guard, kept.pop("harnesses"))
         shell.install(worker.namespace)
         warm_up(worker)
         kept.pop("sentry")(worker.report)  # nothing keeps it: an answer could change its judges
         worker.run()
         status = 0
+    except BrokenSealError:
+        status = BROKEN
     finally:
         os._exit(status)
 

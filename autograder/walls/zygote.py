@@ -15,6 +15,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from autograder.boundary import protocol
+from autograder.boundary.channel import KEY
 from autograder.boundary.protocol import Frame
 
 from . import memory, sandbox, scratch
@@ -57,10 +58,11 @@ class Slot:
 
 @dataclass
 class Spawned:
-    """A worker: its limits, the grader's end of its socket, and later its process, its schedstat and its stat."""
+    """A worker: its limits, the grader's end of its socket and its key; later its process, its schedstat and stat."""
 
     limits: sandbox.Limits
     sock: socket.socket
+    key: bytes
     pid: int = 0
     clock: int = -1
     stat: int = -1
@@ -140,11 +142,12 @@ class Zygote:
         if self.uid:
             os.chown(folder, self.uid, -1)
         ours, theirs = socket.socketpair()
-        worker = Spawned(limits, ours)
+        worker = Spawned(limits, ours, os.urandom(KEY))
         self.owed.append(worker)
         with theirs:
             socket.send_fds(self.sock, [b"+"], [theirs.fileno(), *([slot.descriptor] if slot else [])])
-        protocol.send(self.sock, Frame(["spawn", astuple(limits), folder, [slot.rank, slot.size] if slot else []]))
+        place = [slot.rank, slot.size] if slot else []
+        protocol.send(self.sock, Frame(["spawn", astuple(limits), folder, place, worker.key.hex()]))
         return worker
 
     def collect(self) -> int:
