@@ -1,7 +1,6 @@
 """Time limits for code in this process, such as a student's function in a notebook."""
 
 import _signal  # the C module below `signal`, which looks handlers up among enums and takes twenty times as long
-import contextlib
 import os
 import signal
 import sys
@@ -11,6 +10,8 @@ from pathlib import Path
 
 from hpcdl.interrupt import frame_of, interrupt, interrupt_outside_imports, settle
 from hpcdl.lazy import import_patience, is_between, whole
+
+from .own import contextlib
 
 AGAIN = 0.05  # seconds before the interruption is raised again, in case the code swallowed it
 SPARED = (f"{Path(__file__).parents[1]}{os.sep}", contextlib.__file__)  # frames of these files are not interrupted

@@ -13,7 +13,6 @@ there was no such call. It runs in the student's process: code that dismantles t
 source, or computes in NumPy or C, bypasses it. So a person must look at flagged answers, and at the code.
 """
 
-import contextlib
 import functools
 import importlib
 import sys
@@ -25,6 +24,7 @@ from typing import Any
 
 import torch
 
+from autograder.boundary.own import contextlib
 from hpcdl.lazy import whole
 
 from .compilers import by_compiler

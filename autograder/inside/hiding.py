@@ -11,9 +11,11 @@ import sys
 import types
 from typing import Any
 
+from autograder.boundary import own
+
 from .doors import opaque
 from .library import is_below
-from .seal import harden
+from .seal import freeze, harden
 
 HIDDEN = (
     *(
@@ -23,6 +25,7 @@ HIDDEN = (
             "owners", "seal", "sentry", "shims", "socket_worker", "texts", "worker",
         )
     ),
+    "autograder.boundary",
     "autograder.walls",
 )  # fmt: skip
 
@@ -42,6 +45,10 @@ def hide() -> None:
                 copies[id(value)] = renewed(value)
             elif isinstance(value, type) and value.__module__ == name:
                 cover(value)
+    for value in list(vars(own.contextlib).values()):  # `object.__subclasses__` shows these to everyone, too
+        if isinstance(value, type) and value.__module__ == own.contextlib.__name__:
+            cover(value)
+            freeze(value)
     kept: dict[int, types.ModuleType] = {}
     for module in modules.values():
         for key, value in list(vars(module).items()):

@@ -59,10 +59,11 @@ def harden() -> None:
                 and value.__module__ == module.__name__
                 and not issubclass(value, torch.nn.Module)
             ):
-                _freeze(value)
+                freeze(value)
 
 
-def _freeze(kind: type) -> None:
+def freeze(kind: type) -> None:
+    """Make a class immutable."""
     flags = ctypes.c_ulong.from_address(id(kind) + FLAGS_AT)
     if flags.value == kind.__flags__:
         flags.value |= IMMUTABLE

@@ -6,12 +6,13 @@ function uses the names that they bind or change.
 """
 
 import ast
-import contextlib
 import difflib
 import symtable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
+
+from autograder.boundary.own import contextlib
 
 from . import effects, magics, setups, stops
 from .facts import Facts, facts_of, root_of

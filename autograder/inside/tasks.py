@@ -1,9 +1,10 @@
 """The event loop of a notebook's kernel: it is running while a cell runs, and its tasks also run between cells."""
 
-import contextlib
 import inspect
 import types
 from typing import Any
+
+from autograder.boundary.own import contextlib
 
 STEP = 0.005  # seconds
 PATIENCE = 2.0  # seconds on a quiet machine for tasks between cells, of a whole notebook
