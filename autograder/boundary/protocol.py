@@ -51,8 +51,7 @@ def _unknown(value: Any) -> None:
 
 
 # Without indents, sorting and a look for circles: a header's lists are a tree. Numbers may be NaN and infinite.
-_encoder: Any = encoder.c_make_encoder
-_scanner: Any = scanner.c_make_scanner
+_encoder, _scanner = vars(encoder)["c_make_encoder"], vars(scanner)["c_make_scanner"]
 _written = _encoder(None, _unknown, encoder.encode_basestring_ascii, None, ":", ",", False, False, True)
 _read = _scanner(
     SimpleNamespace(

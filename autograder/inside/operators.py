@@ -15,7 +15,7 @@ ASKED = "TESTING_ONLY_GenericMode"
 COMPOSITE, FIRST = "CompositeImplicitAutograd", ("AutogradCPU", "CPU")  # keys by which calls of composites come
 
 _library: Any = torch._C._dispatch_library
-_KEYS = {name: torch._C._parse_dispatch_key(name) for name in (DOOR, ASKED)}
+_KEYS: dict[str, Any] = {name: torch._C._parse_dispatch_key(name) for name in (DOOR, ASKED)}
 _BEYOND = {name: torch._C._dispatch_keyset_full_after(key) for name, key in _KEYS.items()}
 
 Watch = Callable[[str], object]  # receives an operator's name before each call
