@@ -21,8 +21,8 @@ from hpcdl.cluster.launcher import MEND, find_launcher, launcher_at, short
 from hpcdl.cluster.processes import START_SECONDS, Engine, OversubscribedWarning, Processes, runtime_folder, until
 from hpcdl.cluster.run import Record, Run
 from hpcdl.cluster.turns import Turns
-from hpcdl.cluster.waiting import Waiting
 from hpcdl.machine import cores
+from hpcdl.saying import StatusLine
 
 __all__ = ["Cluster", "Record"]
 
@@ -49,7 +49,7 @@ class Cluster:
         self._client: Any = None  # ipyparallel's
         self._known: set[int] = set()  # ipyparallel's ids of earlier engines
         self._warming_up: list[Any] = []
-        self._runs, self._turns, self._line = 0, Turns(), Waiting()
+        self._runs, self._turns, self._line = 0, Turns(), StatusLine()
         self._life = threading.RLock()  # so that two threads start the engines only once
         self.stopped = False
 
@@ -95,7 +95,7 @@ class Cluster:
         if self._processes is not None and not self.restarting:
             return self
         first = self._processes is None
-        self._line = Waiting()
+        self._line = StatusLine()
         if first:
             cells.take_over(self)
         try:

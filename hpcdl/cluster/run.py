@@ -15,7 +15,7 @@ from hpcdl.cluster import engine, watcher
 from hpcdl.cluster.deadlock import Lookout
 from hpcdl.cluster.diagnosis import ClusterError, Report, StoppedRunError, diagnose
 from hpcdl.cluster.processes import folder
-from hpcdl.cluster.waiting import Waiting
+from hpcdl.saying import StatusLine
 
 if TYPE_CHECKING:
     from hpcdl.cluster.cluster import Cluster
@@ -85,7 +85,7 @@ class Run:
         self._printed = [{"stdout": 0, "stderr": 0} for _ in self._answers]
         self._cancelled: float | None = None
         self._lookout, self._looked, self._deadlocked = Lookout(), 0.0, False
-        self._line: Waiting | None = None
+        self._line: StatusLine | None = None
         self._started = time.monotonic()
         self._records = self._follow()
 
@@ -94,7 +94,7 @@ class Run:
 
     def wait(self) -> list[Any]:
         """Follow the ranks to their end, and return their results; if it takes long, a line says how far they are."""
-        self._line = Waiting()
+        self._line = StatusLine()
         try:
             for _ in self:
                 pass
