@@ -161,7 +161,7 @@ def dtype_from(name: str) -> torch.dtype:
 def read_int(decoder: "Decoder", node: Any, depth: int):
     (text,) = parts(node, str)
     try:
-        if len(text) <= MAX_BITS:
+        if len(text) <= len("-0x") + MAX_BITS // 4:
             return int(text, 16)
     except ValueError:
         pass
