@@ -11,7 +11,7 @@ from autograder.exercises.calculus.drawing import number
 from autograder.exercises.calculus.functions import autograd
 from autograder.exercises.ready_made import BY_HAND, DERIVATIVES
 from autograder.sessions.errors import StudentError
-from autograder.sessions.handle import Handle
+from autograder.sessions.handle import Handle, computed
 
 exercise = Exercise("Dual", points=25, minutes=20, forbid=DERIVATIVES, instead=BY_HAND)
 
@@ -53,7 +53,7 @@ def agree_at(student, at, slopes, text: str, f, mistakes, exchanged) -> None:
 def evaluated(formula, text: str, there: str) -> Handle:
     """The Dual that a formula gives; a missing operator and another type are told by name."""
     try:
-        result = formula()
+        result = computed(formula)
     except StudentError as error:
         if "unsupported operand" not in error.text and "has no attribute" not in error.text:
             raise
