@@ -3,6 +3,7 @@
 It shares no line with `hpcdl.cost.pipeline`: stages are tried in turn until none can continue.
 """
 
+from collections import Counter
 from typing import NamedTuple
 
 from autograder import checks, show
@@ -109,9 +110,10 @@ def _are_ops(order: list, wanted: set, name: str, ops: str) -> None:
         )
         checks.that(
             op in wanted,
-            f"{name} has {op}: the ops are {', '.join(ops)}, microbatches and chunks count from 0.",
+            f"{name} has {show.show(op)}: the ops are {', '.join(ops)}, microbatches and chunks count from 0.",
         )
-        checks.that(order.count(op) == 1, f"{name} has {op} {order.count(op)} times: a stage does each op once.")
+    for op, times in Counter(order).items():
+        checks.that(times == 1, f"{name} has {op} {times} times: a stage does each op once.")
     missing = sorted(wanted - set(order), key=lambda op: (ops.index(op[0]), op))
     if missing:
         checks.fail(
