@@ -18,7 +18,7 @@ from hpcdl.identity import code_of
 from hpcdl.interrupt import whole_imports
 from hpcdl.lazy import BACKWARD, COMPILER, import_whole, is_imported, repair_imports
 from hpcdl.numerics.rounding.threads import one_thread
-from hpcdl.points import Checked, Record, file_in, solved, unsolved
+from hpcdl.points import Checked, PointsRecord, file_in, solved, unsolved
 
 from . import exercises
 from .authoring import Exercise, Lab
@@ -114,7 +114,7 @@ def _shell() -> Any:
 
 
 cells = watched(_shell()) if _shell() else None
-record = Record(file_in(Path.cwd()) if _shell() else None)  # next to the notebook, in the kernel's folder
+record = PointsRecord(file_in(Path.cwd()) if _shell() else None)  # next to the notebook, in the kernel's folder
 
 
 def not_checked(exercise: Exercise, namespace: dict) -> NotChecked | None:
