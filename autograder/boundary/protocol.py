@@ -35,6 +35,7 @@ DTYPES = {
 DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 PREFIX = struct.Struct("<IQ")
 JSON = json.JSONEncoder(separators=(",", ":"), check_circular=False)  # a header's lists are a tree
+Weights = dict[int, tuple[int, int]]  # number of an object -> its parts, with shared ones each time, and its bytes
 Left = Callable[[], float] | None  # how many seconds are left; None sets no limit
 
 
