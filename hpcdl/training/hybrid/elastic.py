@@ -24,7 +24,7 @@ from hpcdl.training.hybrid.configuration import Configuration, ConfigurationErro
 from hpcdl.training.hybrid.fitting import nearest, require_fit
 from hpcdl.training.hybrid.models import build
 from hpcdl.training.hybrid.on_engines import PATIENCE, require_engines
-from hpcdl.training.hybrid.predictions import as_bytes
+from hpcdl.training.hybrid.predictions import format_bytes
 from hpcdl.training.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def train_elastic(
             raise ConfigurationError(f"{name} is {steps}; it is a number of steps, 1 or more")
     if every > 1:
         sent, held = neighbours.needs(configuration)
-        say(f"copies     all ranks send {as_bytes(sent)} a step to their neighbours, and hold {as_bytes(held)}")
+        say(f"copies     all ranks send {format_bytes(sent)} a step to their neighbours, and hold {format_bytes(held)}")
     return _Training(cluster, configuration, checkpoint, every, say, dict(kills or {})).run(quorum, rejoin_after)
 
 
