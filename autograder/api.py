@@ -18,7 +18,7 @@ from hpcdl.identity import code_of
 from hpcdl.interrupt import whole_imports
 from hpcdl.lazy import BACKWARD, COMPILER, import_whole, is_imported, repair_imports
 from hpcdl.numerics.rounding.threads import one_thread
-from hpcdl.points import Checked, Record, file_in, solved, unsolved
+from hpcdl.points import Checked, PointsRecord, file_in, solved, unsolved
 
 from . import exercises
 from .authoring import Exercise, Lab
@@ -75,7 +75,7 @@ def stoppable(exercise: Exercise) -> Iterator[None]:
 
 def _prepare(labs: set[Lab], namespace: dict, line: "Line") -> None:
     """Import what answers may make torch import, before a time limit starts; it takes seconds, and `line` says so."""
-    names = [BACKWARD, *(name for lab in labs for name in lab.brings)]
+    names = [BACKWARD, *(name for lab in labs for name in lab.slow_modules)]
     names += [COMPILER] * needs_compiler(namespace)
     if not all(map(is_imported, names)):
         line.say(IMPORTING)
@@ -114,7 +114,7 @@ def _shell() -> Any:
 
 
 cells = watched(_shell()) if _shell() else None
-record = Record(file_in(Path.cwd()) if _shell() else None)  # next to the notebook, in the kernel's folder
+record = PointsRecord(file_in(Path.cwd()) if _shell() else None)  # next to the notebook, in the kernel's folder
 
 
 def not_checked(exercise: Exercise, namespace: dict) -> NotChecked | None:
@@ -136,7 +136,7 @@ def feedback(exercise: Exercise, namespace: dict, begun: Begun = lambda *_: None
     """
     printed, code = _Capped(), code_of(namespace, exercise.functions)
     with contextlib.redirect_stdout(printed), one_thread():
-        exercise.lab.bring()
+        exercise.lab.import_slow_modules()
         result = run_exercise(exercise, LocalSession(namespace), SEEDS, hidden=False, begun=begun)
     note = _remember(result, code)
     _note(exercise, result.passed)

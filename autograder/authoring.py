@@ -138,7 +138,7 @@ class Lab:
 
     Without a number, `exercises.load` sets it to the lab's place in `exercises.LABS`.
 
-    `brings` are modules that are slow to import and that many answers need: workers have them preloaded.
+    `slow_modules` are modules that are slow to import and that many answers need: workers have them preloaded.
     """
 
     def __init__(
@@ -148,9 +148,9 @@ class Lab:
         title: str,
         number: int | None = None,
         exercises: Iterable[Exercise] = (),
-        brings: tuple[str, ...] = (),
+        slow_modules: tuple[str, ...] = (),
     ):
-        self.slug, self.number, self.title, self.brings = slug, number, title, brings
+        self.slug, self.number, self.title, self.slow_modules = slug, number, title, slow_modules
         self.exercises: dict[str, Exercise] = {}
         for exercise in exercises:
             self.add(exercise)
@@ -193,10 +193,10 @@ class Lab:
             }
         return lab
 
-    def bring(self) -> None:
+    def import_slow_modules(self) -> None:
         """Import slow modules that answers need, before a check's time limit starts, which could stop an import
         halfway."""
-        import_whole(*self.brings)
+        import_whole(*self.slow_modules)
 
     def add(self, exercise: Exercise) -> Exercise:
         """Append `exercise` to the lab; raise ValueError if its name is taken, or if it `uses` something that does not

@@ -71,7 +71,7 @@ def grade(
         raise typer.Exit(1)
     if sandbox.tier() == "weak" and not allow_weak:
         refuse_weak(sandbox.words())
-    done, kept, lanes = [], store.Store(out / ".cache"), lanes or machine.cores()
+    done, kept, lanes = [], store.ResultStore(out / ".cache"), lanes or machine.cores()
     try:
         if shard:
             options = {"only": only, "lanes": lanes, "mpi": mpi, "allow_weak": allow_weak}

@@ -30,7 +30,7 @@ from autograder.authors import build
 from autograder.grading import batch, run
 from autograder.grading.layouts import Submission
 from autograder.grading.seeds import seeds
-from autograder.grading.store import Store
+from autograder.grading.store import ResultStore
 from autograder.sessions.remote import RemoteSession
 from autograder.walls import sandbox
 from autograder.walls.zygote import Zygote
@@ -38,7 +38,7 @@ from benchmarks.harness import results
 from benchmarks.harness.machine import describe
 from benchmarks.harness.turns import rotated
 from benchmarks.peers import grading as peers
-from benchmarks.peers.grading import ASSERTIONS, POINTS, SLUG, AbsentError, Peer
+from benchmarks.peers.grading import ASSERTIONS, POINTS, SLUG, AbsentError, GradingPeer
 
 SECRET = b"benchmark"
 STUDENTS = {"right": False, "wrong": True}  # whose last exercise is wrong
@@ -69,7 +69,7 @@ def peers_lab() -> Lab:
 def our_lane(lab: Lab, walls: str = ""):
     """Open one of our lanes, as a batch does; `walls` asks for weaker ones."""
     with contextlib.ExitStack() as stack:
-        lane = stack.enter_context(batch.Lane(SECRET, lab, Store(None)))
+        lane = stack.enter_context(batch.Lane(SECRET, lab, ResultStore(None)))
         if walls:
             lane.zygote = stack.enter_context(Zygote(walls))
         yield lane
@@ -103,14 +103,14 @@ def beside_peers(folder: Path, rounds: int, otter: Path, console: Console) -> di
     for name, path in paths.items():
         path.write_text(peers.notebook(STUDENTS[name]))
     with our_lane(peers_lab()) as lane:
-        competitors.append(Peer("ours", lambda student: graded(lane, paths[student])))
+        competitors.append(GradingPeer("ours", lambda student: graded(lane, paths[student])))
         seconds = in_turns(competitors, rounds)
     for peer in competitors:
         peer.close()
     return {"seconds": seconds, "absent": absent}
 
 
-def in_turns(competitors: list[Peer], rounds: int) -> dict[str, list[float]]:
+def in_turns(competitors: list[GradingPeer], rounds: int) -> dict[str, list[float]]:
     """Each grades each student once a round; the first round warms up and proves that all find the same scores."""
     seconds: dict[str, list[float]] = {peer.name: [] for peer in competitors}
     for turn in range(rounds + 1):
@@ -196,7 +196,7 @@ def five_loops(folder: Path) -> float:
     solved.write_text(build.write(notebook))
     notebook.cells.append(nbformat.v4.new_code_cell(code))
     loops.write_text(build.write(notebook))
-    with batch.Lane(SECRET, lab, Store(None)) as lane:
+    with batch.Lane(SECRET, lab, ResultStore(None)) as lane:
         graded(lane, solved)
         seconds, score = graded(lane, loops)
     assert score == lab.points - sum(exercise.points for exercise in looping), score

@@ -38,8 +38,8 @@ from benchmarks.peers.sharding import (
     LAYERS,
     NETWORKS,
     WIDTH,
-    Competitor,
-    Network,
+    ShardedNetwork,
+    ShardingCompetitor,
     adam,
     by_torch,
     deepspeed,
@@ -71,29 +71,29 @@ MOST_MEMORY = 1.05  # of the formula
 # -- in each of the two processes -------------------------------------------------------------------------------------
 
 
-Build = Callable[[Communicator, Network], Competitor]
+Build = Callable[[Communicator, ShardedNetwork], ShardingCompetitor]
 
 
-def local(comm: Communicator, network: Network) -> Competitor:
+def local(comm: Communicator, network: ShardedNetwork) -> ShardingCompetitor:
     model = network.make()
     return by_torch(model, adam(model.parameters()))
 
 
 def zero_1_or_2(stage: int) -> Build:
-    def build(comm: Communicator, network: Network) -> Competitor:
+    def build(comm: Communicator, network: ShardedNetwork) -> ShardingCompetitor:
         model = network.make()
         optimizer = ShardedOptimizer(model.parameters(), comm, adam, stage)
         shards = [shard.piece for shard in optimizer.shards().values()]
-        return Competitor(model, optimizer.reduce, optimizer.step, [model, optimizer.optimizer, *shards])
+        return ShardingCompetitor(model, optimizer.reduce, optimizer.step, [model, optimizer.optimizer, *shards])
 
     return build
 
 
 def zero_3(ahead: bool) -> Build:
-    def build(comm: Communicator, network: Network) -> Competitor:
+    def build(comm: Communicator, network: ShardedNetwork) -> ShardingCompetitor:
         net = FullyShardedDataParallel(network.make(), comm, (network.layer,), ahead)
         optimizer = adam(net.parameters())
-        return Competitor(net, net.synchronize, update_and_forget(optimizer), [net, optimizer])
+        return ShardingCompetitor(net, net.synchronize, update_and_forget(optimizer), [net, optimizer])
 
     return build
 
@@ -136,7 +136,7 @@ def work(name: str, rounds: int, steps: int) -> dict:
     }
 
 
-def time_steps(arm: Competitor, steps: int, comm: Communicator, x: torch.Tensor) -> list[float]:
+def time_steps(arm: ShardingCompetitor, steps: int, comm: Communicator, x: torch.Tensor) -> list[float]:
     """Seconds of `steps` steps, after one to warm up."""
     comm.barrier()
     arm.step(x)
@@ -149,7 +149,7 @@ def time_steps(arm: Competitor, steps: int, comm: Communicator, x: torch.Tensor)
     return seconds
 
 
-def same_outputs(arms: dict[str, Competitor], x: torch.Tensor) -> None:
+def same_outputs(arms: dict[str, ShardingCompetitor], x: torch.Tensor) -> None:
     """Every competitor has taken the same steps; AssertionError where one has not."""
     with torch.no_grad():
         outputs = {name: arm.net(x) for name, arm in arms.items()}
@@ -157,7 +157,7 @@ def same_outputs(arms: dict[str, Competitor], x: torch.Tensor) -> None:
         torch.testing.assert_close(output, outputs["FSDP2"], rtol=1e-2, atol=1e-2, msg=f"{name} differs from FSDP2")
 
 
-def memory(arm: Competitor, x: torch.Tensor) -> int:
+def memory(arm: ShardingCompetitor, x: torch.Tensor) -> int:
     """The bytes of weights, gradients and states that a rank keeps when its gradients are there, before the update."""
     with meter(*arm.known) as m:
         arm.net(x).square().mean().backward()

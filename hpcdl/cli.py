@@ -116,10 +116,11 @@ def cluster(
     """
     if context.invoked_subcommand:
         return
-    from hpcdl.cluster import ClusterError, trial, waiting
+    from hpcdl.cluster import ClusterError, trial
+    from hpcdl.saying import told
 
     try:
-        with during(f"Starting {n} engines") as tell, waiting.told(tell):
+        with during(f"Starting {n} engines") as tell, told(tell):
             findings = trial.try_cluster(n, profile)
     except (ClusterError, ValueError) as error:
         end(str(error).rstrip("."), 1)

@@ -22,7 +22,7 @@ MOST_BYTES = 1 << 18
 KNOWN = {"1F1B": "one_f_one_b", "ZB-H1": "zb_h1", "ZB-V": "zb_v"}
 
 
-class Problem(NamedTuple):
+class ScheduleProblem(NamedTuple):
     """Stages, microbatches, seconds of F, B and W, and the most microbatches that a stage may hold."""
 
     p: int
@@ -33,7 +33,11 @@ class Problem(NamedTuple):
     cap: int
 
 
-PROBLEMS = (Problem(4, 8, 1.0, 1.0, 1.0, 4), Problem(4, 12, 1.0, 1.25, 0.75, 7), Problem(6, 18, 1.0, 1.5, 1.0, 4))
+PROBLEMS = (
+    ScheduleProblem(4, 8, 1.0, 1.0, 1.0, 4),
+    ScheduleProblem(4, 12, 1.0, 1.25, 0.75, 7),
+    ScheduleProblem(6, 18, 1.0, 1.5, 1.0, 4),
+)
 
 
 class DesignError(ValueError):
@@ -60,7 +64,7 @@ class Design:
         return [score(problem, orders) for problem, orders in zip(PROBLEMS, self.schedules, strict=True)]
 
 
-def score(problem: Problem, orders: list[Order]) -> Score:
+def score(problem: ScheduleProblem, orders: list[Order]) -> Score:
     """Play orders of one chunk on each stage; raise DesignError if they are incomplete, stuck, or over the cap."""
     p, m, f, b, w, cap = problem
     wanted = {(op, k, 0) for op in "FBW" for k in range(m)}
@@ -119,7 +123,7 @@ def _order(text: str) -> Order:
     return [Op(op[0], int(op[1:])) for op in text.split()]
 
 
-def known(problem: Problem) -> dict[str, Score]:
+def known(problem: ScheduleProblem) -> dict[str, Score]:
     """Return the scores of known schedules and of the library's search; ZB-V and 1F1B may be over the cap."""
     p, m, f, b, w, cap = problem
     found = {}

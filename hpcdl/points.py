@@ -34,7 +34,7 @@ def file_in(folder: Path) -> Path | None:
     return beside(folder, NAME, VARIABLE)
 
 
-class Record:
+class PointsRecord:
     """All checks so far, including those of earlier kernels; `path` None keeps them only in memory."""
 
     def __init__(self, path: Path | None = None):
@@ -68,7 +68,7 @@ def is_solved(exercise: str) -> bool:
     """Return whether the last check of `exercise` gave full points, in this process or in an earlier one."""
     if exercise in unsolved or exercise in solved:
         return exercise in solved
-    last = Record(file_in(Path.cwd())).last(exercise)
+    last = PointsRecord(file_in(Path.cwd())).last(exercise)
     return last is not None and last.points == last.most
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hpcdl import guesses, labs
 from hpcdl.guesses import Ledger
 from hpcdl.moved import now
-from hpcdl.points import Checked, Record, file_in
+from hpcdl.points import Checked, PointsRecord, file_in
 from hpcdl.reset import exercises
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def progress(folder: Path | None = None) -> list[LabProgress]:
     """Return the progress of every lab in `folder` (default: in the current one); raise ProgressError if it has
     none."""
     folder = labs_in(folder)
-    record = Record(file_in(folder))
+    record = PointsRecord(file_in(folder))
     return [_of_lab(path.stem, list(names), record) for path, names in by_notebook(folder).items()]
 
 
@@ -60,7 +60,7 @@ def labs_in(folder: str | os.PathLike | None = None) -> Path:
     return found
 
 
-def _of_lab(name: str, names: list[str], record: Record) -> LabProgress:
+def _of_lab(name: str, names: list[str], record: PointsRecord) -> LabProgress:
     checks = {name: checked for name in names if (checked := record.last(name))}
     done = {name for name, checked in checks.items() if checked.points == checked.most}
     left = [exercise.partition(".")[2] for exercise in names if exercise not in done]

@@ -16,7 +16,7 @@ import nbformat
 from hpcdl import guesses, labs
 from hpcdl.files import write_whole
 from hpcdl.guesses import Guess, Ledger
-from hpcdl.points import Checked, Record, file_in
+from hpcdl.points import Checked, PointsRecord, file_in
 from hpcdl.progress import by_notebook, labs_in
 
 PROMPTS = (
@@ -71,7 +71,7 @@ def report(notebook: Path, name: str = "") -> Report:
     found = by_notebook(notebook.parent)
     if notebook not in found:
         raise ReportError(f"{notebook} is not a lab; the labs there are {', '.join(path.stem for path in found)}")
-    record = Record(file_in(notebook.parent))
+    record = PointsRecord(file_in(notebook.parent))
     made = Ledger(guesses.file_in(notebook.parent)).guesses
     return Report(
         title=_title(notebook),

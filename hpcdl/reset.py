@@ -11,7 +11,7 @@ from hpcdl import guesses, labs
 from hpcdl.files import write_whole
 from hpcdl.guesses import Ledger
 from hpcdl.moved import MOVED, now
-from hpcdl.points import Checked, Record, file_in
+from hpcdl.points import Checked, PointsRecord, file_in
 
 GUESSES, SPEEDS = "guesses", "speeds"  # `hpcdl reset` clears these, so no exercise has such a name
 
@@ -58,7 +58,7 @@ def reset(exercise: str, folder: Path) -> Begun:
     kept = _keep(cell.source, path, short)
     cell.source, cell.outputs, cell.execution_count = blank, [], None
     write_whole(path, nbformat.writes(notebook) + "\n")
-    Record(file_in(folder)).add(Checked(name, None))
+    PointsRecord(file_in(folder)).add(Checked(name, None))
     return Begun(short, path, kept)
 
 

@@ -1,4 +1,4 @@
-"""A line of a cell's output that says what takes long, and how far it is."""
+"""A line below a notebook's cell, or of a command, that says what takes long, and how far it is."""
 
 import threading
 import time
@@ -13,6 +13,7 @@ T = TypeVar("T")
 
 QUIET = 2.0  # seconds without a word
 PAUSE = 1.0  # seconds between two changes of the line
+_tell: Callable[[str], None] | None = None  # shows the line of a command
 
 
 def progress(items: Iterable[T], what: str) -> Iterator[T]:
@@ -38,21 +39,65 @@ def _name(item: Any) -> str:
 @contextmanager
 def saying(text: str | Callable[[], str]) -> Iterator[None]:
     """Show the text, or what the function returns, with the seconds so far: in a notebook, after the first two."""
-    line = _Line(text if callable(text) else lambda: text)
+    follower = _Follower(text if callable(text) else lambda: text)
     try:
-        line.begin()
+        follower.begin()
         yield
     finally:
-        line.end()
+        follower.end()
 
 
-class _Line:
-    """Shows a line that changes once a second, from another thread: a step of a loop may take long."""
+@contextmanager
+def told(tell: Callable[[str], None]) -> Iterator[None]:
+    """Call `tell` in the block with what a notebook would show."""
+    global _tell
+    _tell = tell
+    try:
+        yield
+    finally:
+        _tell = None
+
+
+class StatusLine:
+    """Shows what is waited for, in one line that changes."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic):
+        self._clock, self._begin = clock, clock()
+        self._line: Any = None
+        self._shown = ""
+
+    def say(self, text: str) -> None:
+        """Show `text` and the seconds so far, in notebooks and where it is `told`; nothing in the first seconds."""
+        seconds = self._clock() - self._begin
+        now = f"{text} ({seconds:.0f} s)"
+        if seconds < QUIET or now == self._shown or not (_tell or hasattr(get_ipython(), "kernel")):
+            return
+        self._shown, content = now, {"text/plain": now}
+        if _tell:
+            _tell(now)
+            return
+        if self._line is None:
+            self._line = display(content, raw=True, display_id=True)
+        else:
+            self._line.update(content, raw=True)
+
+    def clear(self) -> None:
+        """Remove the line from a notebook: data without a format takes no place on a page."""
+        if self._line is not None:
+            self._line.update({}, raw=True)
+
+    def end(self, text: str) -> None:
+        """Show `text` if anything was shown."""
+        if self._line is not None:
+            self.say(text)
+
+
+class _Follower:
+    """Changes a status line once a second, from another thread: a step of a loop may take long."""
 
     def __init__(self, text: Callable[[], str]):
-        self._text, self._begin, self._shown = text, time.monotonic(), None
+        self._text, self._line, self._shell = text, StatusLine(), get_ipython()
         self._over, self._thread = threading.Event(), threading.Thread(target=self._follow, daemon=True)
-        self._shell = get_ipython()
 
     def begin(self) -> None:
         """Show the line from now on, in a notebook."""
@@ -62,19 +107,12 @@ class _Line:
     def _follow(self) -> None:
         cell, pause = self._shell.execution_count, QUIET
         while not self._over.wait(pause) and self._shell.execution_count == cell:  # an interruption may skip `end`
-            self._show({"text/plain": f"{self._text()} ({time.monotonic() - self._begin:.0f} s)"})
+            self._line.say(self._text())
             pause = PAUSE
 
-    def _show(self, content: dict) -> None:
-        if self._shown is None:
-            self._shown = display(content, raw=True, display_id=True)
-        else:
-            self._shown.update(content, raw=True)
-
     def end(self) -> None:
-        """Remove the line: data without a format takes no place on a page."""
+        """Remove the line."""
         self._over.set()
         if self._thread.is_alive():
             self._thread.join()
-        if self._shown is not None:
-            self._show({})
+        self._line.clear()

@@ -15,7 +15,7 @@ import nbformat
 
 import hpcdl
 from hpcdl import designs
-from hpcdl.cluster.ports import Held
+from hpcdl.cluster.ports import HeldPorts
 from hpcdl.files import MOST_BYTES, MOST_FILES, MOST_TOGETHER, needed_near, written_whole
 from hpcdl.moved import whereto
 from hpcdl.report import decision_file
@@ -148,7 +148,7 @@ def executed(
         on_cell_executed=lambda cell, **_: step(code.index(cell) + 1, len(code)),
     )
     try:
-        with warnings.catch_warnings(), Held() as held:
+        with warnings.catch_warnings(), HeldPorts() as held:
             warnings.simplefilter("ignore", DeprecationWarning)  # packages' warnings to their authors
             client.km = client.create_kernel_manager()
             held.for_kernel(client.km)

@@ -16,7 +16,7 @@ import pytest
 import torch
 from jupyter_client.connect import LocalPortCache
 
-from hpcdl.cluster.ports import Held
+from hpcdl.cluster.ports import HeldPorts
 from hpcdl.lazy import hide_slow_imports
 from tests import slurm_daemons
 
@@ -35,7 +35,7 @@ os.environ |= {"HPCDL_POINTS": "", "HPCDL_GUESSES": "off", "OMP_NUM_THREADS": "1
 torch.set_num_threads(1)
 hide_slow_imports()
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what runs in the background
-HELD = Held()  # ports that no other test takes before a server, or a kernel, listens on them
+HELD = HeldPorts()  # ports that no other test takes before a server, or a kernel, listens on them
 LocalPortCache.find_available_port = lambda self, ip: HELD.port()
 LocalPortCache.return_port = lambda self, port: HELD.release(port)
 REQUIRED = set(filter(None, os.environ.get("HPCDL_REQUIRE", "").split(",")))

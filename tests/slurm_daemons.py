@@ -16,6 +16,17 @@ import pytest
 PROGRAMS = ("munged", "mungekey", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "sinfo")
 SBIN = "/usr/sbin:/sbin"
 PATIENCE = 30.0  # seconds for a daemon to do what takes it one
+# Of this one, and of the one on several hosts: tests/hpcdl/cluster/hosts.py.
+SETTINGS = """SlurmUser=root
+AuthType=auth/munge
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+MpiDefault=none
+ReturnToService=2
+SchedulerParameters=sched_interval=1,bf_interval=1,defer
+"""
 STARTS = 3  # of slurmd, which now and then hangs before it has registered its node
 
 
@@ -74,23 +85,14 @@ def _configuration(folder: Path, ports: tuple[int, int], munge_socket: Path) -> 
     return f"""
 ClusterName=hpcdl
 SlurmctldHost={host}(127.0.0.1)
-SlurmUser=root
 SlurmctldPort={ports[0]}
 SlurmdPort={ports[1]}
-AuthType=auth/munge
 AuthInfo=socket={munge_socket}
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool
 SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd.pid
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
-MpiDefault=none
-ReturnToService=2
-SchedulerParameters=sched_interval=1,bf_interval=1,defer
-NodeName={host} NodeAddr=127.0.0.1 CPUs={cores} State=UNKNOWN
+{SETTINGS}NodeName={host} NodeAddr=127.0.0.1 CPUs={cores} State=UNKNOWN
 PartitionName=test Nodes={host} Default=YES MaxTime=10 State=UP OverSubscribe=FORCE:4
 """
 

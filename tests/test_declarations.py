@@ -12,7 +12,8 @@ import trove_classifiers
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = SETTINGS["project"]
 OWN = {"hpcdl", "autograder", "benchmarks", "_typeshed"}
 # Not installed everywhere: their distributions, where `packages_distributions` does not know them.
 OPTIONAL = {"deepspeed": "deepspeed", "ray": "ray"}
@@ -110,3 +111,34 @@ def test_readme_installs_the_tested_versions_in_one_line():
     raw = PROJECT["urls"]["Repository"].replace("github.com", "raw.githubusercontent.com")
     line = f"pip install hpcdl -c {raw}/main/constraints.txt"
     assert line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+
+
+def lost_settings(settings: dict) -> list[str]:
+    """Return what ruff's, mypy's and the scripts' settings name and there is not: no tool says so."""
+    tools = settings["tool"]
+    rules = [pattern for pattern in tools["ruff"]["lint"]["per-file-ignores"] if not any(ROOT.glob(pattern))]
+    modules = [name for override in tools["mypy"]["overrides"] for name in override["module"]]
+    known = {*OWN, *sys.stdlib_module_names, *packages_distributions(), *OPTIONAL}
+    for package in ("hpcdl", "autograder", "benchmarks"):
+        known |= {name for path in (ROOT / package).rglob("*.py") for name in imported(path)}
+    rules += [name for name in modules if name.partition(".")[0] not in known]
+    own = [name.removesuffix(".*").replace(".", "/") for name in modules if name.partition(".")[0] in OWN]
+    rules += [name for name in own if not any((ROOT / f"{name}{end}").exists() for end in ("", ".py"))]
+    for script in settings["project"]["scripts"].values():
+        module, _, function = script.partition(":")
+        text = (ROOT / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8")
+        bound = {getattr(node, "name", "") for node in ast.walk(ast.parse(text))}
+        rules += [] if function in bound else [script]
+    return rules
+
+
+def test_settings_name_what_there_is():
+    assert lost_settings(SETTINGS) == []
+    planted = {
+        "project": {"scripts": {"a": "hpcdl.__main__:begin"}},
+        "tool": {
+            "ruff": {"lint": {"per-file-ignores": {"tests/none/*.py": []}}},
+            "mypy": {"overrides": [{"module": ["nonesuch.*", "hpcdl.none.*", "numba.*"]}]},
+        },
+    }
+    assert lost_settings(planted) == ["tests/none/*.py", "nonesuch.*", "hpcdl/none", "hpcdl.__main__:begin"]

@@ -8,25 +8,33 @@ import torch
 
 from hpcdl.numerics.rounding import FLOATS, Fixed
 
-from .protocol import DTYPES, MAX_BITS, MAX_DEPTH, MAX_NODES, MAX_SHARED, Foreign, Frame, ProtocolError
+from .protocol import DTYPES, MAX_BITS, MAX_DEPTH, MAX_NODES, MAX_SHARED, Foreign, Frame, ProtocolError, Weights
 
 
 class Decoder:
-    """Reads the nodes of one frame. `known` are the objects that both sides have numbered already.
+    """Reads the nodes of one frame. `known` are the objects that both sides have numbered already, with their
+    `weights`.
 
     `peer` turns handles into proxies; without `objects` a handle on anything except a function arrives as `Foreign`, so
     no operator of a student's object can affect a comparison. `grads` keeps `requires_grad`.
     """
 
     def __init__(
-        self, frame: Frame, peer: Any = None, known: Sequence[Any] = (), *, objects: bool = False, grads: bool = False
+        self,
+        frame: Frame,
+        peer: Any = None,
+        known: Sequence[Any] = (),
+        weights: Weights | None = None,
+        *,
+        objects: bool = False,
+        grads: bool = False,
     ):
         self.peer, self.objects, self.grads = peer, objects, grads
         self.buffers = iter(frame.buffers)
         self.numbered = list(known)
         self.original: dict[int, tuple] = {}  # number of an object -> its content when read, to detect changes
         self.nodes = self.bytes_read = 0
-        self.weights: dict[int, tuple[int, int]] = {}  # number of an object -> parts, bytes
+        self.weights: Weights = dict(weights or {})
 
     def read(self, node: Any, depth: int = 0):
         """Return the value of `node`."""
@@ -161,7 +169,7 @@ def dtype_from(name: str) -> torch.dtype:
 def read_int(decoder: "Decoder", node: Any, depth: int):
     (text,) = parts(node, str)
     try:
-        if len(text) <= MAX_BITS:
+        if len(text) <= len("-0x") + MAX_BITS // 4:
             return int(text, 16)
     except ValueError:
         pass

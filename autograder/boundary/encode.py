@@ -19,7 +19,7 @@ import torch
 from hpcdl.numerics.rounding import FLOATS, Fixed, Float
 
 from . import protocol
-from .protocol import DTYPE_NAMES, MAX_BODY, MAX_NODES, Foreign, UnsendableError
+from .protocol import DTYPE_NAMES, MAX_BODY, MAX_NODES, Foreign, UnsendableError, Weights
 
 # Exact types that are sent as the equivalent plain type.
 ALIASES = {
@@ -38,19 +38,28 @@ FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 
 
 class Encoder:
-    """Collects nodes and buffers of one message. `known` are the objects that the other side has numbered already.
+    """Collects nodes and buffers of one message. `known` are the objects that the other side has numbered already, with
+    their `weights`.
 
     `peer` gives out handles (without one there are none); `objects` allows handles on any object, not only functions;
     `iterate` turns iterators into lists.
     """
 
-    def __init__(self, peer: Any = None, known: Sequence[Any] = (), *, objects: bool = False, iterate: bool = False):
+    def __init__(
+        self,
+        peer: Any = None,
+        known: Sequence[Any] = (),
+        weights: Weights | None = None,
+        *,
+        objects: bool = False,
+        iterate: bool = False,
+    ):
         self.peer, self.objects, self.iterate = peer, objects, iterate
         self.buffers: list = []
         self.numbered = list(known)
         self.number = {id(value): i for i, value in enumerate(self.numbered)}
         self.nodes = self.size = 0
-        self.weights: dict[int, int] = {}  # number of an object -> its parts, counting shared ones each time
+        self.weights: Weights = dict(weights or {})
 
     def write(self, value: Any, depth: int = 0):
         """Return the node of `value`: a plain value or a tagged list."""
@@ -64,13 +73,13 @@ class Encoder:
         if ALIASES.get(type(value), type(value)) in NUMBERED:
             if id(value) in self.number:
                 number = self.number[id(value)]
-                self.nodes += self.weights.get(number, 0)
+                self.nodes += self.weights.get(number, (0, 0))[0]
                 return ["ref", number]
-            before, number = self.nodes, len(self.numbered)
+            before, number = (self.nodes, self.size), len(self.numbered)
             self.number[id(value)] = number
             self.numbered.append(value)
             node = self.contents(value, depth)
-            self.weights[number] = self.nodes - before
+            self.weights[number] = self.nodes - before[0], self.size - before[1]
             return node
         return self.contents(value, depth)
 

@@ -94,7 +94,7 @@ class Peer:
             raise self.error(reply.header[1])
         if reply.header[:1] != ["reply"] or len(reply.header) != 4 or type(reply.header[2]) is not list:
             raise ProtocolError("neither a reply nor an error")
-        decoder = Decoder(reply, self, encoder.numbered, objects=objects)
+        decoder = Decoder(reply, self, encoder.numbered, encoder.weights, objects=objects)
         result = decoder.read(reply.header[1])
         for change in reply.header[2]:
             self.accept(*read_change(decoder, change, len(encoder.numbered)))
@@ -131,7 +131,7 @@ class Peer:
         decoder = Decoder(frame, self, objects=self.lends(objects), grads=True)
         args, kwargs = decoder.read(args), decoder.read(kwargs)
         result = self.invoke(target, args, dict(kwargs))
-        encoder = Encoder(self, decoder.numbered, objects=self.lends(objects), iterate=self.iterates)
+        encoder = Encoder(self, decoder.numbered, decoder.weights, objects=self.lends(objects), iterate=self.iterates)
         node = encoder.write(result)
         return Frame(["reply", node, changes(decoder, encoder)], encoder.buffers)
 

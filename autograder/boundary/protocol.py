@@ -40,6 +40,7 @@ DTYPES = {
 }
 DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 PREFIX = struct.Struct("<IQ")
+Weights = dict[int, tuple[int, int]]  # number of an object -> its parts, with shared ones each time, and its bytes
 Left = Callable[[], float] | None  # how many seconds are left; None sets no limit
 
 

@@ -8,7 +8,7 @@ exercises in which the student examines programs.
 May import: this room, `show`, `hpcdl`.
 """
 
-from .equality import alike, is_number, same
+from .equality import alike, duplicates, is_exact, is_number, same
 from .evidence import counted, faster, for_all, gradient, mean, retested, share
 from .ladder import CheckFailure, close, equal, fail, leaves_alone, tensor, that, unchanged
 
@@ -17,11 +17,13 @@ __all__ = [
     "alike",
     "close",
     "counted",
+    "duplicates",
     "equal",
     "fail",
     "faster",
     "for_all",
     "gradient",
+    "is_exact",
     "is_number",
     "leaves_alone",
     "mean",

@@ -12,7 +12,7 @@ ELEMENT = 16  # bytes of the largest element: chunks differ by one element
 OF_GROUPS = ("send", "broadcast")
 
 
-class Call(NamedTuple):
+class CollectiveCall(NamedTuple):
     """A collective: its name, the bytes of this rank's result or sum, and the virtual time of its first message."""
 
     name: str
@@ -20,12 +20,12 @@ class Call(NamedTuple):
     start: float
 
 
-def carried_calls(run: Any, rank: int, calls: list, setting: str) -> list[Call]:
+def carried_calls(run: Any, rank: int, calls: list, setting: str) -> list[CollectiveCall]:
     """Return the collectives `calls`, (name, bytes), with times; raise CheckFailure if the messages differ.
 
     `calls` are all collectives of the rank's process group; the rank sends nothing else. More than one rank.
     """
-    p, found = len(run.results), list[Call]()
+    p, found = len(run.results), list[CollectiveCall]()
     events = [event for event in run.trace if event.rank == rank and event.op in OF_GROUPS]
     at = 0
     for name, nbytes in calls:
@@ -38,7 +38,7 @@ def carried_calls(run: Any, rank: int, calls: list, setting: str) -> list[Call]:
         )
         if not fits:
             raise CheckFailure(f"{setting}: {differs(rank)}", got=f"{name} of {nbytes} bytes", expected="its messages")
-        found.append(Call(name, nbytes, mine[0].start if mine else found[-1].start if found else 0.0))
+        found.append(CollectiveCall(name, nbytes, mine[0].start if mine else found[-1].start if found else 0.0))
     if at != len(events):
         more = f"{len(events) - at} messages more"
         raise CheckFailure(f"{setting}: {differs(rank)}", got=more, expected=f"those of {len(calls)} collectives")

@@ -1,5 +1,8 @@
 """Compare two values, exactly or up to rounding. Only exact types are compared, never by their own `==`."""
 
+from collections import Counter
+from collections.abc import Hashable, Iterable
+from fractions import Fraction
 from typing import Any
 
 import torch
@@ -23,12 +26,25 @@ def same(a: Any, b: Any) -> bool:
     return type(a) in PLAIN and a == b
 
 
+MOST_BITS = 1000  # of an int that checks compute with: a float has as much
 PLAIN = (type(None), bool, int, complex, str, bytes, set, frozenset, range, torch.dtype)
 
 
 def is_number(value: Any) -> bool:
     """Whether `value` is a plain number, of a size that a float can have."""
-    return type(value) is float or (type(value) is int and value.bit_length() <= 1000)
+    return type(value) is float or (type(value) is int and value.bit_length() <= MOST_BITS)
+
+
+def is_exact(value: Any) -> bool:
+    """Whether `value` is an int or a fraction, of so few bits that sums of products of such numbers stay short."""
+    if type(value) is int:
+        return value.bit_length() <= MOST_BITS
+    return type(value) is Fraction and max(value.numerator.bit_length(), value.denominator.bit_length()) <= MOST_BITS
+
+
+def duplicates(items: Iterable[Hashable]) -> list:
+    """Return, sorted, the items that occur more than once; in linear time, as answers may have many."""
+    return sorted(item for item, count in Counter(items).items() if count > 1)
 
 
 def alike(got: Any, value: torch.Tensor, rtol: float = 1e-5, atol: float = 1e-8) -> bool:

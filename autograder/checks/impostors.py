@@ -1,6 +1,6 @@
 """Catch the impostors: a student gives inputs, and eight implementations of one function are judged by them.
 
-The inputs are data of any size and type. Before anything runs, each part of each input is compared with a `Field`,
+The inputs are data of any size and type. Before anything runs, each part of each input is compared with a `InputField`,
 which limits it; the implementations are ours. An input outside the specification exposes no impostor and is named; so
 is one on which right implementations differ, because it would accuse an innocent one.
 """
@@ -22,30 +22,30 @@ ROUNDING = 1e-6  # right implementations round differently; a larger difference 
 
 
 @dataclass(frozen=True)
-class Field:
+class InputField:
     """A part of an input: its rule in words, and a test whether a value of any type keeps it."""
 
     rule: str
     keeps: Callable[[Any], bool]
 
 
-def whole(low: int, high: int) -> Field:
-    return Field(f"an int from {low} to {high}", lambda value: type(value) is int and low <= value <= high)
+def whole(low: int, high: int) -> InputField:
+    return InputField(f"an int from {low} to {high}", lambda value: type(value) is int and low <= value <= high)
 
 
-def number(low: float, high: float) -> Field:
-    return Field(f"a number from {low:g} to {high:g}", lambda value: is_number(value, low, high))
+def number(low: float, high: float) -> InputField:
+    return InputField(f"a number from {low:g} to {high:g}", lambda value: is_number(value, low, high))
 
 
-def choice(*names: str) -> Field:
+def choice(*names: str) -> InputField:
     listed = ", ".join(map(repr, names))
-    return Field(f"one of {listed}, as text", lambda value: type(value) is str and value in names)
+    return InputField(f"one of {listed}, as text", lambda value: type(value) is str and value in names)
 
 
-def many(part: Field, most: int, *, least: int = 1) -> Field:
+def many(part: InputField, most: int, *, least: int = 1) -> InputField:
     """Return a field for a list of `least` to `most` parts that each keep the rule of `part`."""
     rule = f"a list of {least} to {most} items, each {part.rule}"
-    return Field(rule, lambda value: is_list(value, least, most) and all(map(part.keeps, value)))
+    return InputField(rule, lambda value: is_list(value, least, most) and all(map(part.keeps, value)))
 
 
 def is_number(value: Any, low: float, high: float) -> bool:
@@ -89,7 +89,7 @@ class LineUp:
     name: str  # of the student's function
     truth: Callable
     suspects: tuple[Suspect, ...]
-    fields: Mapping[str, Field]
+    fields: Mapping[str, InputField]
     ask: Callable = call
     outside: Callable[..., str] = anything
     tolerance: float = ROUNDING

@@ -20,7 +20,7 @@ from autograder.walls.zygote import Zygote
 
 from . import grade
 from .alone import FLOOR
-from .store import Store, key_of
+from .store import ResultStore, key_of
 from .submission import Submission
 from .submitted import copies, discard, take
 
@@ -33,7 +33,7 @@ def grade_all(
     todo: list[Submission],
     secret: bytes,
     only: Lab | None = None,
-    store: Store | None = None,
+    store: ResultStore | None = None,
     lanes: int = 1,
     mpi: bool = False,
     allow_weak: bool = False,
@@ -44,7 +44,7 @@ def grade_all(
     walls before it reads a submission, and raises `WallError` if they have a hole, unless that is allowed.
     """
     scratch.clear()
-    store, rest = store or Store(None), []
+    store, rest = store or ResultStore(None), []
     with copies() as folder:
         for submission in todo:
             taken = take(submission, folder)
@@ -127,7 +127,7 @@ class Lane:
         self,
         secret: bytes,
         only: Lab | None,
-        store: Store,
+        store: ResultStore,
         mpi: bool = False,
         allow_weak: bool = False,
         each: memory.Allowance | None = None,
@@ -192,7 +192,7 @@ _here = _Process()  # this process's lane, if it is one of several
 
 
 def _open_lane(
-    secret: bytes, slug: str | None, store: Store, mpi: bool, allow_weak: bool, each: memory.Allowance
+    secret: bytes, slug: str | None, store: ResultStore, mpi: bool, allow_weak: bool, each: memory.Allowance
 ) -> None:
     namespaces.end_with_parent()
     parent = multiprocessing.parent_process()

@@ -75,7 +75,7 @@ def grade_bytes(
         statements, notes, code = session.needed(content.cells, exercises)
         cells = along.cells() + statements
         cells += reference.given(lab.slug, tuple(name for e in lab.exercises.values() for name in e.given))
-        zygote.bring(lab.brings, lab.closed)
+        zygote.preload_lab(lab.slow_modules, lab.closed)
         session.opened = lab.opened
         session.load(cells)  # the worker that parsed it may run it: nothing there is worth attacking
         later = functools.partial(pace.limit, zygote)
@@ -106,7 +106,7 @@ def grade_notebook(
 ) -> LabResult:
     """Run all checks of `lab` on one of our own notebooks, for `selfcheck`."""
     cells, notes = source.needed(content.cells, lab.functions)
-    zygote.bring(lab.brings, lab.closed)
+    zygote.preload_lab(lab.slow_modules, lab.closed)
     with scratch.Folder() as folder, RemoteSession(zygote, cells, folder, opened=lab.opened) as session:
         result = grade_session(session, content.notes + notes, lab, student, secret)
     if mpi:

@@ -45,7 +45,7 @@ def chosen(slug: str, sample: int = 0, seed: int = 0, only: str = "") -> list[Mu
 def is_killed(slug: str, mutant: Mutant, solved: list[tuple[str, str]], zygote: Zygote) -> bool:
     """Return whether the mutant loses points of its own exercise; checks after the first that fails are not run."""
     lab = exercises.load(slug)
-    part = Lab(slug, number=lab.number, title=lab.title, brings=lab.brings)
+    part = Lab(slug, number=lab.number, title=lab.title, slow_modules=lab.slow_modules)
     part.exercises[mutant.exercise] = up_to_the_first_failure(lab.exercises[mutant.exercise])
     result = selfcheck.run(part, [*solved, (selfcheck.WRONG, mutant.code)], zygote)
     return any(not check.passed for exercise in result.exercises for check in exercise.checks)

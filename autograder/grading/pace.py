@@ -38,7 +38,7 @@ def reference_seconds(lab: Lab, zygote: Zygote) -> dict[str, float]:
 def _measure(lab: Lab, zygote: Zygote) -> dict[str, float]:
     if not (statements := reference.statements(lab.slug, lab.functions)):
         return {}
-    zygote.bring(lab.brings, lab.closed)
+    zygote.preload_lab(lab.slow_modules, lab.closed)
     found: dict[str, float] = {}
     with scratch.Folder() as folder, RemoteSession(zygote, statements, folder) as session:
         for exercise in lab.exercises.values():

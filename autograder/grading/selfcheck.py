@@ -51,7 +51,7 @@ def selfcheck(slug: str, zygote: Zygote, sample: int = LAZY, each: int = 1) -> I
 def reached(lab: Lab, cells: list[tuple[str, str]]) -> Lab:
     """Return the exercises whose functions use the wrong answer. The others run the reference's code, which has
     passed."""
-    part = Lab(lab.slug, number=lab.number, title=lab.title, brings=lab.brings)
+    part = Lab(lab.slug, number=lab.number, title=lab.title, slow_modules=lab.slow_modules)
     for name, exercise in lab.exercises.items():
         statements, _ = source.needed(cells, list(exercise.functions))
         if any(label.partition(":")[0] == WRONG for label, _ in statements):

@@ -26,7 +26,7 @@ class BusyError(Exception):
     """Another grader is at work on the same folder of results."""
 
 
-class Store:
+class ResultStore:
     """Results by key under `folder`, where a killed batch finds its work again; None stores nothing."""
 
     def __init__(self, folder: Path | None):

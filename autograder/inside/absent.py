@@ -63,7 +63,7 @@ class Capture(Absent):
     __call__ = show
 
 
-class Quiet:
+class QuietObject:
     """An object whose methods do nothing, like a shell's `display_formatter`."""
 
     def __getattr__(self, name: str):
@@ -71,7 +71,7 @@ class Quiet:
             raise AttributeError(name)
         return self
 
-    def __call__(self, *args: Any, **options: Any) -> "Quiet":
+    def __call__(self, *args: Any, **options: Any) -> "QuietObject":
         return self
 
     __getitem__ = __call__

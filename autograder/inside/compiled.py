@@ -47,11 +47,11 @@ class Finder(importlib.abc.MetaPathFinder):
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
         if spec is not None and isinstance(spec.loader, importlib.machinery.ExtensionFileLoader):
-            spec.loader = Loader(spec.loader)
+            spec.loader = ShimLoader(spec.loader)
         return spec
 
 
-class Loader(importlib.abc.Loader):
+class ShimLoader(importlib.abc.Loader):
     """Loads an extension module like `loader`, then puts shims before its functions."""
 
     def __init__(self, loader: importlib.machinery.ExtensionFileLoader):

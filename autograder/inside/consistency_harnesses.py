@@ -9,7 +9,7 @@ import torch
 from hpcdl.comm.base import Communicator
 
 
-class Gradient:
+class TimedGradient:
     """`grad(w, k)` returns a w + c[k] and takes seconds[k]; `seen` lists the w of every call."""
 
     def __init__(self, a: float, c: torch.Tensor, seconds: list, comm: Communicator):
@@ -26,7 +26,7 @@ def asynchronous(
     train: Callable, a: float, c: torch.Tensor, seconds: list, w: torch.Tensor, rest: list, comm: Communicator
 ):
     """Train with this rank's gradient; return the student function's result, and the w that its gradients saw."""
-    gradient = Gradient(a, c, seconds, comm)
+    gradient = TimedGradient(a, c, seconds, comm)
     returned = train(comm, gradient, w, *rest)
     return returned, gradient.seen
 
@@ -36,7 +36,7 @@ def downpour(
     comm: Communicator,
 ):  # fmt: skip
     """Train with a function for several servers."""
-    gradient = Gradient(a, c, seconds, comm)
+    gradient = TimedGradient(a, c, seconds, comm)
     returned = train(comm, servers, gradient, w, *rest)
     return returned, gradient.seen
 

@@ -49,7 +49,7 @@ ALL, TEXT = "*", "<text>"
 WORD = re.compile(r"[^\W\d]\w*")
 
 
-class Notebook:
+class NotebookNames:
     """The objects behind a notebook's names, and what its statements may change."""
 
     def __init__(self, nodes: list[ast.stmt], facts: list[Facts], asked: Iterable[str], bound: set[str]):

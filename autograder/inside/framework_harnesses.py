@@ -115,7 +115,7 @@ def with_gpus(function: Callable, env: dict, comm: Communicator):
 # Elastic training
 
 
-class KilledError(BaseException):
+class RankKilledError(BaseException):
     """Ends this rank's process."""
 
 
@@ -155,13 +155,13 @@ def resuming(
     def loss_sum(chosen):
         nonlocal asked
         if asked == dies:
-            raise KilledError
+            raise RankKilledError
         asked += 1
         book.note("asked", "", [int(i) for i in chosen])
         return cross_entropy(model(x[chosen]), y[chosen], reduction="sum")
 
     returned, disk = None, Files(files, book.note)
-    with contextlib.suppress(KilledError):
+    with contextlib.suppress(RankKilledError):
         returned = train(model, optimizer, opaque(loss_sum), [batch.clone() for batch in batches], disk, comm)
     kept = [optimizer.state[param].get("momentum_buffer") for param in model.parameters()]
     return returned, weights_of(model), kept

@@ -11,7 +11,7 @@ from hpcdl.comm.base import Communicator
 from .book import Entry, Moment, of_kind
 from .doors import opaque
 from .framework_harnesses import MOMENTUM, network, weights_of
-from .shard_harnesses import Disk
+from .shard_harnesses import LoggedDisk
 
 
 def mending(
@@ -36,7 +36,7 @@ def mending(
         "loss_sum": opaque(loss_sum),
         "sampler": DistributedSampler(samples, comm.size, comm.rank),
         "log": opaque(lambda step, loss: book.note("log", "", [int(step), float(loss)])),
-        "disk": Disk(files, book.note),
+        "disk": LoggedDisk(files, book.note),
         "comm": comm,
     }
     returned = train(*[made[part] if type(part) is str else part for part in parts])

@@ -14,7 +14,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from .effects import Notebook, module_of
+from .effects import NotebookNames, module_of
 from .facts import executed, root_of
 from .known_calls import ARRAYS, PURE, QUIET, READS, SLOW
 from .syntax import walked
@@ -72,7 +72,7 @@ class Helper:
 class Setups:
     """The functions of a notebook that may change what they are given."""
 
-    def __init__(self, nodes: list[ast.stmt], notebook: Notebook, wider: bool = False):
+    def __init__(self, nodes: list[ast.stmt], notebook: NotebookNames, wider: bool = False):
         self.asked, self.imports, self.wider = notebook.asked, notebook.imports, wider
         parts = [part for node in nodes for part in walked(node)]
         self.classes = {part.name for part in parts if isinstance(part, ast.ClassDef)}

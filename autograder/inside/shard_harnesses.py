@@ -150,7 +150,7 @@ def copied(value: Any) -> Any:
     return [copied(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-class Disk:
+class LoggedDisk:
     """Files as dicts, beginning with `files`; operations on them are logged in a book.
 
     Its methods expose neither files nor book, so every read is logged.
@@ -187,7 +187,7 @@ def saving(
     save: Callable, files: dict, step: int, state: dict, n: int, seconds: float, comm: Communicator, book: Any
 ) -> None:
     """Let the student's `save` work on a disk. The entries are write, rename, and at the end return."""
-    save(Disk(files, book.note), step, state, n, comm)
+    save(LoggedDisk(files, book.note), step, state, n, comm)
     book.note("return")
 
 
@@ -196,7 +196,7 @@ def loading(load: Callable, files: dict, comm: Communicator, book: Any):
 
     The entries are the files that it reads.
     """
-    result = load(Disk(files, book.note), comm)
+    result = load(LoggedDisk(files, book.note), comm)
     state = result[1] if type(result) in (tuple, list) and len(result) == 2 else None
     tensors = [x for x in state.values() if type(x) is torch.Tensor] if type(state) is dict else []
     memory = {x.untyped_storage().data_ptr(): x.untyped_storage().nbytes() for x in tensors}

@@ -18,7 +18,7 @@ from .absent import (
     Capture,
     NoProgramsError,
     Outputs,
-    Quiet,
+    QuietObject,
 )
 from .line_magics import LineMagics
 from .magics import plain_python
@@ -88,7 +88,7 @@ class Shell(LineMagics):
             raise AttributeError(name)
         if name in known.QUIET_METHODS or name.startswith("init_"):
             return _nothing
-        return Quiet() if name in known.QUIET_OBJECTS else Absent(NO_SHELL.format(name))
+        return QuietObject() if name in known.QUIET_OBJECTS else Absent(NO_SHELL.format(name))
 
 
 Shell.__name__ = "ZMQInteractiveShell"  # cells ask for it: is this a notebook?
@@ -135,7 +135,7 @@ def _stand_in() -> None:
         module.display = display  # type: ignore[attr-defined]
 
 
-class Handle:
+class DisplayHandle:
     """What `display(..., display_id=...)` returns."""
 
     def __init__(self, name: Any):
@@ -147,9 +147,9 @@ class Handle:
     display = update
 
 
-def display(*args: Any, display_id: Any = None, **options: Any) -> Handle | None:
+def display(*args: Any, display_id: Any = None, **options: Any) -> DisplayHandle | None:
     """Show nothing; return a handle if there is to be one."""
-    return Handle(display_id) if display_id else None
+    return DisplayHandle(display_id) if display_id else None
 
 
 def _nothing(*args: Any, **options: Any) -> None:

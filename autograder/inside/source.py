@@ -212,7 +212,7 @@ def _without_stubs(statements: list[Statement], names: list[str], notes: list[st
 def _closure(statements: list[Statement], wanted: set[str], asked: list[str], wider: bool) -> set[int]:
     """Return the ids of the statements that bind or change a wanted name, or a name used by those, transitively."""
     bound = {name for statement in statements for name in statement.binds}
-    notebook = effects.Notebook([s.node for s in statements], [s.facts for s in statements], asked, bound)
+    notebook = effects.NotebookNames([s.node for s in statements], [s.facts for s in statements], asked, bound)
     concerns = notebook.mentions if wider else notebook.changes
     sets = setups.Setups([s.node for s in statements], notebook, wider)
     told = {id(s): sets.changes(s.node) for s in statements}

@@ -33,7 +33,7 @@ def is_shared(message: Request, others: Iterable[Request]) -> bool:
     return any("irecv" in (message.op, other.op) and share_memory(message.x, other.x) for other in others)
 
 
-class Watched:
+class WatchedComm:
     """Watches `isend` and `irecv` of one rank's `comm`; `careless()` says what was wrong."""
 
     def __init__(self, comm: Communicator):

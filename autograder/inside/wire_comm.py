@@ -18,7 +18,7 @@ from .location import current_line
 from .under_way import bits, is_shared
 
 
-class Fixed:
+class FixedMethod:
     """A method that instances cannot override: harnesses also call it, to read the clock."""
 
     def __init__(self, function: FunctionType):
@@ -135,4 +135,4 @@ def _fill(x: torch.Tensor, value: torch.Tensor) -> None:
 
 for _name, _function in inspect.getmembers(WireComm, inspect.isfunction):
     if not _name.startswith("__"):
-        setattr(WireComm, _name, Fixed(_function))
+        setattr(WireComm, _name, FixedMethod(_function))

@@ -22,7 +22,7 @@ WIDTH, HEIGHT, BASE = 640, 150, 120  # of a picture, in pixels; the bars stand o
 
 
 @dataclass
-class Question:
+class GuessQuestion:
     """One question: its words and unit, the answers, and the truths found on students' machines."""
 
     name: str
@@ -70,17 +70,17 @@ def files(folder: Path) -> list[Path]:
     return found
 
 
-def collected(folder: Path, least: int = LEAST) -> list[Question]:
+def collected(folder: Path, least: int = LEAST) -> list[GuessQuestion]:
     """Return the questions that at least `least` students answered, in the order of the course."""
     words = guesses.questions(labs.notebooks(labs.shipped()))
-    found = {name: Question(name, text, unit) for name, (text, unit) in words.items()}
+    found = {name: GuessQuestion(name, text, unit) for name, (text, unit) in words.items()}
     for path in files(folder):
         for guess in guesses.Ledger(path).guesses.values():
-            _add(found.setdefault(guess.name, Question(guess.name, guess.name, guess.unit)), guess)
+            _add(found.setdefault(guess.name, GuessQuestion(guess.name, guess.name, guess.unit)), guess)
     return [question for question in found.values() if len(question.answers) >= least]
 
 
-def _add(question: Question, guess: guesses.Guess) -> None:
+def _add(question: GuessQuestion, guess: guesses.Guess) -> None:
     if guess.guess is None:
         question.rather_see += 1
     else:
@@ -144,7 +144,7 @@ def _svg(parts: list[Markup], label: str) -> Markup:
     return frame + Markup("").join(parts) + Markup("</svg>")
 
 
-def by_lab(questions: list[Question]) -> dict[str, list[Question]]:
+def by_lab(questions: list[GuessQuestion]) -> dict[str, list[GuessQuestion]]:
     """Return the questions of each lab, by its slug."""
     found = defaultdict(list)
     for question in questions:

@@ -25,7 +25,7 @@ Again = Callable[[Path, Path, str], tuple[ExerciseResult, ExerciseResult]]  # (r
 REASON = "request: "  # rows with this prefix are ours, and are rewritten
 
 
-class Request(NamedTuple):
+class RegradeRequest(NamedTuple):
     """A row of the sheet; `grant` is "" as long as it is open."""
 
     student: str
@@ -52,7 +52,7 @@ def answer(sheet: Path, todo: Sequence[Submission], found: Sequence[LabResult], 
     `again` repeats an exercise, and returns its result in the report and the one of now. It raises ValueError if it
     cannot. Raises ResultError for a row that names no result, exercise or notebook, or a grant that is not a number.
     """
-    requests = [Request(*row) for row in cells(sheet, COLUMNS)]
+    requests = [RegradeRequest(*row) for row in cells(sheet, COLUMNS)]
     results = {(result.student, result.lab): result for result in found}
     parts = [_part(request, todo, results, folder, again, sheet) for request in requests]
     rows = [_row(request, sheet) for request, _ in parts if request.grant]
@@ -71,13 +71,13 @@ def answer(sheet: Path, todo: Sequence[Submission], found: Sequence[LabResult], 
 
 
 def _part(
-    request: Request,
+    request: RegradeRequest,
     todo: Sequence[Submission],
     results: dict[tuple[str, str], LabResult],
     folder: Path,
     again: Again,
     sheet: Path,
-) -> tuple[Request, str]:
+) -> tuple[RegradeRequest, str]:
     """Return the request with its points, and its part of the evidence."""
     result = results.get((request.student, request.lab))
     if result is None or result.status != "graded":
@@ -98,7 +98,7 @@ def _part(
     return request, _evidence(request, notebook, now, result)
 
 
-def _evidence(request: Request, notebook: Path, now: ExerciseResult, result: LabResult) -> str:
+def _evidence(request: RegradeRequest, notebook: Path, now: ExerciseResult, result: LabResult) -> str:
     shown = for_student(LabResult(request.student, request.lab, result.max_score, [now])).exercises[0]
     said = f"Granted: {request.grant} points. {request.answer}" if request.grant else "Open."
     return (
@@ -108,7 +108,7 @@ def _evidence(request: Request, notebook: Path, now: ExerciseResult, result: Lab
     )
 
 
-def _row(request: Request, sheet: Path) -> AdjustmentRow:
+def _row(request: RegradeRequest, sheet: Path) -> AdjustmentRow:
     points = number(request.grant)
     if points is None:
         raise ResultError(

@@ -34,7 +34,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 
 @dataclass(frozen=True)
-class Question:
+class RubricQuestion:
     """A question of the rubric, worth 0 to `most` points."""
 
     text: str
@@ -138,18 +138,18 @@ class _Page(HTMLParser):
             self.found[self.prompt] = self.found.get(self.prompt, "") + data
 
 
-def rubric(path: Path | None) -> list[Question]:
+def rubric(path: Path | None) -> list[RubricQuestion]:
     """Read a rubric from a CSV file with the columns `question, points`; return the report's own without a file.
 
     Raises ResultError if it has no question, or if the points of one are no whole number from 1 to 10.
     """
     if path is None:
-        return [Question(text, 2) for text in report.RUBRIC]
+        return [RubricQuestion(text, 2) for text in report.RUBRIC]
     found = []
     for text, points in adjustments.cells(path, ("question", "points")):
         if not points.isdecimal() or not 1 <= int(points) <= MOST_POINTS:
             raise ResultError(f"{path}: {text!r} has {points!r} points; write a whole number from 1 to {MOST_POINTS}")
-        found.append(Question(text, int(points)))
+        found.append(RubricQuestion(text, int(points)))
     if not found:
         raise ResultError(f"{path} has no question; write a row `question,points` for each")
     return found
@@ -158,7 +158,7 @@ def rubric(path: Path | None) -> list[Question]:
 # ---------------------------------------------------------------------------------------------- the page
 
 
-def page(answers: list[Answer], questions: list[Question], names: bool = True) -> str:
+def page(answers: list[Answer], questions: list[RubricQuestion], names: bool = True) -> str:
     """Return the page as HTML: every answer beside the rubric; without `names`, in an order that shows none.
 
     Text of students is escaped, and only the page's own script runs.

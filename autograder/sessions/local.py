@@ -8,7 +8,7 @@ from typing import Any
 from autograder.boundary.limits import Stopwatch, TimeUp, account
 from autograder.boundary.protocol import Frame
 from autograder.inside.lasting import LastingGuard
-from autograder.inside.under_way import Watched
+from autograder.inside.under_way import WatchedComm
 from autograder.inside.worker import SignatureError, UndefinedError, Worker
 from hpcdl.comm import CommError, Communicator, DeadlockError, RankError, Simulation, simulate
 from hpcdl.lazy import COMPILER, import_compiler, is_imported, whole
@@ -92,14 +92,14 @@ class LocalSession(Session):
         import_what_optimizers_need(self.worker.namespace)
         worker, watch = self.worker, Stopwatch()
         stopped: list[tuple[int, dict]] = []
-        watched: dict[int, Watched] = {}
+        watched: dict[int, WatchedComm] = {}
 
         try:
             function = worker.function_of_rank(call.name, (*call.arguments[0], None), call.kwargs, call.harness)
 
             def rank(comm: Communicator) -> Any:
                 garbled(comm, call.garble)
-                watched[comm.rank] = Watched(comm)
+                watched[comm.rank] = WatchedComm(comm)
                 try:
                     return function(*call.arguments[comm.rank], comm, **call.kwargs)
                 except SystemExit as error:  # the simulation ends its ranks like this, first the running one

@@ -25,7 +25,7 @@ class MergeError(Exception):
 
 
 @dataclass
-class Place:
+class ResultPlace:
     """The position of a recorded result, with the fields that select among a student's results."""
 
     path: Path
@@ -50,7 +50,7 @@ def merge(todo: list[Submission], out: Path, secret: bytes, only: Lab | None = N
 
     Raises MergeError if a submission has no record, unless `partial`, or if there are only other graders' records.
     """
-    places: dict[str, Place] = {}
+    places: dict[str, ResultPlace] = {}
     for name in sorted(files(out, secret)):
         places.update(recorded(name, places))
     taken = {submission: take(submission) for submission in todo}
@@ -72,11 +72,11 @@ def files(out: Path, secret: bytes) -> list[Path]:
     return list((out / FOLDER / grader(secret)).glob("*-of-*.jsonl"))
 
 
-def recorded(path: Path, before: dict[str, Place]) -> Iterator[tuple[str, Place]]:
+def recorded(path: Path, before: dict[str, ResultPlace]) -> Iterator[tuple[str, ResultPlace]]:
     """Return the keys and places in a file, except those with a better earlier place; our own failures do not count."""
     for begin, key, content in lines(path):
         result = LabResult.from_json(content)
-        place = Place(
+        place = ResultPlace(
             path, begin, result.student, result.lab, result.message, result.status, result.score, result.retry
         )
         if key not in before or before[key].retry:

@@ -6,7 +6,7 @@ and no student's code. Requests on its socket, each answered in order:
     ["spawn", limits, folder, slot, key], the worker's socket -> its /proc schedstat and stat, opened, and ["pid", n]
       (slot: [], or [rank, size] and the descriptor of MPI's)
     ["reap", n]: kill the worker's process group and wait -> ["ended", status of `os.waitpid`]
-    ["bring", modules, closed]: import them, and find what each exercise forbids, for future workers; no answer
+    ["preload_lab", modules, closed]: import them, and find what each exercise forbids, for future workers; no answer
 """
 
 import contextlib
@@ -57,8 +57,8 @@ def serve(descriptor: int, walls: str) -> None:
                 workers.add(pid)
                 send_clocks(sock, pid)
                 protocol.send(sock, Frame(["pid", pid]))
-            elif request[0] == "bring":
-                bring(request[1], request[2], guard)
+            elif request[0] == "preload_lab":
+                preload_lab(request[1], request[2], guard)
             else:
                 workers.discard(request[1])
                 status = reap(request[1])
@@ -87,7 +87,7 @@ def preload(walls: str) -> Guard:
     return worker.guard
 
 
-def bring(modules: list[str], closed: list[list[str]], guard: Guard) -> None:
+def preload_lab(modules: list[str], closed: list[list[str]], guard: Guard) -> None:
     """Import and find what each worker of a lab would otherwise import and find itself."""
     for name in modules:
         importlib.import_module(name)

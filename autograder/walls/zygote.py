@@ -89,7 +89,7 @@ class Zygote:
         self.owed: deque[Spawned | None] = deque()  # expected replies: for a worker, or None for one that ends
         self.spares: deque[Spawned] = deque()
         self.folder = scratch.Folder()  # under the file systems of the workers
-        self.brought: set[str | tuple[str, ...]] = set()  # modules and forbidden patterns that it knows
+        self.preloaded: set[str | tuple[str, ...]] = set()  # modules and forbidden patterns that it knows
 
     def limits(self, rank: bool = False) -> sandbox.Limits:
         """Return the limits of an answer's first process, or of a further rank."""
@@ -182,16 +182,16 @@ class Zygote:
         protocol.send(self.sock, Frame(["reap", pid]))
         self.owed.append(None)
 
-    def bring(self, modules: tuple[str, ...], closed: tuple[tuple[str, ...], ...] = ()) -> None:
+    def preload_lab(self, modules: tuple[str, ...], closed: tuple[tuple[str, ...], ...] = ()) -> None:
         """Import these modules for future workers, which saves each of them seconds, and prepare them for what each
         exercise forbids."""
-        new = [[part for part in parts if part not in self.brought] for parts in (modules, closed)]
+        new = [[part for part in parts if part not in self.preloaded] for parts in (modules, closed)]
         if any(new):
-            self.brought.update(*new)
+            self.preloaded.update(*new)
             while self.spares:
                 self.discard(self.spares.popleft())
             self.sock.sendall(b"-")
-            protocol.send(self.sock, Frame(["bring", *new]))
+            protocol.send(self.sock, Frame(["preload_lab", *new]))
 
     def give_up(self, worker: Spawned | None) -> None:
         """Drop the expected replies after the zygote has ended."""

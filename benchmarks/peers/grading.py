@@ -78,7 +78,7 @@ class AbsentError(Exception):
 
 
 @dataclass
-class Peer:
+class GradingPeer:
     """`grade(student)` returns the seconds of one submission and its score."""
 
     name: str
@@ -107,7 +107,7 @@ def _cell(name: str, source: str, metadata: dict) -> dict:
     return {**code, "id": name.replace("_", "-"), "source": source, "metadata": metadata}
 
 
-class Server:
+class GradingServer:
     """A process that grades one student a line, and says how long each took."""
 
     def __init__(self, python: str, code: str, folder: Path):
@@ -158,7 +158,7 @@ def timed(command: list[str], folder: Path) -> float:
     return time.perf_counter() - begin
 
 
-def nbgrader(folder: Path, students: dict[str, bool]) -> list[Peer]:
+def nbgrader(folder: Path, students: dict[str, bool]) -> list[GradingPeer]:
     """Return nbgrader's API in one process, and its command line for each student; each has its own course folder."""
     try:
         import nbgrader.api  # noqa: F401
@@ -174,7 +174,7 @@ def nbgrader(folder: Path, students: dict[str, bool]) -> list[Peer]:
     (folder / "one call" / "nbgrader_config.py").write_text(config)
     command = [sys.executable, "-m", "nbgrader"]
     timed([*command, "generate_assignment", SLUG, "--create"], folder / "one call")
-    server = Server(sys.executable, NBGRADER, folder / "batch")
+    server = GradingServer(sys.executable, NBGRADER, folder / "batch")
 
     def one_call(student: str) -> tuple[float, float]:
         more = ("--student", student, "--create", "--force")
@@ -184,10 +184,10 @@ def nbgrader(folder: Path, students: dict[str, bool]) -> list[Peer]:
         with Gradebook(f"sqlite:///{folder / 'one call' / 'gradebook.db'}") as book:
             return seconds, book.find_submission(SLUG, student).score
 
-    return [Peer("nbgrader, batch", server.grade, server.close), Peer("nbgrader, one call", one_call)]
+    return [GradingPeer("nbgrader, batch", server.grade, server.close), GradingPeer("nbgrader, one call", one_call)]
 
 
-def otter(folder: Path, students: dict[str, bool], python: Path) -> list[Peer]:
+def otter(folder: Path, students: dict[str, bool], python: Path) -> list[GradingPeer]:
     """Return otter's function in one process, and its command line, both from an environment created if needed."""
     make_environment(python)
     (folder / "tests").mkdir()
@@ -200,14 +200,14 @@ def otter(folder: Path, students: dict[str, bool], python: Path) -> list[Peer]:
         (folder / f"{name}.ipynb").write_text(notebook(wrong))
     command = str(python.parent / "otter")
     timed([command, "generate", "-t", "tests", "-o", "autograder.zip"], folder)
-    server = Server(str(python), OTTER_API, folder)
+    server = GradingServer(str(python), OTTER_API, folder)
 
     def one_call(student: str) -> tuple[float, float]:
         seconds = timed([command, "run", "-a", "autograder.zip", f"{student}.ipynb"], folder)
         tests = json.loads((folder / "results.json").read_text())["tests"]
         return seconds, sum(test.get("score", 0.0) for test in tests)
 
-    return [Peer("otter, batch", server.grade, server.close), Peer("otter, one call", one_call)]
+    return [GradingPeer("otter, batch", server.grade, server.close), GradingPeer("otter, one call", one_call)]
 
 
 def make_environment(python: Path) -> None:

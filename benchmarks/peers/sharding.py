@@ -12,7 +12,7 @@ from hpcdl.nn.decoder import DecoderBlock
 WIDTH, LAYERS = 1024, 4
 
 
-class Network(NamedTuple):
+class ShardedNetwork(NamedTuple):
     """How a model is built, which layers are gathered whole, and the shape of each rank's batch."""
 
     make: Callable[[], nn.Module]
@@ -20,7 +20,7 @@ class Network(NamedTuple):
     batch: tuple[int, ...]
 
 
-class Competitor:
+class ShardingCompetitor:
     """A model, what makes the mean gradient and takes a step; `known` are what the memory meter is told of."""
 
     def __init__(self, net: nn.Module, reduce: Callable[[], None], update: Callable[[], None], known: list):
@@ -47,8 +47,8 @@ def transformer() -> nn.Module:
 
 
 NETWORKS = {
-    "MLP": Network(mlp, nn.Linear, (32, WIDTH)),
-    "transformer": Network(transformer, DecoderBlock, (2, 16, 256)),
+    "MLP": ShardedNetwork(mlp, nn.Linear, (32, WIDTH)),
+    "transformer": ShardedNetwork(transformer, DecoderBlock, (2, 16, 256)),
 }
 
 
@@ -59,14 +59,14 @@ def adam(params: Any) -> torch.optim.Optimizer:
 # They are imported where they are used: torch's modules warn of their own parts.
 
 
-def redundancy(comm: Communicator, network: Network) -> Competitor:
+def redundancy(comm: Communicator, network: ShardedNetwork) -> ShardingCompetitor:
     from torch.distributed.optim import ZeroRedundancyOptimizer
 
     net = nn.parallel.DistributedDataParallel(network.make())
     return by_torch(net, ZeroRedundancyOptimizer(net.parameters(), torch.optim.Adam, lr=1e-3))
 
 
-def fsdp_1(comm: Communicator, network: Network) -> Competitor:
+def fsdp_1(comm: Communicator, network: ShardedNetwork) -> ShardingCompetitor:
     from torch.distributed import fsdp
     from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 
@@ -76,7 +76,7 @@ def fsdp_1(comm: Communicator, network: Network) -> Competitor:
     return by_torch(net, adam(net.parameters()))
 
 
-def fsdp_2(comm: Communicator, network: Network) -> Competitor:
+def fsdp_2(comm: Communicator, network: ShardedNetwork) -> ShardingCompetitor:
     from torch.distributed import fsdp
 
     net = network.make()
@@ -88,8 +88,8 @@ def fsdp_2(comm: Communicator, network: Network) -> Competitor:
     return by_torch(net, adam(net.parameters()))
 
 
-def deepspeed(stage: int) -> Callable[[Communicator, Network], Competitor]:
-    def build(comm: Communicator, network: Network) -> Competitor:
+def deepspeed(stage: int) -> Callable[[Communicator, ShardedNetwork], ShardingCompetitor]:
+    def build(comm: Communicator, network: ShardedNetwork) -> ShardingCompetitor:
         import deepspeed
 
         model = network.make()
@@ -97,15 +97,15 @@ def deepspeed(stage: int) -> Callable[[Communicator, Network], Competitor]:
         config |= {"zero_allow_untested_optimizer": True, "zero_force_ds_cpu_optimizer": False}
         config["gradient_clipping"] = 0.0  # else DeepSpeed clips by a norm of 1: more work than the others have
         net, *_ = deepspeed.initialize(model=model, optimizer=adam(model.parameters()), config=config)
-        competitor = Competitor(net, lambda: None, net.step, [])
+        competitor = ShardingCompetitor(net, lambda: None, net.step, [])
         competitor.backward = net.backward
         return competitor
 
     return build
 
 
-def by_torch(net: nn.Module, optimizer: torch.optim.Optimizer) -> Competitor:
-    return Competitor(net, lambda: None, update_and_forget(optimizer), [net, optimizer])
+def by_torch(net: nn.Module, optimizer: torch.optim.Optimizer) -> ShardingCompetitor:
+    return ShardingCompetitor(net, lambda: None, update_and_forget(optimizer), [net, optimizer])
 
 
 def update_and_forget(optimizer: torch.optim.Optimizer) -> Callable[[], None]:

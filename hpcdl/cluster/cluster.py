@@ -15,14 +15,14 @@ import psutil
 from IPython import get_ipython
 
 from hpcdl.cluster import cells, lifeline, profiles, watcher
-from hpcdl.cluster.diagnosis import ClusterError, Report, StoppedRunError
+from hpcdl.cluster.diagnosis import ClusterError, RankReport, StoppedRunError
 from hpcdl.cluster.engine_sets import MpiexecEngines
 from hpcdl.cluster.launcher import MEND, find_launcher, launcher_at, short
 from hpcdl.cluster.processes import START_SECONDS, Engine, OversubscribedWarning, Processes, runtime_folder, until
 from hpcdl.cluster.run import Record, Run
-from hpcdl.cluster.turns import Turns
-from hpcdl.cluster.waiting import Waiting
+from hpcdl.cluster.turns import EngineTurns
 from hpcdl.machine import cores
+from hpcdl.saying import StatusLine
 
 __all__ = ["Cluster", "Record"]
 
@@ -49,7 +49,7 @@ class Cluster:
         self._client: Any = None  # ipyparallel's
         self._known: set[int] = set()  # ipyparallel's ids of earlier engines
         self._warming_up: list[Any] = []
-        self._runs, self._turns, self._line = 0, Turns(), Waiting()
+        self._runs, self._turns, self._line = 0, EngineTurns(), StatusLine()
         self._life = threading.RLock()  # so that two threads start the engines only once
         self.stopped = False
 
@@ -95,7 +95,7 @@ class Cluster:
         if self._processes is not None and not self.restarting:
             return self
         first = self._processes is None
-        self._line = Waiting()
+        self._line = StatusLine()
         if first:
             cells.take_over(self)
         try:
@@ -284,7 +284,7 @@ class Cluster:
         self._runs += 1
         return Run(self, self._runs, f, args, timeout)
 
-    def finished(self, reports: Sequence[Report]) -> None:
+    def finished(self, reports: Sequence[RankReport]) -> None:
         """Finish a run: note whether it left messages behind, and replace engines that died or do not answer."""
         self.clean = all(report.end == "returned" for report in reports)
         self.failures += not self.clean

@@ -13,7 +13,7 @@ from typing import Any
 
 from hpcdl.cluster import lifeline
 from hpcdl.cluster.engine_sets import JOB_FILE
-from hpcdl.cluster.ports import Held
+from hpcdl.cluster.ports import HeldPorts
 from hpcdl.cluster.watcher import DIRECTORY
 
 PORTS = 16  # as many as ipyparallel's controller uses at most where messages to all engines take one step
@@ -52,7 +52,7 @@ if __name__ == "__main__":
     # The process that counts heartbeats is forked.
     os.register_at_fork(after_in_child=functools.partial(lifeline.end_with_parent, os.getpid()))
     os.chdir(os.environ[DIRECTORY])  # ipyparallel imports from here: the notebook's folder may have a select.py
-    held = Held()
+    held = HeldPorts()
     if sys.platform == "linux":  # ipyparallel chooses ports long before it listens on the last of them
         sys.argv.append("--IPController.ports=" + ",".join(str(held.port()) for _ in range(PORTS)))
     from ipyparallel.controller.app import IPController

@@ -15,7 +15,7 @@ SHOWN = 6  # groups of ranks, and lines of a stack: one screen
 class ClusterError(RuntimeError):
     """A run failed, or the engines cannot start; the message is for people, `reports` (by rank) for programs."""
 
-    def __init__(self, message: str, reports: "list[Report] | None" = None):
+    def __init__(self, message: str, reports: "list[RankReport] | None" = None):
         super().__init__(message)
         self.reports = reports or []
 
@@ -32,7 +32,7 @@ class StoppedRunError(KeyboardInterrupt):
 
 
 @dataclass
-class Report:
+class RankReport:
     """How a run ended on one rank."""
 
     rank: int
@@ -43,16 +43,16 @@ class Report:
     error: str = ""
 
     @classmethod
-    def answered(cls, rank: int, outcome: dict) -> "Report":
+    def answered(cls, rank: int, outcome: dict) -> "RankReport":
         outcome = dict(outcome)
         return cls(rank, outcome.pop("end"), stack=_user_part(outcome.pop("stack", [])), **outcome)
 
     @classmethod
-    def silent(cls, rank: int, box: dict) -> "Report":
+    def silent(cls, rank: int, box: dict) -> "RankReport":
         return cls(rank, "silent", stack=_user_part(box.get("stack", [])), waiting=box.get("waiting"))
 
     @classmethod
-    def dead(cls, rank: int, box: dict) -> "Report":
+    def dead(cls, rank: int, box: dict) -> "RankReport":
         crash = box.get("crash", "")
         stack = _crash_stack(crash) or box.get("stack", [])
         cause = box.get("end") or _first_line(crash)
@@ -82,7 +82,7 @@ def _first_line(text: str) -> str:
     return text.strip().splitlines()[0].removeprefix("Fatal Python error: ") if text.strip() else ""
 
 
-def diagnose(reports: list[Report], timeout: float, restarting: bool, deadlocked: bool = False) -> str:
+def diagnose(reports: list[RankReport], timeout: float, restarting: bool, deadlocked: bool = False) -> str:
     """Return the message of a failed run; `deadlocked` if it was ended because of a deadlock, before its time limit."""
     raised = [report for report in reports if report.end == "raised"]
     died = [report for report in reports if report.end == "died"]
@@ -106,7 +106,7 @@ def diagnose(reports: list[Report], timeout: float, restarting: bool, deadlocked
     return "\n".join([*lines, _afterwards(restarting)])
 
 
-def _grouped(reports: list[Report], describe) -> list[str]:
+def _grouped(reports: list[RankReport], describe) -> list[str]:
     """Return one line for each group of ranks with the same outcome."""
     groups = defaultdict(list)
     for report in reports:
@@ -115,7 +115,7 @@ def _grouped(reports: list[Report], describe) -> list[str]:
     return lines[:SHOWN] + ([f"... and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else [])
 
 
-def _failure(report: Report) -> str:
+def _failure(report: RankReport) -> str:
     if report.end == "raised":
         text = f"raised {report.error}{_at(report)}"
         inner = report.stack[-1] if report.stack else None
@@ -128,17 +128,17 @@ def _failure(report: Report) -> str:
     return f"died (its process was killed from outside, for lack of memory perhaps){seen}"
 
 
-def _activity(report: Report) -> str:
+def _activity(report: RankReport) -> str:
     if report.waiting:
         return f"stood in {report.waiting['text']}{_at(report)}"
     return f"ran{_at(report)}"
 
 
-def _at(report: Report) -> str:
+def _at(report: RankReport) -> str:
     return f" at {report.location.shown()}" if report.location else ""
 
 
-def _stack_of(report: Report) -> str:
+def _stack_of(report: RankReport) -> str:
     """Return the calls that led there, if there was more than one."""
     own = list(filter(is_own, report.stack))
     if len(own) < 2:
@@ -146,7 +146,7 @@ def _stack_of(report: Report) -> str:
     return "".join(f"\n    {line}, in {line.function}: {line.source}" for line in own[-SHOWN:])
 
 
-def _ranks(reports: list[Report]) -> str:
+def _ranks(reports: list[RankReport]) -> str:
     ranks = [report.rank for report in reports]
     if len(ranks) == 1:
         return f"rank {ranks[0]}"

@@ -7,7 +7,7 @@ from typing import Any
 OF_A_KERNEL = ("shell_port", "iopub_port", "stdin_port", "hb_port", "control_port")
 
 
-class Held:
+class HeldPorts:
     """Hold free TCP ports for servers that this process or its children start later; at `with`'s end, no more.
 
     A port that is only looked for may be taken before a server uses it. Linux gives a held port to no program that

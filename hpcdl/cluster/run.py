@@ -13,9 +13,9 @@ from IPython.display import publish_display_data
 
 from hpcdl.cluster import engine, watcher
 from hpcdl.cluster.deadlock import Lookout
-from hpcdl.cluster.diagnosis import ClusterError, Report, StoppedRunError, diagnose
+from hpcdl.cluster.diagnosis import ClusterError, RankReport, StoppedRunError, diagnose
 from hpcdl.cluster.processes import folder
-from hpcdl.cluster.waiting import Waiting
+from hpcdl.saying import StatusLine
 
 if TYPE_CHECKING:
     from hpcdl.cluster.cluster import Cluster
@@ -79,13 +79,13 @@ class Run:
         path = [entry for entry in sys.path if entry]
         call = (engine.call, payload, number, timeout, cluster.clean, folder(cluster.directory), path)
         self._answers = [_asked(member.view, *call) for member in cluster.engines]
-        self._reports: list[Report | None] = [None] * len(self._answers)
+        self._reports: list[RankReport | None] = [None] * len(self._answers)
         self._seen = [0] * len(self._answers)
         self._shown = [0] * len(self._answers)
         self._printed = [{"stdout": 0, "stderr": 0} for _ in self._answers]
         self._cancelled: float | None = None
         self._lookout, self._looked, self._deadlocked = Lookout(), 0.0, False
-        self._line: Waiting | None = None
+        self._line: StatusLine | None = None
         self._started = time.monotonic()
         self._records = self._follow()
 
@@ -94,7 +94,7 @@ class Run:
 
     def wait(self) -> list[Any]:
         """Follow the ranks to their end, and return their results; if it takes long, a line says how far they are."""
-        self._line = Waiting()
+        self._line = StatusLine()
         try:
             for _ in self:
                 pass
@@ -168,7 +168,7 @@ class Run:
             watcher.cancel_flag(self.cluster.directory, self.number).touch()
         if self._cancelled is not None and now > self._cancelled + self._grace(missing):
             for rank in missing:
-                self._reports[rank] = Report.silent(rank, self.cluster.black_box(rank))
+                self._reports[rank] = RankReport.silent(rank, self.cluster.black_box(rank))
             return True
         return False
 
@@ -186,18 +186,18 @@ class Run:
             self._deadlocked = self._lookout.sees_deadlock(waiting, returned, now)
         return self._deadlocked
 
-    def _look_at(self, rank: int, answer) -> Report | None:
+    def _look_at(self, rank: int, answer) -> RankReport | None:
         if answer.ready():
             try:
-                return Report.answered(rank, answer.get(0))
+                return RankReport.answered(rank, answer.get(0))
             except ipyparallel.error.RemoteError as error:  # the engine, not the user's function, failed
                 if error.ename != GONE:
-                    return Report.answered(rank, {"end": "raised", "stack": [], "error": str(error)})
+                    return RankReport.answered(rank, {"end": "raised", "stack": [], "error": str(error)})
             except Exception:
                 pass  # ipyparallel reports that the engine is gone
         elif self.cluster.engines[rank].alive():
             return None
-        return Report.dead(rank, self.cluster.black_box(rank))
+        return RankReport.dead(rank, self.cluster.black_box(rank))
 
     def _wait_a_little(self):
         pending = next((answer for answer in self._answers if not answer.ready()), None)

@@ -26,7 +26,7 @@ class GaveUpError(KeyboardInterrupt):
         return [str(self)]
 
 
-class Turns:
+class EngineTurns:
     """Let one thread use the engines at a time; a thread never waits for its own runs."""
 
     def __init__(self):

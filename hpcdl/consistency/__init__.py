@@ -44,7 +44,7 @@ from hpcdl.lazy import exports
 
 if TYPE_CHECKING:  # for type checkers and editors
     from hpcdl.consistency.balancing import finish
-    from hpcdl.consistency.clock import ASP, BSP, Timeline, timeline
+    from hpcdl.consistency.clock import ASP, BSP, WorkerTimeline, timeline
     from hpcdl.consistency.fast_hogwild import logistic_epochs
     from hpcdl.consistency.hogwild import logistic_loss, round_robin, sparsity
     from hpcdl.consistency.lbfgs import minimise
@@ -60,7 +60,7 @@ __all__, __getattr__, __dir__ = exports(
         "BSP": "clock",
         "Served": "server",
         "Server": "server",
-        "Timeline": "clock",
+        "WorkerTimeline": "clock",
         "Update": "server",
         "Worker": "worker",
         "finish": "balancing",

@@ -14,7 +14,7 @@ BSP, ASP = 0, math.inf
 
 
 @dataclass(frozen=True, eq=False)
-class Timeline:
+class WorkerTimeline:
     """`start` and `end` of iteration k of worker w, seconds: two arrays (workers, iterations)."""
 
     start: np.ndarray
@@ -57,7 +57,7 @@ class Timeline:
         return np.maximum(before_end - np.searchsorted(ends, self.start, side="right"), 0)
 
 
-def timeline(seconds: Any, staleness: float = ASP) -> Timeline:
+def timeline(seconds: Any, staleness: float = ASP) -> WorkerTimeline:
     """Compute when p workers begin and end their iterations; iteration k of worker w takes `seconds[w][k]`.
 
         start[w][k] = max(end[w][k-1], max over v of end[v][k-s-1]),   end[w][k] = start[w][k] + seconds[w][k]
@@ -74,7 +74,7 @@ def timeline(seconds: Any, staleness: float = ASP) -> Timeline:
             now = np.maximum(now, end[:, k - int(s) - 1].max(initial=0.0))
         start[:, k] = now
         end[:, k] = now = now + durations[:, k]
-    return Timeline(start, end)
+    return WorkerTimeline(start, end)
 
 
 def check_staleness(staleness: float) -> float:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 
-class Op(NamedTuple):
+class OffloadOp(NamedTuple):
     """A "read", "update" or "write" of parameter `k`, from `start` to `end` in seconds since the step began."""
 
     what: str
@@ -21,7 +21,9 @@ class Op(NamedTuple):
     end: float
 
 
-def timeline(compute: Sequence[float], nbytes: Sequence[float], bandwidth: float, ahead: bool = True) -> list[Op]:
+def timeline(
+    compute: Sequence[float], nbytes: Sequence[float], bandwidth: float, ahead: bool = True
+) -> list[OffloadOp]:
     """Return every op of a step: updates of `compute` seconds, states of `nbytes` bytes, over a link of `bandwidth`
     bytes/s.
 
@@ -40,7 +42,7 @@ def _plain(compute: Sequence[float], moves: Sequence[float]):
     now = 0.0
     for k, (update, move) in enumerate(zip(compute, moves, strict=True)):
         for what, takes in (("read", move), ("update", update), ("write", move)):
-            yield Op(what, k, now, now + takes)
+            yield OffloadOp(what, k, now, now + takes)
             now += takes
 
 
@@ -49,11 +51,11 @@ def _overlapped(compute: Sequence[float], moves: Sequence[float]):
     for k in range(-1, n + 1):
         link = core = now
         if k > 0:
-            yield Op("write", k - 1, link, link := link + moves[k - 1])
+            yield OffloadOp("write", k - 1, link, link := link + moves[k - 1])
         if k + 1 < n:
-            yield Op("read", k + 1, link, link := link + moves[k + 1])
+            yield OffloadOp("read", k + 1, link, link := link + moves[k + 1])
         if 0 <= k < n:
-            yield Op("update", k, core, core := core + compute[k])
+            yield OffloadOp("update", k, core, core := core + compute[k])
         now = max(link, core)
 
 

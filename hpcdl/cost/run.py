@@ -24,7 +24,7 @@ def checkpoint_interval(write: float, between_failures: float) -> float:
     return sqrt(2 * write * between_failures) - write
 
 
-class Run(NamedTuple):
+class TrainingTime(NamedTuple):
     """The seconds of a training by purpose: computing, evaluations, writing checkpoints, work `lost`, and restarts."""
 
     training: float
@@ -50,7 +50,7 @@ def run(
     between_failures: float = float("inf"),
     restart: float = 0.0,
     interval: float | None = None,
-) -> Run:
+) -> TrainingTime:
     """Return the expected seconds of `epochs` passes over `samples`, with iterations of `batch` samples.
 
     Each epoch ends with `evaluation` seconds. A checkpoint of `write` seconds comes after each `interval` of work
@@ -64,7 +64,7 @@ def run(
     _check(iteration=iteration, batch=batch)
     training, tests = epochs * iteration * samples / batch, epochs * evaluation
     if between_failures == float("inf") and interval is None:
-        return Run(training, tests, 0.0, 0.0, 0.0)
+        return TrainingTime(training, tests, 0.0, 0.0, 0.0)
     step = interval or (checkpoint_interval(write, between_failures) if write else iteration)
     work = training + tests
     checkpoints = write * work / step
@@ -76,7 +76,7 @@ def run(
             "training never ends: write checkpoints faster, or restart faster"
         )
     failures = (work + checkpoints) / (1 - waste) / between_failures
-    return Run(training, tests, checkpoints, failures * (step + write) / 2, failures * restart)
+    return TrainingTime(training, tests, checkpoints, failures * (step + write) / 2, failures * restart)
 
 
 def _check(**values: float) -> None:

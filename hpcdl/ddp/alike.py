@@ -29,7 +29,7 @@ def agree(sums: Sequence[float]) -> bool:
     return int(sums[0]) * int(sums[2]) == int(sums[1]) ** 2
 
 
-class Replicas:
+class ReplicaComparison:
     """Compare weights that must be the same on all ranks: all elements in steps 1, 2, 4, 8, ..., else one per step.
 
     The training loop can make them differ: a state loaded by one rank, a learning rate from one rank's loss, an

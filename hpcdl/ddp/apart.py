@@ -12,7 +12,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from hpcdl.comm import Communicator
 from hpcdl.comm.wrapper import Wrapper
-from hpcdl.ddp.guarded import REDUCES, Guarded, Part, as_kind, matches, numbers_of
+from hpcdl.ddp.guarded import REDUCES, GradientPart, Guarded, as_kind, matches, numbers_of
 from hpcdl.ddp.postponed import own
 
 Ranks = tuple[int, ...]
@@ -27,7 +27,7 @@ OVERFLOW = (
 )
 
 
-class OfSplitLayer(Part):
+class OfSplitLayer(GradientPart):
     """The gradient of a rank's share of a split layer's weight."""
 
     sentence = f"this gradient is of this rank's share of a split layer, so its norm is not the weight's{ADVICE}"

@@ -95,7 +95,7 @@ class Guarded(torch.Tensor):
         return repr(self)
 
 
-class Absent(Guarded):
+class AbsentGradient(Guarded):
     """A gradient whose numbers are not there, or not yet: printed it is a sentence."""
 
     refuses = rf"^(?!{ABOUT})"
@@ -104,7 +104,7 @@ class Absent(Guarded):
         return f"<{self.why('item')}>"
 
 
-class UnderWay(Absent):
+class UnderWay(AbsentGradient):
     """A gradient of data parallelism before `synchronize()`, which may be on its way to other ranks."""
 
     sentence = (
@@ -153,7 +153,7 @@ class OfThisRanksPass(OfThisRank):
     )
 
 
-class Part(Guarded):
+class GradientPart(Guarded):
     """A gradient of ZeRO-3 after `synchronize()`: this rank's part of it."""
 
     refuses = rf"{REDUCES}|{PLACES}|{DECOMPOSES}"
@@ -179,7 +179,7 @@ class Part(Guarded):
         return cls.sentence
 
 
-class Share(Part):
+class GradientShare(GradientPart):
     """A gradient of ZeRO-1 or -2 after `reduce()`: this rank's part of it."""
 
     sentence = (
@@ -189,7 +189,7 @@ class Share(Part):
     )
 
 
-class InStep(Absent):
+class InStep(AbsentGradient):
     """The gradient of a part of a parameter in ZeRO-1 or -2 between backward and `reduce()`: only its shape."""
 
     sentence = (
@@ -199,7 +199,7 @@ class InStep(Absent):
     )
 
 
-class Gone(Absent):
+class Gone(AbsentGradient):
     """What ZeRO-2 leaves instead of a gradient that it has sent in backward: only its shape."""
 
     sentence = (
@@ -209,7 +209,7 @@ class Gone(Absent):
     )
 
 
-class NotYet(Absent):
+class NotYet(AbsentGradient):
     """The gradient of a piece of ZeRO-3 between backward and `synchronize()`: only its shape."""
 
     sentence = (
@@ -225,7 +225,7 @@ def of_this_rank(kind: type[Guarded], grad: torch.Tensor) -> torch.Tensor:
 
 def unguarded(grad: torch.Tensor) -> torch.Tensor:
     """Return a gradient's numbers for code that combines all ranks' itself; before they are final they stay guarded."""
-    return grad.as_subclass(torch.Tensor) if isinstance(grad, OfThisRank | Part) else grad
+    return grad.as_subclass(torch.Tensor) if isinstance(grad, OfThisRank | GradientPart) else grad
 
 
 def _like(found: Any, cls: type[Guarded], args: tuple, reshaped: bool) -> Any:

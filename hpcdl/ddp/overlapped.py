@@ -14,7 +14,7 @@ from hpcdl.comm import Communicator
 from hpcdl.ddp.agreement import earlier_wrappers, outline, require_same
 from hpcdl.ddp.buffers import BufferBroadcast, broadcast_state
 from hpcdl.ddp.counting import count_samples, guessed_lengths, require_countable
-from hpcdl.ddp.reducer import Reducer, Span
+from hpcdl.ddp.reducer import BucketSpan, Reducer
 from hpcdl.ddp.refusals import NoneAdded, require_supported
 
 
@@ -111,7 +111,7 @@ class DistributedDataParallel(nn.Module):
         return self.reducer.finish(loss, self.buffer_broadcast)
 
     @property
-    def spans(self) -> list[Span]:
+    def spans(self) -> list[BucketSpan]:
         """Return when each bucket of the last synchronized step was sent and summed."""
         return self.reducer.last.spans
 

@@ -18,7 +18,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from hpcdl.collectives import recursive_doubling_all_reduce
 from hpcdl.comm import Background, Communicator, Foreground
-from hpcdl.ddp.alike import Replicas
+from hpcdl.ddp.alike import ReplicaComparison
 from hpcdl.ddp.backward_passes import NOT_SYNCHRONIZED, Losses, look_for_batch_norm, watch
 from hpcdl.ddp.bucketed import Bucket, make_buckets
 from hpcdl.ddp.buffers import BufferBroadcast
@@ -31,7 +31,7 @@ from hpcdl.ddp.tuning import FIRST_MB, Arrivals, best_groups
 _reducers: WeakIdKeyDictionary = WeakIdKeyDictionary()  # parameter -> the reducers that sum its gradient
 
 
-class Span(NamedTuple):
+class BucketSpan(NamedTuple):
     """A bucket's times by `comm.clock()`: `ready` when its last gradient was in, in flight from `start` to `end`."""
 
     bucket: int
@@ -49,7 +49,7 @@ class Step:
         self.lengths: list[int] = []  # of the inputs of all forward passes, without `samples`
         self.losses = Losses()
         self.launched = 0  # buckets that have left
-        self.spans: list[Span] = []
+        self.spans: list[BucketSpan] = []
         self.waited = 0.0  # seconds in which this rank was idle
 
 
@@ -155,7 +155,7 @@ class Reducer:
         """Register a hook on every parameter for the lifetime of this object."""
         me = weakref.ref(self)  # a hook must not keep it alive
         params = [param for bucket in self.buckets for param in bucket.params]
-        self._covered, self.replicas = {id(param) for param in params}, Replicas(params)
+        self._covered, self.replicas = {id(param) for param in params}, ReplicaComparison(params)
         for bucket in self.buckets:
             for param in bucket.params:
                 _reducers.setdefault(param, weakref.WeakSet()).add(self)
@@ -219,7 +219,7 @@ class Reducer:
         clock, bucket = _clock(comm), self.buckets[number]
         start = clock()
         bucket.reduce(weight, self.all_reduce, comm.labelled("gradients"))
-        step.spans.append(Span(number, bucket.nbytes, ready, start, clock()))
+        step.spans.append(BucketSpan(number, bucket.nbytes, ready, start, clock()))
 
     def _weight(self) -> float:
         """Return n_r / N with the last step's N; if this step's N differs, `release` corrects the sums."""

@@ -9,7 +9,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from hpcdl.collectives import broadcast
 from hpcdl.comm import Communicator
-from hpcdl.ddp.guarded import Gone, InStep, OfThisRank, Share
+from hpcdl.ddp.guarded import Gone, GradientShare, InStep, OfThisRank
 from hpcdl.ddp.postponed import run
 from hpcdl.sharding.flat import FlatLayout, Shard
 
@@ -130,7 +130,7 @@ class ShardBucket:
         if scale != 1:
             self._share.mul_(scale)
         for shard, piece, was_used in zip(self.shards, self.layout.pieces(self._share), used, strict=True):
-            shard.grad = piece.piece.as_subclass(Share) if was_used else None
+            shard.grad = piece.piece.as_subclass(GradientShare) if was_used else None
 
     def run_hooks(self, hooks: list[bool], comm: Communicator) -> None:
         """Call the users' `hooks` with whole mean gradients, after `release`, and keep this rank's part of theirs."""

@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 from hpcdl.comm import Background, Communicator, Foreground
-from hpcdl.ddp.alike import Replicas
+from hpcdl.ddp.alike import ReplicaComparison
 from hpcdl.ddp.backward_passes import OF_INPUTS, Losses, look_for_batch_norm, watch
 from hpcdl.ddp.bucketed import make_buckets
 from hpcdl.ddp.buffers import broadcast_state
@@ -248,7 +248,7 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
             shards |= zip(bucket.params, bucket.shards, strict=True)
             self._listen(bucket)
         self._shard |= {param: shards[param] for param in trained}
-        self._replicas = Replicas([bucket.weights for bucket in self.buckets])
+        self._replicas = ReplicaComparison([bucket.weights for bucket in self.buckets])
         for frozen in (param for param in params if not param.requires_grad):
             broadcast_state(frozen.detach(), self.comm)
             self._frozen.append(frozen)

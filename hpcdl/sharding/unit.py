@@ -10,7 +10,7 @@ from hpcdl.ddp.alike import bits
 from hpcdl.ddp.bucketed import dense
 from hpcdl.ddp.buffers import broadcast_state
 from hpcdl.ddp.decisions import is_power_of_2
-from hpcdl.ddp.guarded import NotYet, Part, numbers_of
+from hpcdl.ddp.guarded import GradientPart, NotYet, numbers_of
 from hpcdl.ddp.postponed import SEVERAL, changed, hooked, is_additive, postpone
 from hpcdl.sharding import steps
 from hpcdl.sharding.changes import shape_and_hash
@@ -262,13 +262,13 @@ def _accumulate(shard: nn.Parameter, kept: Shard, several: bool) -> None:
     """Add a gradient, the sum of `several` passes, to that of `shard`; call the hooks that autograd would."""
     before = _users_hooks(shard._backward_hooks)
     after = _users_hooks(shard._post_accumulate_grad_hooks)
-    grad: torch.Tensor = kept.piece.as_subclass(Part)
+    grad: torch.Tensor = kept.piece.as_subclass(GradientPart)
     if several and (after or not all(is_additive(hook, kept.piece) for hook in before)):
         raise RuntimeError(SEVERAL.format(kept.shape))
     for hook in before:
         new = hook(grad)
-        grad = grad if new is None else new.as_subclass(Part)
+        grad = grad if new is None else new.as_subclass(GradientPart)
     grad = grad.as_subclass(torch.Tensor)
-    shard.grad = (grad if shard.grad is None else shard.grad + grad).as_subclass(Part)
+    shard.grad = (grad if shard.grad is None else shard.grad + grad).as_subclass(GradientPart)
     for hook in after:
         hook(shard)

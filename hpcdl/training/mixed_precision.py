@@ -25,7 +25,7 @@ SMALLEST, LARGEST = 2.0**-126, 2.0**127  # loss scales; both and their inverses 
 PATIENCE = 50  # consecutive skipped steps until a warning: 2^16 reaches 1 after 16
 
 
-class Optimizer(Protocol):
+class SteppedOptimizer(Protocol):
     """The interface of an optimizer, as in `torch.optim` and `hpcdl.training`."""
 
     def step(self) -> object: ...
@@ -91,7 +91,7 @@ class LossScaler:
         self._unscaled |= {id(param): (param, finite) for param in params}
         return finite
 
-    def step(self, optimizer: Optimizer, params: Iterable[torch.Tensor]) -> bool:
+    def step(self, optimizer: SteppedOptimizer, params: Iterable[torch.Tensor]) -> bool:
         """Call `unscale`, then `optimizer.step()` unless a gradient overflowed on any rank; return whether it stepped.
 
         If you have called `unscale` on all `params` yourself, to clip them, they are not divided again.

@@ -24,7 +24,7 @@ from hpcdl.comm.errors import CommError, DeadlockError, RankError
 SAMPLES, EPOCHS, BATCH, PASSES, EVERY, LR = 16, 3, 2, 2, 2, 0.1
 
 
-class Disk:
+class ObservedDisk:
     """Files as states; `fails_at` is the number of the write during which the process is killed (None: never)."""
 
     def __init__(self, files: dict | None = None, fails_at: int | None = None):
@@ -75,7 +75,7 @@ class Observed:
     def lines(self) -> list[str]:
         """Return the report's lines; of a script that raises, the error's first lines."""
         try:
-            run = simulate(self.rank, self.p, Disk(), alpha=1.0)
+            run = simulate(self.rank, self.p, ObservedDisk(), alpha=1.0)
         except (DeadlockError, CommError, RankError) as error:
             return str(error).splitlines()[:8]
         returned, asked, logged, weights = zip(*run.results, strict=True)
@@ -88,7 +88,7 @@ class Observed:
 
     def asked(self, step: int) -> list[list[int]]:
         """Return the samples of each rank in a pass; `step` is its number."""
-        return [rank[1][step] for rank in simulate(self.rank, self.p, Disk()).results]
+        return [rank[1][step] for rank in simulate(self.rank, self.p, ObservedDisk()).results]
 
     def kills(self) -> list[str]:
         """Return what happens after a kill during each write."""
@@ -96,9 +96,9 @@ class Observed:
         for number in range(1, len(self.batches) // EVERY + 1):
             files: dict[str, Any] = {}
             with contextlib.suppress(DeadlockError, CommError, RankError):
-                simulate(self.rank, self.p, Disk(files, number))
+                simulate(self.rank, self.p, ObservedDisk(files, number))
             try:
-                asked = simulate(self.rank, self.p, Disk(files)).results[0][1]
+                asked = simulate(self.rank, self.p, ObservedDisk(files)).results[0][1]
                 after = f"starts again at step {len(self.batches) - len(asked)}"
             except (DeadlockError, CommError, RankError) as error:
                 after = f"cannot start again: {str(error).splitlines()[0]}"
@@ -110,7 +110,7 @@ class Observed:
             torch.manual_seed(0)
             return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3)).double()
 
-    def rank(self, comm: Communicator, disk: Disk) -> tuple:
+    def rank(self, comm: Communicator, disk: ObservedDisk) -> tuple:
         model, asked, logged = self.model(), list[list[int]](), list[str]()
 
         def loss_sum(chosen):

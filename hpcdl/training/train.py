@@ -16,7 +16,7 @@ from hpcdl.data import Split, cifar10, digits, mnist
 from hpcdl.data.seeds import wrapped
 from hpcdl.ddp.agreement import require_same
 from hpcdl.ddp.naive import fingerprint, identical_replicas
-from hpcdl.ddp.overlapped import DistributedDataParallel, Span
+from hpcdl.ddp.overlapped import BucketSpan, DistributedDataParallel
 from hpcdl.ddp.sampler import ShardedSampler
 from hpcdl.nn.lenet import lenet5
 from hpcdl.training import checkpoint as checkpoints
@@ -155,7 +155,7 @@ class StepTimer:
         start = self.spans[-1][2] if self.spans else 0.0
         self.spans.append((name, start, self.clock() - self.begin))
 
-    def record(self, images: int, buckets: list[Span]) -> dict:
+    def record(self, images: int, buckets: list[BucketSpan]) -> dict:
         """Return where the seconds went, and the images per second."""
         seconds = {name: end - start for name, start, end in self.spans}
         under_way = [(f"bucket {b.bucket}", b.start - self.begin, b.end - self.begin) for b in buckets]

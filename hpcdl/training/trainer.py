@@ -35,7 +35,7 @@ from hpcdl.training.hybrid.metering import MeteredComm
 from hpcdl.training.hybrid.models import NOTHING, Batch, build
 from hpcdl.training.hybrid.precision import LOW, Scale, Wide, autocast, dtype_of
 from hpcdl.training.hybrid.seconds import pace_of
-from hpcdl.training.hybrid.timeline import Timeline, Untimed
+from hpcdl.training.hybrid.timeline import RankTimeline, Untimed
 from hpcdl.training.hybrid.whole import WEIGHTS, Whole
 from hpcdl.training.hybrid.work import Speed, machine_of, shares_of_chunks
 
@@ -97,7 +97,7 @@ class Trainer:
         self.timeline: Untimed = Untimed()
         if machine or profile:
             each, whole = shares_of_chunks(configuration, mesh, self.parts), configuration.sharding == 3
-            self.timeline = Timeline(self.comm, each, pace_of(configuration, machine), whole)
+            self.timeline = RankTimeline(self.comm, each, pace_of(configuration, machine), whole)
         self._layers: list = []
         if mesh.pipeline.size > 1:  # only a pipeline needs chunks, which hook every layer
             self._layers = self.timeline.chunks([self.replicas.chunk(module) for module in self.replicas.modules])

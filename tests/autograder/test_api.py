@@ -13,12 +13,12 @@ from autograder import api, check, feedback
 from autograder.boundary.limits import TimeUp, time_limit
 from autograder.results import CheckResult, ExerciseResult
 from hpcdl import points
-from hpcdl.points import Record
+from hpcdl.points import PointsRecord
 
 
 @pytest.fixture(autouse=True)
 def fresh_kernel(monkeypatch):
-    monkeypatch.setattr(api, "record", Record())
+    monkeypatch.setattr(api, "record", PointsRecord())
 
 
 def shown(code: str, name: str) -> api.Feedback:

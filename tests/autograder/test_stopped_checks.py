@@ -20,7 +20,7 @@ from autograder.authors import build
 from autograder.inside import doors
 from hpcdl.comm import simulate
 from hpcdl.interrupt import whole_imports
-from hpcdl.points import Record
+from hpcdl.points import PointsRecord
 
 ROOT = Path(__file__).parents[2]
 RIGHT = "✓ {}: 10 / 10 points"
@@ -28,7 +28,7 @@ RIGHT = "✓ {}: 10 / 10 points"
 
 @pytest.fixture(autouse=True)
 def fresh_kernel(monkeypatch):
-    monkeypatch.setattr(api, "record", Record())
+    monkeypatch.setattr(api, "record", PointsRecord())
 
 
 class PressAt:

@@ -11,7 +11,7 @@ from autograder import api, exercises
 from hpcdl import guesses, labs, moved, points
 from hpcdl.cli import app
 from hpcdl.guesses import Guess, Ledger
-from hpcdl.points import Checked, Record
+from hpcdl.points import Checked, PointsRecord
 from hpcdl.progress import progress
 
 TABLE = {
@@ -58,7 +58,7 @@ def test_every_new_name_is_an_exercise_or_a_guess():
 
 
 def test_points_of_an_old_name_count_for_the_new_one(folder):
-    record = Record(folder / points.NAME)
+    record = PointsRecord(folder / points.NAME)
     record.add(Checked("ddp.mse_grad", 10, 10))
     record.add(Checked("ddp.both", 15, 15))
     descent = next(row for row in progress(folder) if row.name == "02_gradient_descent")

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from autograder import exercises
 from hpcdl import labs, points
 from hpcdl.cli import app
-from hpcdl.points import Checked, Record
+from hpcdl.points import Checked, PointsRecord
 from hpcdl.progress import FULL_MARKS, ProgressError, progress, table
 from hpcdl.reset import reset
 
@@ -26,7 +26,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def record(folder):
-    return Record(folder / points.NAME)
+    return PointsRecord(folder / points.NAME)
 
 
 @pytest.mark.parametrize("slug", exercises.LABS)

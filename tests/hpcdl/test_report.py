@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from hpcdl import guesses, labs, points, report
 from hpcdl.cli import app
 from hpcdl.guesses import Guess, Ledger
-from hpcdl.points import Checked, Record
+from hpcdl.points import Checked, PointsRecord
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def complete(notebook):
     for name in found.guesses:
         Ledger(notebook.parent / guesses.NAME).add(Guess(name, 10.0, unit="times").seen(20.0))
     for exercise in found.exercises:
-        Record(notebook.parent / points.NAME).add(Checked(exercise, 5, 10))
+        PointsRecord(notebook.parent / points.NAME).add(Checked(exercise, 5, 10))
     report.prepare(notebook)
     path = report.decision_file(notebook)
     path.write_text(re.sub(r"(## .*\n)", r"\1\nBecause <b>2</b> is less than 3.\n", path.read_text()))

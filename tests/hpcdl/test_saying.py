@@ -1,6 +1,7 @@
 """A line that says how far a loop is."""
 
 import threading
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -34,7 +35,7 @@ def page(monkeypatch):
     monkeypatch.setattr(module, "display", page.display)
     page.shell = SimpleNamespace(kernel=1, execution_count=3)
     monkeypatch.setattr(module, "get_ipython", lambda: page.shell)
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: 7.0))
+    monkeypatch.setattr(module, "StatusLine", partial(module.StatusLine, clock=lambda: 7.0))
     monkeypatch.setattr(module, "QUIET", 0.0)
     monkeypatch.setattr(module, "PAUSE", 0.0)
     return page
@@ -68,7 +69,7 @@ def test_the_line_ends_with_an_error(page):
 
 
 def test_a_line_that_an_interruption_left_ends_with_its_cell(page):
-    line = module._Line(lambda: "two processes train")
+    line = module._Follower(lambda: "two processes train")
     line.begin()
     page.until("two processes train")
     page.shell.execution_count += 1

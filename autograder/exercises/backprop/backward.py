@@ -13,7 +13,7 @@ from autograder.authoring import Exercise
 from autograder.exercises.drawing import F64
 from autograder.exercises.ready_made import DERIVATIVES
 from autograder.sessions.errors import StudentError
-from autograder.sessions.handle import Handle
+from autograder.sessions.handle import Handle, computed
 
 exercise = Exercise(
     "backward",
@@ -28,7 +28,7 @@ exercise = Exercise(
 def value_of(f, *inputs) -> Any:
     """What `f` computes from Values, by their own operators: a Value."""
     try:
-        result = f(*inputs)
+        result = computed(lambda: f(*inputs))
     except StudentError:
         raise
     except Exception as error:

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from autograder.checks.impostors import Field, LineUp, Suspect, many, number, whole
+from autograder.checks.impostors import InputField, LineUp, Suspect, many, number, whole
 from autograder.exercises.unmasking import examines
 
 ROWS, CLASSES, LARGE = 6, 6, 10_000
@@ -120,7 +120,7 @@ line_up = LineUp(
         ),
     ),
     fields={
-        "logits": Field(f"a list of 1 to {ROWS} rows, each {ROW.rule}", many(ROW, ROWS).keeps),
+        "logits": InputField(f"a list of 1 to {ROWS} rows, each {ROW.rule}", many(ROW, ROWS).keeps),
         "labels": many(whole(0, CLASSES - 1), ROWS),
     },
     ask=ask,

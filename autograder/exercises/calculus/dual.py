@@ -12,7 +12,7 @@ from autograder.exercises.calculus.functions import autograd
 from autograder.exercises.drawing import whole_number
 from autograder.exercises.ready_made import BY_HAND, DERIVATIVES
 from autograder.sessions.errors import StudentError
-from autograder.sessions.handle import Handle
+from autograder.sessions.handle import Handle, computed
 
 exercise = Exercise("Dual", points=25, minutes=20, forbid=DERIVATIVES, instead=BY_HAND)
 
@@ -54,7 +54,7 @@ def agree_at(student, at, slopes, text: str, f, mistakes, exchanged) -> None:
 def evaluated(formula, text: str, there: str) -> Handle:
     """The Dual that a formula gives; a missing operator and another type are told by name."""
     try:
-        result = formula()
+        result = computed(formula)
     except StudentError as error:
         if "unsupported operand" not in error.text and "has no attribute" not in error.text:
             raise

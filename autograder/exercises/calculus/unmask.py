@@ -3,7 +3,7 @@
 import torch
 
 from autograder import show
-from autograder.checks.impostors import Behaviour, Field, LineUp, Suspect, choice, is_list, is_number
+from autograder.checks.impostors import Behaviour, InputField, LineUp, Suspect, choice, is_list, is_number
 from autograder.exercises.unmasking import examines
 
 
@@ -86,8 +86,8 @@ line_up = LineUp(
     ),
     fields={
         "f": choice(*FUNCTIONS),
-        "x": Field(f"a number from -{FAR} to {FAR}, or a tensor of up to {MOST} of them", is_point),
-        "h": Field("a number from -1 to 1, not 0", lambda h: is_number(h, -1, 1) and h != 0),
+        "x": InputField(f"a number from -{FAR} to {FAR}, or a tensor of up to {MOST} of them", is_point),
+        "h": InputField("a number from -1 to 1, not 0", lambda h: is_number(h, -1, 1) and h != 0),
     },
     ask=ask,
 )

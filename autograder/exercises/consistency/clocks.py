@@ -76,7 +76,7 @@ def spans_are(student, seconds: list[list[float]], staleness: float) -> Spans:
         )
         for k, span in enumerate(mine):
             checks.that(
-                type(span) in (tuple, list) and len(span) == 2 and all(checks.is_number(x) for x in span),
+                is_span(span),
                 f"{call}[{w}][{k}] is {show.show(span)}, expected a pair of floats: when it starts and ends.",
             )
             if not close(span, right[k]):
@@ -91,19 +91,22 @@ def spans_are(student, seconds: list[list[float]], staleness: float) -> Spans:
     return expected
 
 
+def is_span(span) -> bool:
+    return type(span) in (tuple, list) and len(span) == 2 and all(checks.is_number(x) for x in span)
+
+
 def close(a, b) -> bool:
     return all(abs(x - y) <= 1e-9 for x, y in zip(a, b, strict=True))
 
 
 def agree(got, value: Spans) -> bool:
     """Whether every span that can be compared is the same; what is no span is told elsewhere."""
-    try:
-        return all(
-            len(a) == len(b) and all(close(x, y) for x, y in zip(a, b, strict=True))
-            for a, b in zip(got, value, strict=True)
-        )
-    except (TypeError, ValueError, RuntimeError):
-        return False
+    return all(
+        type(a) in (list, tuple)
+        and len(a) == len(b)
+        and all(is_span(x) and close(x, y) for x, y in zip(a, b, strict=True))
+        for a, b in zip(got, value, strict=True)
+    )
 
 
 def because(spans: Spans, seconds: list[list[float]], w: int, k: int, staleness: float) -> str:

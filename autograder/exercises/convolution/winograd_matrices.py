@@ -44,6 +44,11 @@ def check_exact(rows, name: str, call: str) -> None:
                 "Fraction(1, 2), not 0.5. Dividing two ints gives a float; dividing a Fraction stays exact.",
                 got=value,
             )
+            checks.that(
+                checks.is_exact(value),
+                f"{name}[{i}][{j}] of {call} is {show.show(value)}: the points are small numbers, so the entries are "
+                "short fractions.",
+            )
 
 
 def by_matrices(A_T, G, B_T, g, d) -> list:

@@ -24,6 +24,7 @@ def shards(student, n: int, size: int, epoch: int = 0, seed: int = 0) -> list[to
         got = student.shard_indices(n, rank, size, epoch, seed)
         checks.tensor(got, name=name, dtype=torch.int64)
         checks.that(got.dim() == 1, f"{name} has shape {show.shape(got)}, expected one dimension: a list of indices.")
+        checks.that(len(got) <= n, f"{name} holds {len(got)} indices, and there are {n} samples.", got=got)
         outside = got[(got < 0) | (got >= n)]
         checks.that(not len(outside), f"{name} holds {outside[:1].tolist()}; samples are 0 to {n - 1}.", got=got)
         found.append(got)

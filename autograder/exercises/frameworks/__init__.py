@@ -22,5 +22,5 @@ lab = Lab(
         which_when.exercise,
         config.exercise,
     ),
-    brings=(COMPILER, "torch.testing._internal.distributed.multi_threaded_pg"),  # torch's optimizers and groups
+    slow_modules=(COMPILER, "torch.testing._internal.distributed.multi_threaded_pg"),  # torch's optimizers and groups
 )

@@ -90,7 +90,7 @@ class Job:
             ends = [b + len(expected[rank :: self.p]) for rank, b in enumerate(begin)]
             got = sorted(i for mine, b, e in zip(used, begin, ends, strict=True) for i in mine[b:e])
             begin = ends
-            twice = sorted({i for i in got if got.count(i) > 1})
+            twice = checks.duplicates(got)
             lost = sorted(set(expected.tolist()) - set(got))
             said = [f"samples {show.show(twice, 40)} are used more than once"] if twice else []
             said += [f"samples {show.show(lost, 40)} are missing"] if lost else []

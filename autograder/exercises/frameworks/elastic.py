@@ -1,5 +1,6 @@
 """Continuing with one process fewer. Oracle: an undisturbed training."""
 
+from collections import Counter
 from copy import deepcopy
 
 import torch
@@ -148,7 +149,7 @@ def every_sample_once(job: Job, run, first: int, setting: str) -> None:
     for k in range(len(run.results[0][1])):
         got = sorted(i for _, asked, *_ in run.results for i in (asked[k] if k < len(asked) else []))
         expected = sorted(job.batches[first + k].tolist())
-        twice = sorted({i for i in got if got.count(i) > 1})
+        twice = checks.duplicates(got)
         lost = sorted(set(expected) - set(got))
         said = [f"samples {twice} are used more than once"] if twice else []
         said += [f"samples {lost} are lost"] if lost else []
@@ -207,10 +208,10 @@ def one_writer(student, rng):
         most = 12 // SAVE_EVERY
         checks.that(max(writes) <= 2 * most, f"p = {p}: {max(writes)} files in 12 steps: save after steps 5 and 10.")
         names = [name for _, _, log, *_ in run.results for _, name, _ in log]
-        name = max(names, key=names.count)
+        ((name, times),) = Counter(names).most_common(1)
         checks.that(
-            names.count(name) <= most + 1,  # and perhaps at the end
-            f"p = {p}: {name!r} is written {names.count(name)} times in 12 steps: write it once after step 5, and once "
+            times <= most + 1,  # and perhaps at the end
+            f"p = {p}: {name!r} is written {times} times in 12 steps: write it once after step 5, and once "
             "after step 10.",
         )
 

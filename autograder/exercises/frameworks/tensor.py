@@ -1,5 +1,6 @@
 """A DTensor plan for a decoder. Oracle: one process; collectives and shares of the parameters."""
 
+from collections import Counter
 from copy import deepcopy
 
 from torch.nn.functional import cross_entropy
@@ -118,7 +119,7 @@ def two_sums_in_a_block(student, rng):
         forward = [call for call in carried if begin < call.start <= middle]
         names = [call.name for call in forward]
         others = sorted({name for name in names if name != "all_reduce"})
-        count = {name: names.count(name) for name in set(names)}
+        count = Counter(names)
         sent = sum(call.nbytes for call in forward)
         checks.that(
             not others and len(names) <= 2 * BLOCKS and sent <= 2 * BLOCKS * sum_bytes,

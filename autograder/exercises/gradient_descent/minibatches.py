@@ -37,7 +37,7 @@ def every_index_once(student, rng):
     for n, batch_size in ((12, 4), (10, 3), (5, 1), (3, 8), (1, 1)):
         batches = epoch(student, n, batch_size, torch.Generator().manual_seed(integer(rng, 0, 2**31)))
         seen = torch.cat(batches).tolist()
-        missing, extra = sorted(set(range(n)) - set(seen)), sorted(i for i in set(seen) if seen.count(i) > 1)
+        missing, extra = sorted(set(range(n)) - set(seen)), checks.duplicates(seen)
         call = f"n = {n}, batch_size = {batch_size}"
         checks.that(
             not set(seen) - set(range(n)),

@@ -14,7 +14,7 @@ from autograder.authoring import Exercise
 from autograder.exercises.drawing import F64, normal
 from autograder.exercises.ready_made import DERIVATIVES, SOFTMAX
 from autograder.sessions.errors import StudentError
-from autograder.sessions.handle import Handle
+from autograder.sessions.handle import Handle, computed
 
 exercise = Exercise(
     "tape",
@@ -57,7 +57,7 @@ class Plain:
 def node_of(formula: Callable, text: str) -> Handle:
     """The node that a formula of nodes gives; CheckFailure if one of its operators gives no node."""
     try:
-        node = formula()
+        node = computed(formula)
     except StudentError:
         raise
     except Exception:
@@ -124,8 +124,9 @@ def no_differences(student, rng, formula: str, f: Callable, labels: bool = False
         )
 
 
-def data_of(node, name: str):
-    """The data of the node that an operator has made."""
+def data_of(formula: Callable, name: str):
+    """The data of the node that an operator or a method makes."""
+    node = computed(formula)
     checks.that(node is not None, f"{name} is None: the method returns nothing, expected a new node.")
     checks.that(type(node) is Handle, f"{name} is {show.an(show.type_name(node))}, expected a new node.")
     return node.data
@@ -137,19 +138,19 @@ def forward(student, rng):
     a, b, m, k = normal(rng, 3, 4), normal(rng, 3, 4), normal(rng, 4, 2), normal(rng, 4)
     y = torch.randint(4, (3,), generator=rng)
     node = student.Node
-    checks.close(data_of(node(a) + node(b), "a + b"), a + b, name="(a + b).data")
-    checks.close(data_of(node(a) + node(k), "a + bias"), a + k, name="(a + bias).data")
-    checks.close(data_of(node(a) @ node(m), "a @ b"), a @ m, name="(a @ b).data")
-    checks.close(data_of(node(a).relu(), "a.relu()"), a.relu(), name="a.relu().data")
+    checks.close(data_of(lambda: node(a) + node(b), "a + b"), a + b, name="(a + b).data")
+    checks.close(data_of(lambda: node(a) + node(k), "a + bias"), a + k, name="(a + bias).data")
+    checks.close(data_of(lambda: node(a) @ node(m), "a @ b"), a @ m, name="(a @ b).data")
+    checks.close(data_of(lambda: node(a).relu(), "a.relu()"), a.relu(), name="a.relu().data")
     image = normal(rng, 2, 3, 2, 2)
-    flat = data_of(node(image).flat(), "a.flat()")
+    flat = data_of(lambda: node(image).flat(), "a.flat()")
     checks.close(flat, image.flatten(1), name="a.flat().data", why="(n, ...) becomes (n, k).")
     losses = functional.cross_entropy(a, y, reduction="none")
     mistakes = {
         "This is the sum over the samples: divide by n.": losses.sum(),
         "The sign is wrong: it is −log of the probability of y.": -losses.mean(),
     }
-    loss = data_of(node(a).cross_entropy(y), "z.cross_entropy(y)")
+    loss = data_of(lambda: node(a).cross_entropy(y), "z.cross_entropy(y)")
     checks.close(loss, losses.mean(), name="z.cross_entropy(y).data", mistakes=mistakes)
 
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import torch
 
-from autograder.checks.impostors import Field, LineUp, Suspect, is_list, is_number, whole
+from autograder.checks.impostors import InputField, LineUp, Suspect, is_list, is_number, whole
 from autograder.exercises.unmasking import examines
 
 SAMPLES, EPOCHS, FAR = 8, 20, 8
@@ -151,15 +151,15 @@ line_up = LineUp(
         Suspect("H", dual),
     ),
     fields={
-        "points": Field(
+        "points": InputField(
             f"a list of 1 to {SAMPLES} pairs (x1, x2) of multiples of 0.25 from -{FAR} to {FAR}",
             lambda v: is_list(v, 1, SAMPLES) and all(map(is_point, v)),
         ),
-        "labels": Field(
+        "labels": InputField(
             "a list of as many labels, each +1 or -1",
             lambda v: is_list(v, 1, SAMPLES) and all(is_number(each, -1, 1) and abs(each) == 1 for each in v),
         ),
-        "lr": Field(f"a multiple of 0.25 from 0.25 to {FAR}", lambda v: is_quarter(v, 0.25)),
+        "lr": InputField(f"a multiple of 0.25 from 0.25 to {FAR}", lambda v: is_quarter(v, 0.25)),
         "max_epochs": whole(1, EPOCHS),
     },
     ask=ask,

@@ -37,7 +37,7 @@ _UNASKED, _ASKED, _YES, _NO = range(4)
 _PROBE = slice(_ANSWER + 1, _ANSWER + 1 + HANDLE_BYTES)
 
 _KEY = MPI.Comm.Create_keyval()  # under which an MPI communicator keeps its cells
-_all: "weakref.WeakSet[Cells]" = weakref.WeakSet()
+_all: "weakref.WeakSet[NeighbourMemory]" = weakref.WeakSet()
 
 
 class InMemory:
@@ -76,11 +76,11 @@ class Deposit:
         self._memory.flags[self._cell] = _FREE
 
 
-def cells_of(mpi: MPI.Comm, channel: int | None = None) -> "Cells":
+def cells_of(mpi: MPI.Comm, channel: int | None = None) -> "NeighbourMemory":
     """Return this rank's cells on `mpi`: for its own messages, or for a background's on `channel`."""
     known = _kept(mpi).cells
     if channel not in known:
-        known[channel] = Cells(mpi, _largest_tag(mpi) - (0 if channel is None else 1 + channel))
+        known[channel] = NeighbourMemory(mpi, _largest_tag(mpi) - (0 if channel is None else 1 + channel))
     return known[channel]
 
 
@@ -100,7 +100,7 @@ class _Kept:
     def __init__(self, mpi: MPI.Comm):
         largest = _largest_tag(mpi)
         most = min(MOST, largest // (TAGS + 1) // 2 * 2 - 2)  # tags above are the cells' own, and the farewell
-        self.cells: dict[int | None, Cells] = {}  # by channel
+        self.cells: dict[int | None, NeighbourMemory] = {}  # by channel
         self.channels, self.farewell = Channels(most), largest - most - 1
 
 
@@ -127,7 +127,7 @@ def _largest_tag(mpi: MPI.Comm) -> int:
     return tag
 
 
-class Cells:
+class NeighbourMemory:
     """This rank's shared memory with its neighbours, over `mpi`: a receiver invites, and the sender attaches if it can.
 
     An invitation is a message with `tag`, the handle of the receiver's memory; the receiver sends it with its first

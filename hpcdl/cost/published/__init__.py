@@ -9,10 +9,10 @@ runs whose constants are fitted together, and left out one at a time: `transform
 from hpcdl.cost.published import data_parallel, pipelines, servers, transformers
 from hpcdl.cost.published.images import images, to_the_end
 from hpcdl.cost.published.row import Row
-from hpcdl.cost.published.runs import Run
+from hpcdl.cost.published.runs import PublishedRun
 from hpcdl.cost.published.transformer_runs import transformer_runs
 
-__all__ = ["SOURCES", "Row", "Run", "rows", "runs"]
+__all__ = ["SOURCES", "PublishedRun", "Row", "rows", "runs"]
 
 SOURCES = (
     transformers.zero,
@@ -42,7 +42,7 @@ SOURCES = (
 )
 
 
-def runs() -> list[Run]:
+def runs() -> list[PublishedRun]:
     """Return every published run that is predicted from its sizes."""
     return [*transformer_runs(), *images()]
 

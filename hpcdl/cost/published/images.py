@@ -7,7 +7,7 @@ from typing import Any
 from hpcdl.cost.machines import FITTED_SHARE, PCIE_3, Machine
 from hpcdl.cost.published.data_parallel import IMAGENET, IMAGES_PER_SECOND, horovod_network
 from hpcdl.cost.published.row import SPREAD, Row
-from hpcdl.cost.published.runs import Run
+from hpcdl.cost.published.runs import PublishedRun
 from hpcdl.cost.scaling import fused
 from hpcdl.cost.training import Layout, predict
 from hpcdl.nn.networks import (
@@ -51,7 +51,7 @@ NVIDIA = (
 )
 
 
-def images() -> list[Run]:
+def images() -> list[PublishedRun]:
     """Training speeds of one GPU; some of them the data-parallel figures take as measured."""
     runs = []
     for name, network, kernels, batch, *figures in TENSORFLOW:
@@ -67,7 +67,7 @@ def images() -> list[Run]:
     half = {"kernels": "fused", "channels_last": True}
     return [
         *runs,
-        Run(
+        PublishedRun(
             "Horovod", "ResNet-101 on each of 16 P100, images/s from its layers", IMAGES_PER_SECOND["ResNet-101"], "",
             "layers", "P100", _horovod, "fp32",
         ),
@@ -98,10 +98,10 @@ def _horovod(machine: Machine) -> float:
 def _run(
     source: str, what: str, network: Network, device: str, batch: int, figure: float, precision: str = "fp32",
     **options: Any,
-) -> Run:  # fmt: skip
+) -> PublishedRun:  # fmt: skip
     options = {"kernels": "eager", "precision": precision, "itemsize": 2 if precision == "fp16" else 4} | options
     value = partial(_speed, network=network, batch=batch, layout=Layout(**options))
-    return Run(source, f"{what}, images/s from its layers", figure, "", "layers", device, value, precision)
+    return PublishedRun(source, f"{what}, images/s from its layers", figure, "", "layers", device, value, precision)
 
 
 def _speed(machine: Machine, network: Network, batch: int, layout: Layout) -> float:

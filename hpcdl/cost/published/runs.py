@@ -16,7 +16,7 @@ MATRICES = tuple(round(0.2 + 0.02 * n, 2) for n in range(34))  # 0.2 to 0.86
 MEMORIES = (0.6, 0.65, 0.7)
 
 
-class Run(NamedTuple):
+class PublishedRun(NamedTuple):
     """A published figure, and `value`: the machine, as a program sees it, to our figure in the same unit."""
 
     source: str
@@ -53,7 +53,7 @@ class Run(NamedTuple):
         return log(self.predicted(matrix, memory) / self.published)
 
 
-def fit(runs: Sequence[Run], memory: float | None = None) -> tuple[float, float]:
+def fit(runs: Sequence[PublishedRun], memory: float | None = None) -> tuple[float, float]:
     """Fit `matrix` and `memory` with the least sum of absolute errors, with equal weight for each source."""
     memories = MEMORIES if memory is None else (memory,)
     return min(((x, y) for x in MATRICES for y in memories), key=lambda pair: _misses(tuple(runs), *pair))
@@ -69,11 +69,11 @@ def _misses(runs, matrix, memory) -> float:
 
 
 @cache
-def _error(run: Run, matrix: float, memory: float) -> float:
+def _error(run: PublishedRun, matrix: float, memory: float) -> float:
     return run.error(matrix, memory)
 
 
-def leave_out(runs: Sequence[Run]) -> dict[tuple[str, str], float]:
+def leave_out(runs: Sequence[PublishedRun]) -> dict[tuple[str, str], float]:
     """Map (source, what) to the logarithm of predicted over published, with constants fitted without that source.
 
     The memory's share is fitted with the A100's runs, where most figures are, and kept for other devices.

@@ -5,7 +5,7 @@ from typing import Any
 
 from hpcdl.cost.blocks import Cut, layer, output
 from hpcdl.cost.machines import Machine
-from hpcdl.cost.published.runs import Run
+from hpcdl.cost.published.runs import PublishedRun
 from hpcdl.cost.published.transformers import KORTHIKANTI, MEGATRON, MEGATRON_2021
 from hpcdl.cost.scaling import single
 from hpcdl.cost.training import ADAM_BYTES, Layout, predict
@@ -41,7 +41,7 @@ def teraflops(machine: Machine, model: Transformer, layout: Layout, batch: int) 
 ALONE = 39e12  # operations per second of the smallest model on one GPU, the reference for efficiencies
 
 
-def megatron() -> list[Run]:
+def megatron() -> list[PublishedRun]:
     """Shoeybi et al. 2019: weak scaling (batch 8 for each model), and strong scaling of the smallest."""
     runs = []
     for ways, figures in {1: (100, 96), 2: (95, 83), 4: (82, 79), 8: (77, 74)}.items():
@@ -50,10 +50,10 @@ def megatron() -> list[Run]:
             ranks = ways * data
             what = f"{model.parameters / 1e9:.1f} B parameters, efficiency, {ranks} GPU{'s' * (ranks > 1)}"
             value = partial(_efficiency, ways=ways, data=data)
-            runs.append(Run("Megatron-LM", what, figure, "%", size(model), V100, value))
+            runs.append(PublishedRun("Megatron-LM", what, figure, "%", size(model), V100, value))
     for ways, gain in ((2, 1.64), (4, 2.34)):
         what = f"1.2 B parameters, speed of {ways} GPUs over 1"
-        runs.append(Run("Megatron-LM", what, gain, "", size(MEGATRON[1]), V100, partial(_strong, ways=ways)))
+        runs.append(PublishedRun("Megatron-LM", what, gain, "", size(MEGATRON[1]), V100, partial(_strong, ways=ways)))
     return runs
 
 
@@ -77,7 +77,7 @@ def _strong(machine: Machine, ways: int) -> float:
 MICROBATCHES = {"1.7 B": (16, 1), "7.5 B": (16, 1), "39.1 B": (4, 1), "145.6 B": (2, 2), "529.6 B": (1, 3)}
 
 
-def megatron_2021() -> list[Run]:
+def megatron_2021() -> list[PublishedRun]:
     """Narayanan et al. 2021: operations per second and GPU, recomputed ones included."""
     runs = []
     for name, (heads, hidden, layers, tensor, stages, ranks, batch, figure) in MEGATRON_2021.items():
@@ -90,11 +90,11 @@ def megatron_2021() -> list[Run]:
             f"{name} parameters on {ranks:,} GPUs",
             partial(teraflops, model=model, layout=layout, batch=batch),
         )
-        runs.append(Run("Megatron 2021", what, figure, "TFLOP/s", size(model), A100, value))
+        runs.append(PublishedRun("Megatron 2021", what, figure, "TFLOP/s", size(model), A100, value))
     return runs
 
 
-def korthikanti() -> list[Run]:
+def korthikanti() -> list[PublishedRun]:
     """Korthikanti et al. 2022: seconds of an iteration (table 5), and milliseconds of a layer of 22 B (table 4)."""
     runs = []
     for name, (model, tensor, stages, batch, figures, _) in KORTHIKANTI.items():
@@ -104,7 +104,7 @@ def korthikanti() -> list[Run]:
                 chunks=3 if name == "175 B" else 1,
             )  # fmt: skip
             what, value = f"{name} parameters, iteration, recomputing {how}", partial(_seconds, model, layout, batch)
-            runs.append(Run("Korthikanti", what, figure, "s", "transformer", A100, value))
+            runs.append(PublishedRun("Korthikanti", what, figure, "s", "transformer", A100, value))
     for what, cut, again, figure in (
         ("forward", False, None, 7.7), ("forward, sequence parallel", True, None, 7.2),
         ("backward", False, "nothing", 11.9), ("backward, sequence parallel", True, "nothing", 11.8),
@@ -113,7 +113,7 @@ def korthikanti() -> list[Run]:
         ("backward, selective, sequence parallel", True, "selective", 13.1),
     ):  # fmt: skip
         value = partial(_layer, cut=cut, again=again)
-        runs.append(Run("Korthikanti", f"22 B, a layer's {what}", figure, "ms", "transformer", A100, value))
+        runs.append(PublishedRun("Korthikanti", f"22 B, a layer's {what}", figure, "ms", "transformer", A100, value))
     return runs
 
 
@@ -132,15 +132,15 @@ def _layer(machine: Machine, cut: bool, again: str | None) -> float:
     return 1e3 * (backward + {"nothing": 0.0, "selective": one.attention, "full": forward}[again])
 
 
-def fsdp() -> list[Run]:
+def fsdp() -> list[PublishedRun]:
     """Zhao et al. 2023, PyTorch FSDP: a GPT of 175 B on 512 A100, and what prefetching gains (18 %)."""
     runs = []
     for samples, figure in ((1, 173), (2, 186)):
         what = f"175 B parameters on 512 GPUs, {samples} sequence{'s' * (samples > 1)} each"
         value = partial(teraflops, model=GPT_175B, layout=FSDP, batch=512 * samples)
-        runs.append(Run("FSDP", what, figure, "TFLOP/s", "sharded", A100, value))
+        runs.append(PublishedRun("FSDP", what, figure, "TFLOP/s", "sharded", A100, value))
     what = "175 B parameters, speed with prefetching over without"
-    return [*runs, Run("FSDP", what, 1.18, "", "sharded", A100, _prefetching)]
+    return [*runs, PublishedRun("FSDP", what, 1.18, "", "sharded", A100, _prefetching)]
 
 
 GPT_175B = Transformer(96, 12288, 2048, 50257, 96)
@@ -166,7 +166,7 @@ ZERO_BUBBLE = {
 }  # fmt: skip
 
 
-def zero_bubble() -> list[Run]:
+def zero_bubble() -> list[PublishedRun]:
     """Qi et al. 2024: F, B and W of a stage from only its sizes, and the throughput of three schedules."""
     runs = []
     for name, ((layers, heads, hidden, stages, samples), times, columns) in ZERO_BUBBLE.items():
@@ -174,7 +174,9 @@ def zero_bubble() -> list[Run]:
         for index, (part, figure) in enumerate(zip("FBW", times, strict=True)):
             value = partial(_stage_part, model=model, stages=stages, samples=samples, index=index)
             runs.append(
-                Run("Zero Bubble", f"{name} parameters, {part} of a stage", figure, "ms", size(model), A100, value)
+                PublishedRun(
+                    "Zero Bubble", f"{name} parameters, {part} of a stage", figure, "ms", size(model), A100, value
+                )
             )
         for m, figures in columns.items():
             for schedule, figure in zip(("one_f_one_b", "interleaved", "zb_h1"), figures, strict=True):
@@ -184,7 +186,7 @@ def zero_bubble() -> list[Run]:
                 )
                 what = f"{name} parameters, samples/s per GPU, {schedule}, m = {m}, from sizes"
                 value = partial(speed, model=model, layout=layout, batch=m * samples)
-                runs.append(Run("Zero Bubble", what, figure, "", size(model), A100, value))
+                runs.append(PublishedRun("Zero Bubble", what, figure, "", size(model), A100, value))
     return runs
 
 
@@ -201,7 +203,7 @@ LLAMA_8B = Transformer(32, 4096, 8192, 128256, 32, feedforward=14336, gated=True
 LLAMA_405B = Transformer(126, 16384, 8192, 128256, 128, feedforward=53248, gated=True, kv_heads=8, untied=True)
 
 
-def torchtitan() -> list[Run]:
+def torchtitan() -> list[PublishedRun]:
     """torchtitan's page: Llama 3.1 of 8 B on 8 GPUs, and of 405 B on 512; tokens per GPU and second.
 
     Selective checkpointing there recomputes every second product: as much as half of the layers. With a pipeline,
@@ -218,7 +220,9 @@ def torchtitan() -> list[Run]:
             precision=precision,
         )  # fmt: skip
         value = partial(_tokens, model=LLAMA_8B, layout=layout, batch=16)
-        runs.append(Run("torchtitan", f"8 B parameters on 8 GPUs{what}", figure, "tokens/s", "sharded", H100, value))
+        runs.append(
+            PublishedRun("torchtitan", f"8 B parameters on 8 GPUs{what}", figure, "tokens/s", "sharded", H100, value)
+        )
     for schedule, chunks, figure in (("one_f_one_b", 1, 100), ("interleaved", 2, 128)):
         layout = adam(
             8, 8, 8, zero=2, microbatch=1, chunks=chunks, recompute="full", attention="flash", dropout=False,
@@ -226,7 +230,7 @@ def torchtitan() -> list[Run]:
         )  # fmt: skip
         what = f"405 B parameters on 512 GPUs, {schedule}"
         value = partial(_tokens, model=LLAMA_405B, layout=layout, batch=256)
-        runs.append(Run("torchtitan", what, figure, "tokens/s", "transformer", H100, value))
+        runs.append(PublishedRun("torchtitan", what, figure, "tokens/s", "transformer", H100, value))
     return runs
 
 
@@ -234,7 +238,7 @@ def _tokens(machine: Machine, model: Transformer, layout: Layout, batch: int) ->
     return model.sequence * speed(machine, model, layout, batch)
 
 
-def deepseek() -> list[Run]:
+def deepseek() -> list[PublishedRun]:
     """DeepSeek-V3: thousand GPU hours for 10^12 tokens on 2,048 H800; 64 ranks share the experts."""
     model = Transformer(
         61, 7168, 4096, 129280, 128, feedforward=2048, gated=True, untied=True, experts=256, active=9
@@ -244,13 +248,17 @@ def deepseek() -> list[Run]:
         balanced=True, attention="flash", dropout=False, precision="fp8",
     )  # fmt: skip
     value = partial(_hours, model=model, layout=layout, batch=15360)
-    return [Run("DeepSeek-V3", "thousand GPU hours for 10^12 tokens, from sizes", 180, "", "experts", "H800", value)]
+    return [
+        PublishedRun(
+            "DeepSeek-V3", "thousand GPU hours for 10^12 tokens, from sizes", 180, "", "experts", "H800", value
+        )
+    ]
 
 
 def _hours(machine: Machine, model: Transformer, layout: Layout, batch: int) -> float:
     return 1e12 / _tokens(machine, model, layout, batch) / 3600 / 1e3
 
 
-def transformer_runs() -> list[Run]:
+def transformer_runs() -> list[PublishedRun]:
     """Return all published runs of transformers."""
     return [*megatron(), *megatron_2021(), *korthikanti(), *zero_bubble(), *fsdp(), *torchtitan(), *deepseek()]

@@ -18,7 +18,7 @@ import cloudpickle
 import numpy as np
 
 from hpcdl.data.loader.slots import DROPPED, NOTES, SHARD, WORKER, Slots
-from hpcdl.data.loader.worker import REPLY, TASK, Job, serve
+from hpcdl.data.loader.worker import REPLY, TASK, LoadJob, serve
 
 KINDS = ("thread", "process")
 GRACE = 2.0  # seconds for a worker to end after being told to
@@ -31,7 +31,7 @@ class WorkerError(RuntimeError):
 class Crew:
     """`jobs`, each with its own worker, a "thread" or a "process" by `kind`; workers fill `slots`."""
 
-    def __init__(self, jobs: list[Job], slots: Slots, kind: str):
+    def __init__(self, jobs: list[LoadJob], slots: Slots, kind: str):
         self.jobs, self.slots = jobs, slots
         self.busy: dict[int, tuple[int, int]] = {}  # by number of batch: slot and samples, until it is done
         self.done: dict[int, float] = {}  # by number of batch: seconds that it took
@@ -94,7 +94,7 @@ class Crew:
             for descriptor in [*self.replies, *self.ours]:
                 os.close(descriptor)
 
-    def _start_thread(self, job: Job, tasks: int) -> None:
+    def _start_thread(self, job: LoadJob, tasks: int) -> None:
         replies = self._reply_pipe(job)
         self.ours.append(replies)
         arguments = (job, self.slots.memory, tasks, replies)
@@ -102,7 +102,7 @@ class Crew:
         thread.start()
         self.threads.append(thread)
 
-    def _start_process(self, job: Job, tasks: int) -> None:
+    def _start_process(self, job: LoadJob, tasks: int) -> None:
         descriptors = (self.slots.descriptor, tasks, self._reply_pipe(job))
         try:
             process = subprocess.Popen(
@@ -120,7 +120,7 @@ class Crew:
         with contextlib.suppress(BrokenPipeError), process.stdin as pipe:  # it has already died: `wait` reports it
             pipe.write(pickle.dumps(told))
 
-    def _reply_pipe(self, job: Job) -> int:
+    def _reply_pipe(self, job: LoadJob) -> int:
         """Return the end that the worker writes to."""
         replies, end = os.pipe()
         self.replies[replies] = job.worker

@@ -44,7 +44,7 @@ def shares(n: int, batch: int, rank: int, size: int, seed: int, start: Position)
         epoch, seen = epoch + 1, 0
 
 
-class Schedule:
+class ShareSequence:
     """The shares of one rank from a position on, and the state that a checkpoint keeps.
 
     Raises ValueError for no samples, a batch below 1, or a rank outside `size`.

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from hpcdl.data.loader.folder import Shards
-from hpcdl.data.loader.order import Schedule
+from hpcdl.data.loader.order import ShareSequence
 from hpcdl.data.loader.shard import Field, Sample, fields_of
 
 Batch = dict[str, torch.Tensor]
@@ -28,7 +28,7 @@ class PlainLoader:
         decode: Callable[[Sample], Sample] | None = None,
     ):
         self.shards, self.decode = shards, decode or (lambda sample: sample)
-        self.schedule = Schedule(len(shards), batch, rank, size, seed)
+        self.schedule = ShareSequence(len(shards), batch, rank, size, seed)
         self.state_dict, self.load_state_dict = self.schedule.state_dict, self.schedule.load_state_dict
 
     def __len__(self) -> int:

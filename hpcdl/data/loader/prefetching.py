@@ -11,15 +11,15 @@ import torch
 
 from hpcdl.data.loader.crew import KINDS, Crew, WorkerError
 from hpcdl.data.loader.folder import Shards
-from hpcdl.data.loader.order import Schedule, Share
+from hpcdl.data.loader.order import Share, ShareSequence
 from hpcdl.data.loader.shard import Field, Sample, fields_of
 from hpcdl.data.loader.slots import LENT, SlotLayout, Slots
-from hpcdl.data.loader.worker import Job
+from hpcdl.data.loader.worker import LoadJob
 
 Batch = dict[str, torch.Tensor]
 
 
-class Timed(NamedTuple):
+class BatchTimes(NamedTuple):
     """One batch's seconds: for a worker to read and decode it, and for the training to wait for it."""
 
     load: float
@@ -59,12 +59,12 @@ class Loader:
                 f"workers is {workers}, queue {queue}, kind {kind!r}; workers and queue are 1 or more, kind is one of "
                 f"{', '.join(KINDS)}; PlainLoader needs no workers"
             )
-        self.schedule = Schedule(len(shards), batch, rank, size, seed)
+        self.schedule = ShareSequence(len(shards), batch, rank, size, seed)
         self.queue, self.patience = queue, patience
-        self.timed: deque[Timed] = deque(maxlen=1000)  # of the last batches
+        self.timed: deque[BatchTimes] = deque(maxlen=1000)  # of the last batches
         layout = SlotLayout(_fields(shards, decode), self.schedule.capacity)
         self._slots = Slots(layout, queue + LENT)
-        self._crew = Crew([Job(i, shards, decode, layout) for i in range(workers)], self._slots, kind)
+        self._crew = Crew([LoadJob(i, shards, decode, layout) for i in range(workers)], self._slots, kind)
         self._end = weakref.finalize(self, Crew.close, self._crew)
         self._numbers = itertools.count()
         self._restart()
@@ -94,7 +94,7 @@ class Loader:
         number, slot, share = self._pending[0]
         begin = time.perf_counter()
         load = self._wait_for(number)
-        self.timed.append(Timed(load, time.perf_counter() - begin))
+        self.timed.append(BatchTimes(load, time.perf_counter() - begin))
         self._pending.popleft()
         self.schedule.position = share.after
         batch = self._slots.lend(slot, len(share.indices))

@@ -28,7 +28,7 @@ REPLY = struct.Struct("<qdq")  # the batch's number, seconds that it took, and b
 Decode = Callable[[Sample], Sample]
 
 
-class Job(NamedTuple):
+class LoadJob(NamedTuple):
     """A worker's job: its number, the shards, how to decode a sample (None: as it is), and the slots."""
 
     worker: int
@@ -37,7 +37,7 @@ class Job(NamedTuple):
     layout: SlotLayout
 
 
-def serve(job: Job, memory: mmap.mmap, tasks: int, replies: int) -> None:
+def serve(job: LoadJob, memory: mmap.mmap, tasks: int, replies: int) -> None:
     """Fill slots until the pipe `tasks` ends; an error in one is reported, and the worker continues."""
     # Messages of this length are read and written whole: a pipe's reader takes all of one or nothing of it.
     while len(task := os.read(tasks, TASK.size)) == TASK.size:
@@ -50,7 +50,7 @@ def serve(job: Job, memory: mmap.mmap, tasks: int, replies: int) -> None:
         _say(replies, REPLY.pack(number, time.perf_counter() - begin, len(error)) + error)
 
 
-def fill(job: Job, memory: mmap.mmap, slot: int, count: int) -> None:
+def fill(job: LoadJob, memory: mmap.mmap, slot: int, count: int) -> None:
     """Read and decode the samples with the numbers in the slot."""
     notes = job.layout.notes(memory, slot)
     notes[WORKER], notes[SHARD] = job.worker, -1
@@ -86,7 +86,7 @@ def main() -> None:
     """As a program: `worker.py DESCRIPTOR TASKS REPLIES`, with the job pickled on the standard input."""
     descriptor, tasks, replies = map(int, sys.argv[1:])
     sys.path[:], folder, worker, decode, layout = pickle.load(sys.stdin.buffer)
-    job = Job(worker, Shards(folder), pickle.loads(decode), layout)  # which may need the path
+    job = LoadJob(worker, Shards(folder), pickle.loads(decode), layout)  # which may need the path
     serve(job, mmap.mmap(descriptor, 0), tasks, replies)
 
 

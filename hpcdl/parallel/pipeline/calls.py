@@ -53,7 +53,7 @@ def in_own_pass() -> bool:
     return getattr(_local, "task", None) == torch._C._current_graph_task_id()
 
 
-class Call(NamedTuple):
+class LayerCall(NamedTuple):
     """A layer's parameters, and the end of its part of the graph.
 
     `direct`: that the parameters are used nowhere but in the operation that makes the output, on which no hook is.
@@ -64,11 +64,11 @@ class Call(NamedTuple):
     direct: bool = False
 
 
-class Calls:
+class LayerCalls:
     """The calls of a forward pass; with `learning` also where each begins in the graph."""
 
     def __init__(self, learning: bool):
-        self.calls: list[Call] = []
+        self.calls: list[LayerCall] = []
         self.begins: list[list[Any]] | None = [] if learning else None
         self.hooks: list[Any] = []  # on the outputs, with `learning`
 
@@ -79,7 +79,7 @@ class Calls:
             self.begins.append([get_gradient_edge(x).node for x in found])
             y.register_hook(_nothing).remove()  # what is left is the dict where hooks of later are
             self.hooks.append(y._backward_hooks)
-        self.calls.append(Call(params, End(y)))
+        self.calls.append(LayerCall(params, End(y)))
 
     def signature(self, roots: Sequence[Any]) -> Signature:
         """Return the layers called and the number of operations between: equal for equal ways through the network.
@@ -114,7 +114,7 @@ class Known:
         """Return whether to examine the next pass, if its way is new."""
         return self._asked or self._passes < EARLY
 
-    def judge(self, calls: Calls, roots: Sequence[Any]) -> tuple[list[Call], bool]:
+    def judge(self, calls: LayerCalls, roots: Sequence[Any]) -> tuple[list[LayerCall], bool]:
         """Return the calls that alone use their parameters, and whether a block inside runs its own backward pass."""
         signature = calls.signature(roots)
         self._passes += 1
@@ -147,7 +147,7 @@ class _Graph:
                         todo.append(before)
         self.reentrant = any(node.name() in REENTRANT for node in seen)
 
-    def part(self, call: Call, begin: Sequence[Any]) -> bool | None:
+    def part(self, call: LayerCall, begin: Sequence[Any]) -> bool | None:
         """Return None if a gradient reaches the call's parameters on a way around its output; else `Call.direct`."""
         end = call.end.edge.node
         inside, todo, around = {end}, [end], set(begin)

@@ -6,7 +6,7 @@ from itertools import accumulate, pairwise
 from torch import nn
 
 from hpcdl.parallel.pipeline.tied import find_tied
-from hpcdl.parallel.pipeline.values import Part, Value, like, rows_of, tensors_of
+from hpcdl.parallel.pipeline.values import SequentialPart, Value, like, rows_of, tensors_of
 from hpcdl.parallel.schedules import Place
 from hpcdl.parallel.shares import shares
 
@@ -30,7 +30,7 @@ def cut_layers(
             f"limits is {list(limits)}; for {len(parts)} parts of {len(layers)} layers these are {len(parts) + 1} "
             f"rising numbers, from 0 to {len(layers)}"
         )
-    cut = [Part(*layers[first:last]) for first, last in pairwise(limits)]
+    cut = [SequentialPart(*layers[first:last]) for first, last in pairwise(limits)]
     tied = find_tied([(place[0], part) for place, part in zip(parts, cut, strict=True)])
     chunks: list[nn.Sequential] = []
     for part in sorted((part for part, place in enumerate(parts) if place[0] == stage), key=lambda g: parts[g][1]):

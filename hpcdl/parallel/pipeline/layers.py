@@ -16,7 +16,7 @@ from torch.autograd.graph import get_gradient_edge
 
 from hpcdl.ddp.decisions import is_power_of_2, mixes, nodes_made
 from hpcdl.ddp.refusals import require_not_wrapped, require_values
-from hpcdl.parallel.pipeline.calls import Call, Calls, End, Known, in_transform, owned
+from hpcdl.parallel.pipeline.calls import End, Known, LayerCall, LayerCalls, in_transform, owned
 from hpcdl.parallel.pipeline.recomputed import Before, Buffer, buffers_of
 from hpcdl.parallel.pipeline.values import Value, arguments, call, is_differentiable, like, tensors_of
 from hpcdl.sharding.pieces import untraced
@@ -47,7 +47,7 @@ class Passed(NamedTuple):
 
     x: Value
     ends: list[End | None]  # None where nothing requires a gradient
-    calls: list[Call]
+    calls: list[LayerCall]
     reentrant: bool  # a block inside does its own backward pass
 
     def pairs(self, dy: Value) -> tuple[list[End], list[torch.Tensor]]:
@@ -89,7 +89,7 @@ class Layers:
         self._inputs: dict[int, tuple[Value, Before]] = {}  # to recompute from
         self._changing: Sequence[Buffer] | None = None  # what forward passes change
         self._waiting: dict[int, tuple[Passed, Value, list[torch.Tensor | None]]] = {}  # for W
-        self._calls: Calls | None = None  # of the current forward pass
+        self._calls: LayerCalls | None = None  # of the current forward pass
         self._first: tuple[Value, Any] = None, None  # the batch's first microbatch and its way through the network
         self._differing = 0  # microbatches that took another way
         self._known = Known()
@@ -162,7 +162,7 @@ class Layers:
         torch.autograd.backward(seeds, retain_graph=direct is None, inputs=params)
 
     def _record(self, k: int, x: Value) -> Value:
-        self._calls = Calls(self._known.learning)
+        self._calls = LayerCalls(self._known.learning)
         begun = nodes_made()
         y = call(self.module, x)
         calls, self._calls = self._calls, None

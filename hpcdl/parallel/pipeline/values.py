@@ -125,7 +125,7 @@ def _arguments(kind: Any) -> list[str] | None:
     return None if any(param.kind in any_number for param in params) else [param.name for param in params]
 
 
-class Part(nn.Sequential):
+class SequentialPart(nn.Sequential):
     """Layers one after another, as in nn.Sequential, that may pass several tensors."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:

@@ -34,7 +34,7 @@ class SplitLayer(nn.Module):
         )
 
 
-class Made:
+class MadeParameter:
     """A parameter made from a dense one: its module, its ranks, and the axis of the cut."""
 
     def __init__(self, module: nn.Module, comm: Communicator, dim: str, parameter: nn.Parameter):
@@ -42,7 +42,7 @@ class Made:
         self.module, self.comm = weakref.ref(module), weakref.ref(comm)
 
 
-_made = WeakTensorKeyDictionary()  # a dense parameter to the `Made`s
+_made = WeakTensorKeyDictionary()  # a dense parameter to the `MadeParameter`s
 
 
 def require_plain(dense: nn.Module, kind: type[nn.Module], forward: Callable | None = None) -> None:
@@ -128,7 +128,7 @@ def parameter(
     whole = getattr(module, name)
     if whole is None:
         return None
-    known: list[Made] = _made.setdefault(whole, [])
+    known: list[MadeParameter] = _made.setdefault(whole, [])
     known[:] = [made for made in known if made.parameter() is not None and made.module() is not None]
     for made in reversed(known):
         here = made.parameter()
@@ -138,10 +138,10 @@ def parameter(
                     f"the {name} of {type(module).__name__} is tied to that of {type(made.module()).__name__}, "
                     f"which was cut along {made.dim}, and this one would be along {dim}; cut both alike, or untie them"
                 )
-            known.append(Made(module, comm, dim, here))
+            known.append(MadeParameter(module, comm, dim, here))
             return here
     cut_out = nn.Parameter(cut(whole.detach()), requires_grad=whole.requires_grad)
-    known.append(Made(module, comm, dim, cut_out))
+    known.append(MadeParameter(module, comm, dim, cut_out))
     know_dense(whole)
     if comm.size > 1 and dim != "nothing":
         _guard(cut_out, comm)  # before users' hooks

@@ -32,7 +32,7 @@ ONLY_LENET |= {"all_reduce": "--sharding"}
 BOTH = ("batch", "lr", "seed", "checkpoint", "every")
 
 
-class Run(NamedTuple):
+class RunOptions(NamedTuple):
     """Options of a run besides training: where it keeps its state, what it writes, and its machine in `hpcdl.cost`."""
 
     checkpoint: str | None = None
@@ -123,7 +123,7 @@ def _on_mesh(given: dict[str, Any]) -> None:
         if name in ONLY_LENET:
             option = name.replace("_", "-")
             raise ConfigurationError(f"--{option} is for the training of lab 07; with a mesh take {ONLY_LENET[name]}")
-    run = Run(**{name: given.pop(name) for name in Run._fields if name in given})
+    run = RunOptions(**{name: given.pop(name) for name in RunOptions._fields if name in given})
     if run.every < 1:
         raise ConfigurationError(f"every is {run.every}; it is a number of steps, 1 or more")
     if run.profile and not run.log:
@@ -207,7 +207,7 @@ def _predict(configuration: Configuration, only: list[str], name: str | None, me
         typer.echo(line)
 
 
-def _simulate(chosen: Chosen, ranks: int, run: Run) -> None:
+def _simulate(chosen: Chosen, ranks: int, run: RunOptions) -> None:
     from hpcdl.comm import RankError
     from hpcdl.comm import simulate as simulated
     from hpcdl.training.hybrid.work import links_of, machine_named
@@ -226,7 +226,7 @@ def _simulate(chosen: Chosen, ranks: int, run: Run) -> None:
 def train_on(
     comm: "Communicator",
     configuration: Configuration,
-    run: Run | None = None,
+    run: RunOptions | None = None,
     device: str = "cpu",
     say: Callable[[str], None] | None = None,
 ) -> list[float]:
@@ -238,7 +238,7 @@ def train_on(
     from hpcdl.training.hybrid.work import machine_named
     from hpcdl.training.trainer import Trainer
 
-    run = run or Run()
+    run = run or RunOptions()
     speak = (say or _print) if comm.rank == 0 else _quiet
     machine = machine_named(run.machine) if run.machine is not None else None
     trainer = Trainer(comm, configuration, device, machine, run.profile)

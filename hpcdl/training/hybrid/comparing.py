@@ -58,7 +58,7 @@ def _record(configuration: Configuration, folder: Path, other: Configuration | N
     from hpcdl.comm import simulate
     from hpcdl.training.trainer import Trainer
 
-    class Watched(Trainer):
+    class InspectedTrainer(Trainer):
         """A trainer that inspects each step's gradients."""
 
         found: list[Difference]
@@ -77,7 +77,7 @@ def _record(configuration: Configuration, folder: Path, other: Configuration | N
             return loss, norm
 
     def rank(comm: Any) -> list[Difference]:
-        trainer = Watched(comm, configuration)
+        trainer = InspectedTrainer(comm, configuration)
         trainer.found = []
         trainer.train()
         return trainer.found

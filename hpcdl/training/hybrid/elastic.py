@@ -24,7 +24,7 @@ from hpcdl.training.hybrid.configuration import Configuration, ConfigurationErro
 from hpcdl.training.hybrid.fitting import nearest, require_fit
 from hpcdl.training.hybrid.models import build
 from hpcdl.training.hybrid.on_engines import PATIENCE, require_engines
-from hpcdl.training.hybrid.predictions import as_bytes
+from hpcdl.training.hybrid.predictions import format_bytes
 from hpcdl.training.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -70,11 +70,11 @@ def train_elastic(
             raise ConfigurationError(f"{name} is {steps}; it is a number of steps, 1 or more")
     if every > 1:
         sent, held = neighbours.needs(configuration)
-        say(f"copies     all ranks send {as_bytes(sent)} a step to their neighbours, and hold {as_bytes(held)}")
+        say(f"copies     all ranks send {format_bytes(sent)} a step to their neighbours, and hold {format_bytes(held)}")
     return _Training(cluster, configuration, checkpoint, every, say, dict(kills or {})).run(quorum, rejoin_after)
 
 
-class Plan(NamedTuple):
+class RunPlan(NamedTuple):
     """What the ranks of one run are told; `source` is None to continue from the checkpoint."""
 
     configuration: Configuration
@@ -157,13 +157,13 @@ class _Training:
         """Train until the configuration's steps are done or a rank fails."""
         _, source, memories = self._find()
         self.number += 1
-        plan = Plan(configuration, self.checkpoint, self.every, self.kills, self.number, source, memories)
+        plan = RunPlan(configuration, self.checkpoint, self.every, self.kills, self.number, source, memories)
         if self.cluster is None:
             self._simulate(plan)
         else:
             self._on_engines(plan, self.cluster)
 
-    def _simulate(self, plan: Plan) -> None:
+    def _simulate(self, plan: RunPlan) -> None:
         self.memories = plan.memories
         try:
             simulate(
@@ -174,7 +174,7 @@ class _Training:
             del self.memories[error.rank]
             raise
 
-    def _on_engines(self, plan: Plan, cluster: "Cluster") -> None:
+    def _on_engines(self, plan: RunPlan, cluster: "Cluster") -> None:
         left: dict[int, neighbours.Memory] = {}
         try:
             for record in cluster.stream(_train, plan, _kill, publish, _hand_over, timeout=PATIENCE):
@@ -198,7 +198,7 @@ def _died(error: ClusterError | RankError) -> bool:
 
 
 def _train(
-    comm: Communicator, plan: Plan, die: Callable[[], None], report: Take, leave: Callable[[Left], None]
+    comm: Communicator, plan: RunPlan, die: Callable[[], None], report: Take, leave: Callable[[Left], None]
 ) -> None:
     """Run this rank's part of a training; engines beyond the mesh stay idle."""
     torch.set_num_threads(1)
@@ -211,7 +211,7 @@ def _train(
             neighbours.resume(trainer, memory, plan.source)
         else:
             trainer.resume(plan.checkpoint)
-        copies = neighbours.Copies(trainer, memory, plan.number) if plan.every > 1 else None
+        copies = neighbours.NeighbourCopies(trainer, memory, plan.number) if plan.every > 1 else None
 
         def before_step(step: int) -> None:
             if step + 1 in plan.kills:

@@ -94,7 +94,7 @@ class Repeated(Alone):
             ddp.synchronize()
 
 
-class Sharded(Replicas):
+class ShardedReplicas(Replicas):
     """ZeRO-1 and -2: optimizer states are sharded, and at stage 2 also gradients."""
 
     def __init__(self, chunks: Sequence[nn.Module], comm: Communicator, make: Make, stage: int):
@@ -165,7 +165,7 @@ def share_among(comm: Communicator, chunks: Sequence[nn.Module], make: Make, sha
         return Repeated(chunks, comm, make, overlap=once)
     if sharding == 3:
         return FullySharded(chunks, comm, make, ahead=once)
-    return Sharded(chunks, comm, make, sharding)
+    return ShardedReplicas(chunks, comm, make, sharding)
 
 
 def squares(gradients: Sequence[torch.Tensor]) -> float:

@@ -118,7 +118,7 @@ def whole(layer: nn.Module, comm: Communicator) -> nn.Module:
     return deepcopy(layer)
 
 
-class MLP(Chain):
+class DigitsMLP(Chain):
     """Linear layers with ReLU for images of 8 x 8 digits: columns and rows in turn, the last one whole."""
 
     def __init__(self, width: int, hidden: int):
@@ -225,7 +225,11 @@ class GPT(Model):
 
 
 MODELS: dict[str, dict[str, Callable[[], Model]]] = {  # names as in `configuration.SIZES`
-    "mlp": {"tiny": lambda: MLP(32, 8), "small": lambda: MLP(256, 8), "medium": lambda: MLP(1024, 16)},
+    "mlp": {
+        "tiny": lambda: DigitsMLP(32, 8),
+        "small": lambda: DigitsMLP(256, 8),
+        "medium": lambda: DigitsMLP(1024, 16),
+    },
     "lenet": {"lenet5": LeNet},
     "gpt": {
         "tiny": lambda: GPT(16, 32, 8, 6),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 KEPT = 2  # moments: while some ranks copy a step, all still have the one before
 
 
-class Moment(NamedTuple):
+class CopyMoment(NamedTuple):
     """When `ranks` ranks copied their parts: after `step` steps, in a training's run number `run`."""
 
     step: int
@@ -32,7 +32,7 @@ class Moment(NamedTuple):
     ranks: int
 
 
-class Part(NamedTuple):
+class StatePart(NamedTuple):
     """One rank's elements of the state: `places` in the whole model's vector, `values` of each kind, the loss scale."""
 
     places: torch.Tensor
@@ -40,17 +40,19 @@ class Part(NamedTuple):
     scale: torch.Tensor | None
 
 
-Memory = dict[Moment, dict[int, Part]]  # of one rank: parts of the last moments, by the rank that contributed them
+Memory = dict[
+    CopyMoment, dict[int, StatePart]
+]  # of one rank: parts of the last moments, by the rank that contributed them
 
 
 class Source(NamedTuple):
     """The moment to continue from, and which rank of the next run gives each part."""
 
-    moment: Moment
+    moment: CopyMoment
     givers: dict[int, int]
 
 
-class Copies:
+class NeighbourCopies:
     """Keeps this rank's part and the previous rank's in `memory`; every rank creates one and calls `keep` after each
     step."""
 
@@ -72,8 +74,8 @@ class Copies:
         values = torch.stack([trainer.whole.part(trainer.values, kind) for kind in kinds])
         theirs = values.new_empty(len(kinds), self.theirs.numel())
         self._exchange(values, theirs)
-        parts = {self.left: Part(self.theirs, theirs, scale), comm.rank: Part(self.places, values, scale)}
-        self.memory[Moment(trainer.done, self.run, comm.size)] = parts
+        parts = {self.left: StatePart(self.theirs, theirs, scale), comm.rank: StatePart(self.places, values, scale)}
+        self.memory[CopyMoment(trainer.done, self.run, comm.size)] = parts
         for moment in sorted(self.memory)[:-KEPT]:
             del self.memory[moment]
 
@@ -88,7 +90,7 @@ def find(memories: Sequence[Memory], ranks: int) -> tuple[Source | None, list[Me
     Old rank i is new rank i modulo `ranks`: one without a place in the next run passes its parts on. Without such
     a moment, the source is None and the memories are empty.
     """
-    held: dict[Moment, dict[int, int]] = {}
+    held: dict[CopyMoment, dict[int, int]] = {}
     for i, memory in enumerate(memories):
         for moment, parts in memory.items():
             for rank in parts:

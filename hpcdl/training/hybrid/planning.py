@@ -16,7 +16,7 @@ from hpcdl.parallel.shares import shares
 from hpcdl.training.hybrid.configuration import Configuration, ConfigurationError, parse_mesh
 from hpcdl.training.hybrid.fitting import meshes, misfit
 from hpcdl.training.hybrid.models import build
-from hpcdl.training.hybrid.predictions import BYTES, STATES, as_bytes
+from hpcdl.training.hybrid.predictions import BYTES, STATES, format_bytes
 from hpcdl.training.hybrid.seconds import step_seconds
 from hpcdl.training.hybrid.work import Speed, layers_of
 
@@ -173,14 +173,14 @@ def _in_flight(schedule: str, pipeline: int, m: int) -> list[set[tuple[int, ...]
 def table(found: Search, machine: Machine, limit: float | None, shown: int = SHOWN) -> list[str]:
     """Return the lines that `hpcdl train --plan --machine` prints: the best, the next ones, and the reason why each is
     slower."""
-    most = as_bytes(limit or machine.memory)
+    most = format_bytes(limit or machine.memory)
     lines = [
         f"plan       {found.tried} configurations on {machine.name}; {found.too_large} need more than {most} a rank"
     ]
     if not found.best:
         assert found.smallest is not None
         needed, least = found.smallest
-        return [*lines, f"none fits: the smallest, {_options(least)}, needs {as_bytes(needed)}; take more ranks"]
+        return [*lines, f"none fits: the smallest, {_options(least)}, needs {format_bytes(needed)}; take more ranks"]
     best = found.best[0]
     lines.append("ms a step  computing messages bubble updates  MFU      memory  configuration")
     for proposal in found.best[:shown]:
@@ -194,7 +194,7 @@ def _row(proposal: Proposal, machine: Machine) -> str:
     model = build(configuration.model, configuration.size)
     mfu = Speed(configuration, model, machine).rates(configuration.batch, seconds)["mfu"]
     figures = f"{1e3 * seconds:<9.3g}  {ms[0]:>9} {ms[1]:>8} {ms[2]:>6} {ms[3]:>7}"
-    return f"{figures}  {100 * (mfu or 0):4.1f} % {as_bytes(proposal.memory):>8}  {_options(configuration)}"
+    return f"{figures}  {100 * (mfu or 0):4.1f} % {format_bytes(proposal.memory):>8}  {_options(configuration)}"
 
 
 def _reason(proposal: Proposal, best: Proposal) -> str:

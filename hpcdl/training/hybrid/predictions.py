@@ -106,7 +106,7 @@ def described(configuration: Configuration, found: dict[str, Any], machine: Mach
         f"ranks      {configuration.ranks} = data {data} x pipeline {pipeline} x tensor {tensor} x sequence {sequence}",
         f"a step     {configuration.batch} {model.unit}{tokens}; {replicas} {m} microbatch{'es' * (m > 1)} of {rows}",
         f"sharding   stage {configuration.sharding} over {data * sequence} replicas{alone}",
-        f"a rank     up to {found['held']:,} parameters; {as_bytes(round(found['memory']))} of weights, gradients "
+        f"a rank     up to {found['held']:,} parameters; {format_bytes(round(found['memory']))} of weights, gradients "
         f"and {states} state{'s' * (states > 1)}",
         f"it sends   {_sent(found)} a step{cut}",
         f"bubble     {100 * found['bubble']:.1f} % of a stage's time, if F, B and W take equally long",
@@ -117,11 +117,11 @@ def described(configuration: Configuration, found: dict[str, Any], machine: Mach
 def _sent(found: dict[str, Any]) -> str:
     """Return the bytes of each kind that replicas and stages send; the numbers that they agree on are few."""
     kinds = {"gradients": "gradient_bytes", "parameters": "parameter_bytes", "activations": "pipeline_bytes"}
-    said = [f"{as_bytes(round(found[name]))} of {kind}" for kind, name in kinds.items() if found[name]]
+    said = [f"{format_bytes(round(found[name]))} of {kind}" for kind, name in kinds.items() if found[name]]
     return ", ".join(said) or "nothing"
 
 
-def as_bytes(n: float) -> str:
+def format_bytes(n: float) -> str:
     """Format bytes with three figures: 512 bytes, 1.25 MB (of 2^20 bytes)."""
     for unit in ("bytes", "KB", "MB", "GB"):
         if n < 1000 or unit == "GB":

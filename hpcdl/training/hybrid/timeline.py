@@ -31,7 +31,7 @@ class Untimed:
         return []
 
 
-class Timeline(Untimed):
+class RankTimeline(Untimed):
     """The spans of a rank since the last `take`; all ranks create theirs at the same time.
 
     `shares` is each local chunk's share of the model's operations, which take virtual time by `pace`. With `whole`, B

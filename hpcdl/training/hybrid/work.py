@@ -108,8 +108,8 @@ def shares_of_chunks(configuration: Configuration, mesh: Mesh, parts: Sequence[t
 
 
 def machine_named(name: str) -> Machine:
-    """Find a machine in `hpcdl.cost.MACHINES` by its name or a prefix; raise ConfigurationError unless exactly one
-    matches."""
+    """Find a machine in `hpcdl.cost.machines.MACHINES` by its name or a prefix; raise ConfigurationError unless
+    exactly one matches."""
     exact = [machine for known, machine in MACHINES.items() if known.lower() == name.lower()]
     found = exact or [machine for known, machine in MACHINES.items() if known.lower().startswith(name.lower())]
     if len(found) != 1 or not name:

@@ -40,7 +40,7 @@ OTHER = "others"  # your helpers outside bricks' cells; other library code that 
 NOT_CODE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
 
-class Unit(NamedTuple):
+class CodeUnit(NamedTuple):
     """A top-level function of a file, or a method of a top-level class."""
 
     file: str
@@ -102,12 +102,12 @@ def tally(executions: Iterable[Execution], namespace: dict, own: Iterable[str], 
     return Tally(_ordered(yours), _ordered(lent_lines), given_lines, _ready_made(operators), _calls(executions[0]))
 
 
-def _units(executions: list[Execution]) -> set[Unit]:
+def _units(executions: list[Execution]) -> set[CodeUnit]:
     functions = {function for each in executions for function in each.functions}
     return {unit for function in functions if (unit := unit_of(function))}
 
 
-def unit_of(function: Function) -> Unit | None:
+def unit_of(function: Function) -> CodeUnit | None:
     """Return the unit that a function counts with; None for functions of Python, torch and other packages."""
     if function.file.startswith("<") and not function.file.startswith("<ipython"):
         return None
@@ -115,7 +115,7 @@ def unit_of(function: Function) -> Unit | None:
         return None
     for first, last, name, lines in _parsed(function.file):
         if first <= function.line <= last:
-            return Unit(function.file, first, name, lines)
+            return CodeUnit(function.file, first, name, lines)
     return None
 
 
@@ -159,7 +159,7 @@ def code_lines(text: str) -> set[int]:
     return lines
 
 
-def _lender(unit: Unit) -> str | None:
+def _lender(unit: CodeUnit) -> str | None:
     """Return the brick of a library function; None for the machine below the bricks."""
     parts = Path(unit.file).resolve().relative_to(LIBRARY).with_suffix("").parts
     module = ".".join(parts)

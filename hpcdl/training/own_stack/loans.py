@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from hpcdl.identity import code_of
-from hpcdl.points import Record
+from hpcdl.points import PointsRecord
 from hpcdl.training.own_stack import lent
 from hpcdl.training.own_stack.bricks import BRICKS
 
 LAB = "own_stack"
 
 
-def mine(namespace: dict, record: Record) -> list[str]:
+def mine(namespace: dict, record: PointsRecord) -> list[str]:
     """Return the notebook's own bricks: their functions exist, and are the code that earned all points."""
     return [
         brick
@@ -22,7 +22,7 @@ def mine(namespace: dict, record: Record) -> list[str]:
     ]
 
 
-def _passed(brick: str, record: Record, code: str) -> bool:
+def _passed(brick: str, record: PointsRecord, code: str) -> bool:
     last = record.last(f"{LAB}.{brick}")
     return last is not None and last.points == last.most > 0 and last.code == code
 

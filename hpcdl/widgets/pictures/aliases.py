@@ -25,7 +25,7 @@ LINES = {  # of a program, each with what it does
 NUMBER, OLD = tint(style.BLUE, 0.3), tint(style.ORANGE, 0.45)
 
 
-class Memory(NamedTuple):
+class AliasedMemory(NamedTuple):
     """The numbers of one memory, and the names that look into it with the cells that each of them sees."""
 
     numbers: list[float]
@@ -40,19 +40,19 @@ def explorable() -> Explorable:
     )  # fmt: skip
 
 
-def after(lines: int) -> list[Memory]:
+def after(lines: int) -> list[AliasedMemory]:
     """The memories after so many lines, run by Python itself; a memory without a name is gone."""
     names: dict[str, torch.Tensor] = {}
     known: list[torch.Tensor] = []  # every tensor that there has been: no memory is given to another
     for line in list(LINES)[:lines]:
         exec(line, {"torch": torch}, names)
         known += names.values()
-    memories: dict[int, Memory] = {}
+    memories: dict[int, AliasedMemory] = {}
     for tensor in known:
         place = tensor.untyped_storage().data_ptr()
         seen = {name: _cells(x) for name, x in sorted(names.items()) if x.untyped_storage().data_ptr() == place}
         if seen:
-            memories.setdefault(place, Memory(_whole(tensor), seen))
+            memories.setdefault(place, AliasedMemory(_whole(tensor), seen))
     return list(memories.values())
 
 
@@ -89,7 +89,7 @@ def _draw_program(axes: Axes, step: int) -> None:
     axes.set_title("program")
 
 
-def _draw_memory(axes: Axes, row: int, memory: Memory, before: list[list[float]]) -> None:
+def _draw_memory(axes: Axes, row: int, memory: AliasedMemory, before: list[list[float]]) -> None:
     top = 0.4 + 1.7 * row
     old = before[row] if row < len(before) else memory.numbers
     colours = [NUMBER if number == was else OLD for number, was in zip(memory.numbers, old, strict=True)]

@@ -17,7 +17,7 @@ WEIGHTS = (((0.9, -0.4), (-0.7, 1.1), (0.5, 0.6)), ((1.2, -0.8, 0.3), (-0.5, 0.9
 BIASES = ((0.1, -0.2, 0.3), (0.2, -0.1), (0.1,))
 
 
-class Stage(NamedTuple):
+class EquationStep(NamedTuple):
     """One click: which equation is at work, at which layer (0: all of them), and its colour."""
 
     equation: int
@@ -42,13 +42,13 @@ NAMES = (
     "step",
 )
 STAGES = (
-    Stage(-1, 1, BLUE),
-    *(Stage(0, l, BLUE) for l in range(2, LAST + 1)),
-    Stage(1, LAST, VERMILLION),
-    *(Stage(2, l, VERMILLION) for l in range(LAST - 1, 1, -1)),
-    Stage(3, 0, VERMILLION),
-    Stage(4, 0, VERMILLION),
-    Stage(5, 0, GREEN),
+    EquationStep(-1, 1, BLUE),
+    *(EquationStep(0, l, BLUE) for l in range(2, LAST + 1)),
+    EquationStep(1, LAST, VERMILLION),
+    *(EquationStep(2, l, VERMILLION) for l in range(LAST - 1, 1, -1)),
+    EquationStep(3, 0, VERMILLION),
+    EquationStep(4, 0, VERMILLION),
+    EquationStep(5, 0, GREEN),
 )
 GRADIENTS, STEP = len(STAGES) - 3, len(STAGES) - 1
 

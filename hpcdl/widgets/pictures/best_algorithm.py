@@ -42,11 +42,11 @@ def explorable(cost: Callable = library_cost, alpha: float = 1e-5, beta: float =
         "nbytes": log_slider("bytes n", 1e6, 10**LOW, 10**HIGH, ".3s"),
         **machine_sliders(alpha, beta),
     }
-    draw_here = partial(draw, lines=Lines(cost))
+    draw_here = partial(draw, lines=CostLines(cost))
     return Explorable(draw_here, controls, (9.6, 4.6), layout=[["map", "costs"]], width_ratios=[1.15, 1])
 
 
-class Lines:
+class CostLines:
     """Every cost is a straight line in nbytes: alphas · alpha + volume · nbytes · beta. Asked of `cost` once each."""
 
     def __init__(self, cost: Callable):
@@ -62,7 +62,7 @@ class Lines:
         return terms[:, :1] * alpha + terms[:, 1:] * beta * np.atleast_1d(nbytes)
 
 
-def draw(state: dict, axes: dict[str, Axes], lines: Lines) -> str:
+def draw(state: dict, axes: dict[str, Axes], lines: CostLines) -> str:
     p, nbytes, alpha, beta = state["p"], state["nbytes"], MICRO * state["alpha"], NANO * state["beta"]
     winners = np.array([lines.seconds(ranks, SIZES, alpha, beta).argmin(0) for ranks in RANKS])
     _map(axes["map"], winners, p, nbytes)

@@ -22,7 +22,7 @@ LIMIT = A100_SUPERPOD.memory  # bytes of a GPU: the line in the picture
 TITLE = 22  # points between a title and its axes: the legend is there
 
 
-class Precision(NamedTuple):
+class PrecisionBytes(NamedTuple):
     """Bytes for each parameter, and what activations have more than in 16 bits."""
 
     optimizer: int
@@ -32,8 +32,8 @@ class Precision(NamedTuple):
 
 
 PRECISIONS = {
-    "16 bits, states in float32": Precision(12, 2, 2, 1),
-    "float32": Precision(8, 4, 4, 2),
+    "16 bits, states in float32": PrecisionBytes(12, 2, 2, 1),
+    "float32": PrecisionBytes(8, 4, 4, 2),
 }
 MODELS = {
     f"{name} (Narayanan)": Transformer(layers, hidden, 2048, 51200, heads)

@@ -13,7 +13,7 @@ from hpcdl.widgets.kit.style import Alarm
 START, REACH = -2.0, 3.2
 
 
-class Steps(NamedTuple):
+class GradSteps(NamedTuple):
     """w before each step and after the last; the slope at each, and the content of w.grad."""
 
     w: list[float]
@@ -31,9 +31,9 @@ def explorable() -> Explorable:
     return Explorable(draw, controls, (9.6, 3.8), layout=[["loss", "grad"]])
 
 
-def path(steps: int, lr: float, forget: bool) -> Steps:
+def path(steps: int, lr: float, forget: bool) -> GradSteps:
     """Steps on the loss w²."""
-    w, grad, found = START, 0.0, Steps([START], [], [])
+    w, grad, found = START, 0.0, GradSteps([START], [], [])
     for _ in range(steps):
         grad = 2 * w + (0.0 if forget else grad)
         found.slopes.append(2 * w)
@@ -50,7 +50,7 @@ def draw(state: dict, axes: dict[str, Axes]) -> str:
     return sentence(found, state["forget"])
 
 
-def _draw_loss(axes: Axes, found: Steps) -> None:
+def _draw_loss(axes: Axes, found: GradSteps) -> None:
     xs = np.linspace(-REACH, REACH, 121)
     axes.plot(xs, xs**2, color=style.CONTOUR)
     axes.plot(found.w, np.square(found.w), "o-", color=style.BLUE, linewidth=1.2, markersize=6)
@@ -59,7 +59,7 @@ def _draw_loss(axes: Axes, found: Steps) -> None:
     axes.set_title("w, step by step")
 
 
-def _draw_grads(axes: Axes, found: Steps) -> None:
+def _draw_grads(axes: Axes, found: GradSteps) -> None:
     turns = range(1, len(found.grads) + 1)
     axes.bar([turn - 0.2 for turn in turns], found.slopes, width=0.35, color=style.GREY, label="slope at w")
     axes.bar([turn + 0.2 for turn in turns], found.grads, width=0.35, color=style.ORANGE, label="w.grad")
@@ -69,7 +69,7 @@ def _draw_grads(axes: Axes, found: Steps) -> None:
     axes.legend(loc="upper right", ncols=2)
 
 
-def sentence(found: Steps, forget: bool) -> str:
+def sentence(found: GradSteps, forget: bool) -> str:
     """Where w is, and which gradient its last step used."""
     w = f"w = {found.w[-1]:.3g}".replace("-", "−")
     if not found.grads:

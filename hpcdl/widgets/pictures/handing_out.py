@@ -23,7 +23,7 @@ PROGRAMS = {
 DRAWN, OUT, UNKNOWN = tint(style.SKY, 0.25), tint(style.GREEN, 0.4), tint(style.GREY, 0.06)
 
 
-class Moment(NamedTuple):
+class HandedOut(NamedTuple):
     """The orders drawn so far, the indices handed out so far, and the last item as (epoch, start, stop)."""
 
     drawn: int
@@ -40,14 +40,14 @@ def explorable() -> Explorable:
     return Explorable(draw, controls, (9.6, 3.6), layout=[["program", "batches"]], width_ratios=[1.15, 1])
 
 
-def moment(program: str, asked: int) -> Moment:
+def moment(program: str, asked: int) -> HandedOut:
     """Seven indices in batches of three, three epochs: where the program stands after so many items."""
     n = len(ORDERS[0])
     batches = [(epoch, start, min(n, start + SIZE)) for epoch in range(len(ORDERS)) for start in range(0, n, SIZE)]
     items = [(epoch, 0, n) for epoch in range(len(ORDERS))] if program == "yield" else batches
     item = items[min(asked, len(items)) - 1] if asked else None
     drawn = len(ORDERS) if program == "a list" else item[0] + 1 if item else 0
-    return Moment(drawn, item[0] * n + item[2] if item else 0, item)
+    return HandedOut(drawn, item[0] * n + item[2] if item else 0, item)
 
 
 def draw(state: dict, axes: dict[str, Axes]) -> str:
@@ -68,7 +68,7 @@ def _draw_program(axes: Axes, lines: tuple[str, ...]) -> None:
     axes.set_title("program")
 
 
-def _draw_batches(axes: Axes, now: Moment) -> None:
+def _draw_batches(axes: Axes, now: HandedOut) -> None:
     """Draw a row for each epoch; epochs to come are empty."""
     n = len(ORDERS[0])
     labels = [[str(i) if epoch < now.drawn else "?" for i in order] for epoch, order in enumerate(ORDERS)]
@@ -84,7 +84,7 @@ def _draw_batches(axes: Axes, now: Moment) -> None:
     axes.set_title("three epochs of order(7)")
 
 
-def sentence(program: str, asked: int, now: Moment) -> str:
+def sentence(program: str, asked: int, now: HandedOut) -> str:
     """What came out, and what had to be drawn for it."""
     calls = f"order has been called {now.drawn} time{'s' * (now.drawn != 1)}"
     if not now.item:

@@ -23,7 +23,7 @@ COLOURS = {"lost": style.VERMILLION, "late": style.ORANGE, "clean": style.SKY}
 BARS = {fate: palette.tint(colour, 0.55) for fate, colour in COLOURS.items()}  # marks in ink are seen on them
 
 
-class Event(NamedTuple):
+class MemoryAccess(NamedTuple):
     """An access to component `v` by update `k` of a thread."""
 
     time: float
@@ -40,7 +40,7 @@ def explorable() -> Explorable:
 
 
 @cache
-def events(n: int, p: int, seed: int = 0) -> tuple[Event, ...]:
+def events(n: int, p: int, seed: int = 0) -> tuple[MemoryAccess, ...]:
     """Return all accesses of `p` threads to `n` components, in the order of their times."""
     chance, found = np.random.default_rng((seed, n, p)), []
     for thread in range(p):
@@ -50,11 +50,11 @@ def events(n: int, p: int, seed: int = 0) -> tuple[Event, ...]:
             ops = [("read", v) for v in edge] + [(op, v) for v in edge for op in ("load", "store")]
             for number, (op, v) in enumerate(ops):
                 time += chance.uniform(0.5, 1.5) * (THINKS if number == TOUCHED else 1.0)
-                found.append(Event(time, thread, k, op, v))
+                found.append(MemoryAccess(time, thread, k, op, v))
     return tuple(sorted(found))
 
 
-def fates(found: tuple[Event, ...]) -> dict[tuple[int, int], str]:
+def fates(found: tuple[MemoryAccess, ...]) -> dict[tuple[int, int], str]:
     """Return for each update (thread, k): "lost", "late" or "clean".
 
     An update is lost if another thread loads a component before the update stores it, and stores it afterwards. An
@@ -97,7 +97,7 @@ def draw(state: dict, axes: Mapping[str, Axes]) -> str:
     )
 
 
-def _draw_time(axes: Axes, found: tuple[Event, ...], fate: dict, p: int) -> None:
+def _draw_time(axes: Axes, found: tuple[MemoryAccess, ...], fate: dict, p: int) -> None:
     for (thread, k), kind in fate.items():
         times = [e.time for e in found if (e.thread, e.k) == (thread, k)]
         axes.broken_barh([(times[0], times[-1] - times[0])], (thread - 0.36, 0.72), color=BARS[kind], linewidth=0)

@@ -28,7 +28,7 @@ CURVE = (1, 16, 128, 512, 1024, 2048)
 INFINITE = float("inf")
 
 
-class Network(NamedTuple):
+class NetworkSpeed(NamedTuple):
     """Its layers, and images per second on one P100."""
 
     layers: Callable
@@ -45,9 +45,9 @@ class Published(NamedTuple):
 
 
 NETWORKS = {
-    "ResNet-50": Network(networks.resnet50, 32 / 0.180),  # Goyal et al. 2017: 180 ms for 32 images
-    "Inception V3": Network(networks.inception_v3, IMAGES_PER_SECOND["Inception V3"]),
-    "VGG-16": Network(networks.vgg16, IMAGES_PER_SECOND["VGG-16"]),
+    "ResNet-50": NetworkSpeed(networks.resnet50, 32 / 0.180),  # Goyal et al. 2017: 180 ms for 32 images
+    "Inception V3": NetworkSpeed(networks.inception_v3, IMAGES_PER_SECOND["Inception V3"]),
+    "VGG-16": NetworkSpeed(networks.vgg16, IMAGES_PER_SECOND["VGG-16"]),
 }
 BUCKETS: dict[str, Callable] = {
     "the best there are": scaling.merged,

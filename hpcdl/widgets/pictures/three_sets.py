@@ -42,7 +42,7 @@ class Sets(NamedTuple):
     labels_test: Tensor
 
 
-class Run(NamedTuple):
+class LearningCurves(NamedTuple):
     """Losses after 0, 1, ... epochs, the epoch of the lowest on the validation set, and what is read at two epochs.
 
     `right`: by set, the fraction of its digits that are read as labelled, `(at the best epoch, at the last one)`.
@@ -78,7 +78,7 @@ def sets(training: int, wrong: float) -> Sets:
 
 
 @lru_cache(maxsize=2048)
-def trained(training: int, wrong: float, hidden: int, decay: float, dropout: float) -> Run:
+def trained(training: int, wrong: float, hidden: int, decay: float, dropout: float) -> LearningCurves:
     """A network of 64, `hidden` and 10 neurons, after each epoch of its training."""
     data, generator = sets(training, wrong), torch.Generator().manual_seed(0)
     x, labels = torch.cat((data.x, data.x_validation)), torch.cat((data.labels, data.labels_validation))[:, None]
@@ -130,12 +130,12 @@ def gradient(network: Layers, x: Tensor, truth: Tensor, h: Tensor, logits: Tenso
     return torch.cat(((back.T @ x).flatten(), (delta.T @ h).flatten(), back.sum(dim=0), delta.sum(dim=0)))
 
 
-def measured(data: Sets, training: Tensor, validation: Tensor, networks: list[Tensor], hidden: int) -> Run:
+def measured(data: Sets, training: Tensor, validation: Tensor, networks: list[Tensor], hidden: int) -> LearningCurves:
     """What is shown of a run; the test set is asked about two of its networks."""
     best = int(validation.argmin())
     stopped, last = (layers(w, hidden) for w in (networks[best], networks[-1]))
     asked = dict(zip(SETS, zip(data[::2], data[1::2], strict=True), strict=True))
-    return Run(
+    return LearningCurves(
         training, validation, best, {name: (right(stopped, *xy), right(last, *xy)) for name, xy in asked.items()}
     )
 
@@ -153,7 +153,7 @@ def draw(state: dict, axes: dict[str, Axes]) -> str:
     return sentence(run)
 
 
-def _draw_losses(axes: Axes, run: Run) -> None:
+def _draw_losses(axes: Axes, run: LearningCurves) -> None:
     for name in ("training", "validation"):
         axes.plot(getattr(run, name), color=SETS[name], label=name)
     lowest = float(run.validation[run.best])
@@ -166,7 +166,7 @@ def _draw_losses(axes: Axes, run: Run) -> None:
     axes.legend(loc="upper right", ncols=2)
 
 
-def _draw_right(axes: Axes, run: Run) -> None:
+def _draw_right(axes: Axes, run: LearningCurves) -> None:
     for shift, alpha, shares in zip((-0.2, 0.2), (1, 0.45), zip(*run.right.values(), strict=True), strict=True):
         places, heights = [i + shift for i in range(len(SETS))], [100 * share for share in shares]
         bars = axes.bar(places, heights, 0.38, color=list(SETS.values()), alpha=alpha)
@@ -176,7 +176,7 @@ def _draw_right(axes: Axes, run: Run) -> None:
     axes.set_title(f"At the best epoch; at {EPOCHS} (faint)")
 
 
-def sentence(run: Run) -> str:
+def sentence(run: LearningCurves) -> str:
     """What stopping at the best epoch is worth, in test digits."""
     best, last = (f"{100 * share:.0f} %" for share in run.right["test"])
     if run.best == EPOCHS:

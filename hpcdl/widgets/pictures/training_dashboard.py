@@ -16,7 +16,7 @@ from hpcdl.widgets.kit.names import Names
 from hpcdl.widgets.kit.picture import Picture
 from hpcdl.widgets.kit.style import Alarm
 from hpcdl.widgets.pictures import training_scaling
-from hpcdl.widgets.pictures.training_programs import OnMesh, Replicas
+from hpcdl.widgets.pictures.training_programs import OnMesh, ReplicaTraining
 
 SECONDS = 0.4  # between two pictures
 LIVE = ("slow_rank", "factor")  # the controls that act on a run that is under way
@@ -38,7 +38,7 @@ class Dashboard:
 
     def __init__(self, cluster: "Cluster", *, log: str | None = None, **options: Any):
         self.cluster, self.commands = cluster, LiveCommands()
-        self.program: OnMesh | Replicas = OnMesh(cluster, options, log) if options else Replicas()
+        self.program: OnMesh | ReplicaTraining = OnMesh(cluster, options, log) if options else ReplicaTraining()
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
         self.picture = LiveFigure(self.program.draw, (9.6, 6.4), self.program.layout, seconds=SECONDS)
@@ -198,7 +198,7 @@ class Dashboard:
         self.picture.finish()
 
     def _scale(self, weak: bool) -> None:
-        assert isinstance(self.program, Replicas)  # the others have no button for it
+        assert isinstance(self.program, ReplicaTraining)  # the others have no button for it
         settings = self.program.settings(self.values)
         state: dict = {"points": [], "weak": weak}
         self._scaling.render(state)

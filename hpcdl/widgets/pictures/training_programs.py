@@ -27,7 +27,7 @@ EVERY = 5  # steps between two checkpoints
 BUTTONS = ("start", "pause", "stop", "kill")
 
 
-class Replicas:
+class ReplicaTraining:
     """LeNet-5 on as many replicas as the controls say, by `hpcdl.ddp`."""
 
     ready = "Press start: LeNet-5 learns to read digits on the engines."

@@ -78,6 +78,25 @@ def test_floats_keep_their_bits(special):
     assert np.float64(cross(special)).tobytes() == np.float64(special).tobytes()
 
 
+def test_an_argument_that_comes_back_counts_each_time():
+    writer = Encoder()
+    writer.write(xs := list(range(1000)))
+    answer = ["list", *[["ref", 0]] * 1000]
+    with pytest.raises(ProtocolError, match="too many parts"):
+        Decoder(Frame([]), None, writer.numbered, writer.weights).read(answer)
+    with pytest.raises(UnsendableError, match="more than 400,000 parts"):
+        Encoder(None, writer.numbered, writer.weights).write([xs] * 1000)
+
+
+def test_an_int_is_as_short_for_the_reader_as_for_the_writer():
+    longest = 2**protocol.MAX_BITS - 1
+    assert cross(-longest) == -longest
+    with pytest.raises(UnsendableError, match="an int in it has 16,385 bits"):
+        cross(longest + 1)
+    with pytest.raises(ProtocolError, match="short hexadecimal"):
+        Decoder(Frame([])).read(["int", hex(256 * longest)])
+
+
 def test_nan_payloads_and_strides_of_tensors_do_not_matter():
     x = torch.arange(12.0).reshape(3, 4)
     x[0, 0] = torch.nan

@@ -151,3 +151,16 @@ def test_a_big_tensor_is_summarised():
     text = show.show(torch.arange(1e6).reshape(1000, 1000))
     assert text == "tensor of shape (1000, 1000), float32: [0., 1., 2., 3., …] from 0. to 999999."
     assert show.show(torch.empty(0, 3)) == "tensor([], float32)"
+
+
+@pytest.mark.parametrize(
+    ("value", "right"),
+    [(3, True), (Fraction(-1, 2), True), (0.5, False), (True, False), (2**1000, False), (Fraction(1, 3**700), False)],
+)
+def test_only_short_exact_numbers_are_computed_with(value, right):
+    assert checks.is_exact(value) is right
+
+
+def test_duplicates_of_many_items_are_counted_once():
+    assert checks.duplicates([3, 1, 2, 1, 3]) == [1, 3]
+    assert checks.duplicates([*range(300_000), 7]) == [7]

@@ -1,6 +1,7 @@
 """Each exercise opens the families that its right answers use, and closes those that could be its answer."""
 
 import json
+import pkgutil
 from collections import Counter
 
 import pytest
@@ -65,3 +66,26 @@ def test_an_exercise_may_open_a_family_by_its_text():
         assert "scipy" in exercise.closed
     finally:
         exercise.offers = ()
+
+
+def lost(names: tuple[str, ...]) -> list[str]:
+    """Return the names that open nothing: no family, and no name in hpcdl."""
+    found = []
+    for name in names:
+        try:
+            name in families.FAMILIES or pkgutil.resolve_name(name)
+        except (AttributeError, ImportError):
+            found.append(name)
+    return found
+
+
+def test_what_an_exercise_opens_exists():
+    """What its text offers, and what `allowed.json` says of the reference."""
+    opened = {exercise.id: lost(exercise.opened) for exercise in EXERCISES}
+    assert {exercise: names for exercise, names in opened.items() if names} == {}, (
+        "correct `offers`, or rebuild the lab"
+    )
+    assert lost(("attention", "hpcdl.nn.mlp.feedforward", "hpcdl.nn.mlp.feed", "hpcdl.none.f")) == [
+        "hpcdl.nn.mlp.feed",
+        "hpcdl.none.f",
+    ]

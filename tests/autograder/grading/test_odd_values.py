@@ -6,7 +6,8 @@ import io
 import random
 import types
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -111,7 +112,9 @@ def as_tensor(change: Callable[[torch.Tensor], Any]) -> Callable[[Any], Any]:
     return changed
 
 
-CHANGES: dict[str, Callable[[Any], Any]] = {
+Changes = dict[str, Callable[[Any], Any]]
+Around = Callable[[], AbstractContextManager]
+CHANGES: Changes = {
     f"{what} for {place}": lambda right, put=put, odd=odd: put(right, odd())
     for place, put in PLACES.items()
     for what, odd in ODD.items()
@@ -160,33 +163,38 @@ def spoilers(target: Any) -> Iterator[Callable[[Callable], Any]]:
             yield partial(with_method, target, name, given)
 
 
-def cases(exercise: Exercise, namespace: dict) -> list[tuple[Check, str, Callable, str]]:
+def cases(exercise: Exercise, namespace: dict, changes: Iterable[str]) -> list[tuple[Check, str, Callable, str]]:
     """Return each check with each function or method to spoil, and each change."""
     return [
         (check, function, made, what)
         for check in exercise.checks.values()
         for function in exercise.functions
         for made in spoilers(namespace[function])
-        for what in CHANGES
+        for what in changes
     ]
 
 
-def own_errors(slug: str, sample: int = 0, seed: int = 0, only: str = "") -> Iterator[str]:
-    """Run each check alone, with one function's answers changed; yield the errors that are the check's own."""
+def own_errors(
+    slug: str, sample: int = 0, seed: int = 0, only: str = "", changes: Changes = CHANGES, around: Around = nullcontext
+) -> Iterator[str]:
+    """Run each check alone, with one function's answers changed; yield the errors that are the check's own.
+
+    Each check runs in a context of its own, `around()`.
+    """
     lab, solved = exercises.load(slug), lazy.solved(slug)
     draw = random.Random(seed)
     for exercise in lab.exercises.values():
         if only not in ("", exercise.name):
             continue
-        every = cases(exercise, solved)
+        every = cases(exercise, solved, changes)
         wanted = min(len(every), sample * len(exercise.checks)) if sample else len(every)
         for check, function, made, what in draw.sample(every, wanted) if sample else every:
-            namespace = {**solved, function: made(CHANGES[what])}
+            namespace = {**solved, function: made(changes[what])}
             session = LocalSession(namespace)
             session.forbid(exercise.closed, exercise.opened)
             verdict = _blank(exercise, check, seeds(b"odd", slug))
             try:
-                with warnings.catch_warnings(action="ignore"), contextlib.redirect_stdout(io.StringIO()):
+                with warnings.catch_warnings(action="ignore"), contextlib.redirect_stdout(io.StringIO()), around():
                     run_check(check, verdict, session, check.seconds)
             finally:
                 session.forbid()

@@ -12,7 +12,7 @@ from autograder.grading import batch, pace
 from autograder.grading.layouts import Submission
 from autograder.grading.run import GRACE, run_lab
 from autograder.grading.seeds import seeds
-from autograder.grading.store import Store
+from autograder.grading.store import ResultStore
 
 NAMES = ("one", "two", "three", "four", "five")
 LIMIT = 2.0
@@ -107,6 +107,6 @@ def test_real_lab_loses_only_its_loops(tmp_path, zygote, monkeypatch):
     path = tmp_path / "ada.ipynb"
     path.write_text(build.write(notebook), encoding="utf-8")
     monkeypatch.setattr("autograder.grading.batch.Zygote", lambda **_: contextlib.nullcontext(zygote))
-    with batch.Lane(b"s", lab, Store(None)) as lane:
+    with batch.Lane(b"s", lab, ResultStore(None)) as lane:
         result = lane.grade(Submission("ada", path))
     assert result.summary() == "gradient_descent 0/10; mse_grad 0/10"

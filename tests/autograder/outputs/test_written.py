@@ -133,7 +133,10 @@ def test_page_escapes_and_hides_names(submissions):
 def test_rubric_from_sheet(tmp_path):
     path = tmp_path / "rubric.csv"
     path.write_text("question,points\nIs it right?,4\nIs it short?,1\n")
-    assert written.rubric(path) == [written.Question("Is it right?", 4), written.Question("Is it short?", 1)]
+    assert written.rubric(path) == [
+        written.RubricQuestion("Is it right?", 4),
+        written.RubricQuestion("Is it short?", 1),
+    ]
     for wrong in ("question,points\n", "question,points\nIs it right?,2.5\n", "question,points\nIs it right?,11\n"):
         path.write_text(wrong)
         with pytest.raises(ResultError, match=r"has no question|whole number from 1 to 10"):

@@ -9,7 +9,7 @@ from autograder import checks
 from autograder.boundary.protocol import Foreign
 from autograder.sessions import socket_grader
 from autograder.sessions.errors import StudentError
-from autograder.sessions.handle import Handle
+from autograder.sessions.handle import Handle, PlainValueError, computed
 
 CODE = """
 import torch
@@ -62,6 +62,10 @@ class Dual:
     __rmul__ = __mul__
     def __neg__(self):
         return Dual(-self.value, -self.slope)
+    def __add__(self, other):
+        return [self.value, other]
+    def __truediv__(self, other):
+        return 10**10
     def scaled(self, by):
         return Dual(by * self.value, by * self.slope)
 
@@ -181,6 +185,15 @@ def test_objects_of_a_class_stay_where_they_are_and_take_operators_and_methods(s
     assert (-x).value == -3.0
     assert x.scaled(10).slope == 10.0
     assert x != student.Dual(3.0, 1.0)  # comparing is never the student's
+
+
+def test_no_formula_computes_with_a_plain_value(student):
+    """2 ** 10_000_000_000 would take the grader's memory and time, and no limit of the answer's ends it."""
+    x = student.Dual(3.0, 1.0)
+    assert computed(lambda: 2 ** (x / x)) == 10**10
+    assert computed(lambda: x + 1.0 + x) == [3.0, 1.0]
+    with pytest.raises(PlainValueError, match="an operator gives a list"):
+        x + 1.0
 
 
 @pytest.mark.parametrize(

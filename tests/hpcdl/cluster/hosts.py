@@ -23,13 +23,14 @@ import psutil
 from hpcdl.cluster import Cluster, ClusterError
 from hpcdl.cluster.profiles import write_profile
 
+sys.path.insert(0, str(Path(__file__).parents[3]))
+from tests.slurm_daemons import SETTINGS
+
 NODES = {"node1": "10.77.0.2", "node2": "10.77.0.3"}
 HEAD, BITS = "10.77.0.1", 24
 CONF = """
 ClusterName=hosts
 SlurmctldHost=head({head})
-SlurmUser=root
-AuthType=auth/munge
 AuthInfo=socket={folder}/munge/socket
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool-%n
@@ -37,14 +38,7 @@ SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd-%n.pid
 SlurmdTimeout=5
 KillWait=2
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
-MpiDefault=none
-ReturnToService=2
-SchedulerParameters=sched_interval=1,bf_interval=1,defer
-{nodes}
+{settings}{nodes}
 PartitionName=test Nodes=node1,node2 Default=YES MaxTime=10 State=UP
 """
 # A node has two cores for Slurm, whatever this machine has: three engines need both nodes.
@@ -90,7 +84,7 @@ class Hosts:
         names = "".join(f"{address} {name}\n" for name, address in [*NODES.items(), ("head", HEAD)])
         (folder / "hosts").write_text(f"127.0.0.1 localhost\n{names}")
         lines = "\n".join(f"NodeName={name} NodeAddr={address} CPUs=2" for name, address in NODES.items())
-        (folder / "slurm.conf").write_text(CONF.format(head=HEAD, folder=folder, nodes=lines))
+        (folder / "slurm.conf").write_text(CONF.format(head=HEAD, folder=folder, settings=SETTINGS, nodes=lines))
         for name in ("state", *(f"spool-{node}" for node in NODES)):
             (folder / name).mkdir()
         sh("hostname", "head")

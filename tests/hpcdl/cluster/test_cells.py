@@ -7,7 +7,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from hpcdl.cluster import run, waiting
+from hpcdl import saying
+from hpcdl.cluster import run
 
 pytestmark = pytest.mark.mpi
 
@@ -78,14 +79,14 @@ def test_a_start_that_takes_long_says_how_far_it_is(monkeypatch):
         lines.append(["a new line", content["text/plain"]])
         return Line()
 
-    monkeypatch.setattr(waiting, "display", display)
+    monkeypatch.setattr(saying, "display", display)
     for shell, expected in (
         (SimpleNamespace(kernel=1), [["a new line", "0 are up (3 s)"], "1 are up (4 s)", "all are up (4 s)"]),
         (None, []),
     ):
-        monkeypatch.setattr(waiting, "get_ipython", lambda shell=shell: shell)
+        monkeypatch.setattr(saying, "get_ipython", lambda shell=shell: shell)
         now[0], lines[:] = 0.0, []
-        line = waiting.Waiting(clock=lambda: now[0])
+        line = saying.StatusLine(clock=lambda: now[0])
         for seconds, text in ((1, "0 are up"), (3, "0 are up"), (3.1, "0 are up"), (4, "1 are up")):
             now[0] = seconds
             line.say(text)
@@ -94,13 +95,13 @@ def test_a_start_that_takes_long_says_how_far_it_is(monkeypatch):
         line.clear()
         assert lines == expected + [None] * bool(shell)
     now[0], lines[:] = 0.0, []
-    with waiting.told(lines.append):
-        line = waiting.Waiting(clock=lambda: now[0])
+    with saying.told(lines.append):
+        line = saying.StatusLine(clock=lambda: now[0])
         for now[0], text in ((1, "0 are up"), (3, "0 are up"), (3.1, "0 are up"), (4, "1 are up")):
             line.say(text)
     line.say("2 are up")
     assert lines == ["0 are up (3 s)", "1 are up (4 s)"]
-    waiting.Waiting().end("all are up")
+    saying.StatusLine().end("all are up")
 
 
 class Answer:
@@ -129,10 +130,10 @@ def test_a_run_that_takes_long_says_how_many_ranks_have_returned(monkeypatch, tm
     """A line of `run`, empty at the end; the reader of a stream shows what it reads."""
     lines = []
     line = SimpleNamespace(update=lambda content, raw: lines.append(content.get("text/plain")))
-    monkeypatch.setattr(waiting, "display", lambda content, **_: lines.append(content["text/plain"]) or line)
-    monkeypatch.setattr(waiting, "get_ipython", lambda: SimpleNamespace(kernel=1))
-    monkeypatch.setattr(waiting, "QUIET", 0.0)
-    monkeypatch.setattr(run, "Waiting", lambda: waiting.Waiting(clock=lambda: 7.0))
+    monkeypatch.setattr(saying, "display", lambda content, **_: lines.append(content["text/plain"]) or line)
+    monkeypatch.setattr(saying, "get_ipython", lambda: SimpleNamespace(kernel=1))
+    monkeypatch.setattr(saying, "QUIET", 0.0)
+    monkeypatch.setattr(run, "StatusLine", lambda: saying.StatusLine(clock=lambda: 7.0))
     views = [SimpleNamespace(apply_async=lambda *_, looks=looks: Answer(looks)) for looks in (2, 3)]
     engines = [SimpleNamespace(view=view, alive=lambda: True) for view in views]
     cluster = SimpleNamespace(engines=engines, clean=True, directory=tmp_path, stopped=False)

@@ -15,7 +15,7 @@ import pytest
 import zmq
 
 from hpcdl.cluster import Cluster, ClusterError, controller, surroundings
-from hpcdl.cluster.ports import OF_A_KERNEL, Held
+from hpcdl.cluster.ports import OF_A_KERNEL, HeldPorts
 from hpcdl.cluster.processes import Processes
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems keep no port for a later server")
@@ -31,7 +31,7 @@ def given_away(port: int) -> bool:
 
 def test_a_held_port_is_for_the_server_that_asks_for_it():
     context = zmq.Context()
-    with Held() as held:
+    with HeldPorts() as held:
         numbers = [held.port() for _ in range(200)]
         assert len({*numbers}) == 200
         for number, interface in zip(numbers, ["127.0.0.1", "*"] * 100, strict=True):
@@ -46,7 +46,7 @@ def test_a_held_port_is_for_the_server_that_asks_for_it():
 
 def test_a_released_port_is_for_everybody():
     """Of many ports, so that it does not matter if another program takes one at this moment."""
-    with Held() as held:
+    with HeldPorts() as held:
         released, kept = ([held.port() for _ in range(20)] for _ in range(2))
         for number in released * 2:
             held.release(number)
@@ -93,7 +93,7 @@ def test_the_ports_of_a_kernel_are_its_own():
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CONNECTED)])
     client = nbclient.NotebookClient(notebook, kernel_name="python3")
     client.km = client.create_kernel_manager()
-    with Held() as held:
+    with HeldPorts() as held:
         held.for_kernel(client.km)
         numbers = {getattr(client.km, name) for name in OF_A_KERNEL}
         assert not [number for number in numbers if given_away(number)]

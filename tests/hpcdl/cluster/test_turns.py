@@ -9,7 +9,7 @@ import pytest
 from nbclient import NotebookClient
 
 from hpcdl.cluster import ClusterError
-from hpcdl.cluster.turns import BUSY, GaveUpError, Turns
+from hpcdl.cluster.turns import BUSY, EngineTurns, GaveUpError
 
 
 class Work:
@@ -35,7 +35,7 @@ def until(condition, seconds=30.0):
 
 
 def test_a_thread_waits_for_anothers_run_and_says_so_once(capsys):
-    turns = Turns()
+    turns = EngineTurns()
     other = in_a_thread(lambda: turns.begin(Work))
     threading.Timer(0.5, lambda: setattr(other, "at_work", False)).start()
     began = time.monotonic()
@@ -45,13 +45,13 @@ def test_a_thread_waits_for_anothers_run_and_says_so_once(capsys):
 
 
 def test_a_thread_does_not_wait_for_a_run_of_its_own(capsys):
-    turns = Turns()
+    turns = EngineTurns()
     assert turns.begin(Work) is not turns.begin(Work)
     assert capsys.readouterr().out == ""
 
 
 def test_what_waits_beside_the_notebook_prints_nothing_into_its_cells(capsys):
-    turns = Turns()
+    turns = EngineTurns()
     mine, theirs = turns.begin(Work), []
     waiting = threading.Thread(target=lambda: theirs.append(turns.begin(Work)))
     waiting.start()
@@ -64,7 +64,7 @@ def test_what_waits_beside_the_notebook_prints_nothing_into_its_cells(capsys):
 
 
 def test_interrupted_wait_leaves_the_other_run():
-    turns = Turns()
+    turns = EngineTurns()
     other = in_a_thread(lambda: turns.begin(Work))
 
     def interrupt():
@@ -77,7 +77,7 @@ def test_interrupted_wait_leaves_the_other_run():
 
 
 def test_who_waits_may_give_up_by_itself():
-    turns = Turns()
+    turns = EngineTurns()
     in_a_thread(lambda: turns.begin(Work))
     with pytest.raises(ZeroDivisionError):
         turns.begin(Work, lambda: 1 / 0)

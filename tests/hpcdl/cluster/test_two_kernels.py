@@ -14,7 +14,7 @@ from jupyter_client.manager import KernelManager
 
 import hpcdl.jupyter
 from hpcdl.cluster import lifeline
-from hpcdl.cluster.ports import Held
+from hpcdl.cluster.ports import HeldPorts
 
 MARK = "HPCDL_TEST_MARK"
 KERNELS = str(Path(hpcdl.jupyter.__file__).with_name("kernels"))
@@ -52,7 +52,7 @@ print(cluster.run(training))
 class Notebook:
     """A kernel as `hpcdl lab` starts it; its cells run one by one, beside those of other notebooks."""
 
-    def __init__(self, held: Held, folder: Path):
+    def __init__(self, held: HeldPorts, folder: Path):
         self.mark = uuid.uuid4().hex  # in the environment of its processes
         specs = KernelSpecManager(kernel_dirs=[KERNELS])
         self.manager = KernelManager(kernel_name="python3", kernel_spec_manager=specs)
@@ -91,7 +91,7 @@ class Notebook:
 def notebooks(tmp_path, monkeypatch):
     """Two notebooks of one server: one folder of labs, and one runtime folder."""
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(tmp_path / "runtime"))
-    with Held() as held:
+    with HeldPorts() as held:
         pair = [Notebook(held, tmp_path) for _ in range(2)]
         yield pair
         for notebook in pair:

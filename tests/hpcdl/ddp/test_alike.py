@@ -5,11 +5,11 @@ import torch
 
 from hpcdl.collectives import naive_all_reduce
 from hpcdl.comm import RankError, simulate
-from hpcdl.ddp.alike import Replicas
+from hpcdl.ddp.alike import ReplicaComparison
 
 
 def compare(comm, weights, steps, change):
-    replicas = Replicas([weights])
+    replicas = ReplicaComparison([weights])
     for _ in range(steps):
         sums = torch.tensor(replicas.votes(comm), dtype=torch.float64)
         naive_all_reduce(sums, comm)

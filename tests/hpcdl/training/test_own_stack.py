@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hpcdl.comm import simulate
 from hpcdl.identity import code_of
-from hpcdl.points import Checked, Record
+from hpcdl.points import Checked, PointsRecord
 from hpcdl.training.own_stack import BRICKS, Function, bring, lending, lines, mine, serial, tally, witnessed
 from hpcdl.training.own_stack.lines import code_lines, unit_of
 
@@ -142,7 +142,7 @@ def test_torchs_autograd_is_off():
 
 
 def test_brick_is_yours_with_all_points():
-    record, namespace = Record(), {"random16": len, "bf16_round_bits": conv2d, "make_buckets": code_lines}
+    record, namespace = PointsRecord(), {"random16": len, "bf16_round_bits": conv2d, "make_buckets": code_lines}
     rounding, buckets = (code_of(namespace, BRICKS[brick].functions) for brick in ("rounding", "buckets"))
     assert mine(namespace, record) == []
     record.add(Checked("own_stack.rounding", 13.0, 14.0, code=rounding))

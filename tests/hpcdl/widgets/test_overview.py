@@ -6,7 +6,7 @@ import pytest
 
 from hpcdl import guesses, labs, points
 from hpcdl.guesses import Guess, Ledger
-from hpcdl.points import Checked, Record
+from hpcdl.points import Checked, PointsRecord
 from hpcdl.progress import progress
 from hpcdl.widgets import overview
 
@@ -23,7 +23,7 @@ def folder(tmp_path, monkeypatch):
 
 def test_the_table_links_to_each_lab_and_says_where_to_go_on(folder):
     assert "Begin with <a href='02_gradient_descent.ipynb'>" in overview.table(progress(folder))
-    Record(folder / points.NAME).add(Checked("ddp.shard_indices", 5, 10))
+    PointsRecord(folder / points.NAME).add(Checked("ddp.shard_indices", 5, 10))
     shown = overview.table(progress(folder))
     assert "Go on with <a href='07_ddp.ipynb'>" in shown
     assert "5 of 200 points" in shown

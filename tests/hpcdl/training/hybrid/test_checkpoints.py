@@ -13,7 +13,7 @@ from hpcdl.comm import RankError, simulate
 from hpcdl.comm.simulated.communicator import SimulatedComm
 from hpcdl.data.loader import epoch_order
 from hpcdl.training import Configuration, Trainer
-from hpcdl.training.hybrid.command import Run, train_on
+from hpcdl.training.hybrid.command import RunOptions, train_on
 
 BASE = Configuration(model="mlp", precision="fp64", batch=12, steps=5, optimizer="adam", seed=2)
 CLOSE = 1e-12
@@ -34,7 +34,7 @@ def run(configuration, folder=None, every=1, log=None, export=None):
     """The losses of the steps that are left to do."""
 
     def rank(comm):
-        return train_on(comm, configuration, Run(folder and str(folder), every, log, export), say=quiet)
+        return train_on(comm, configuration, RunOptions(folder and str(folder), every, log, export), say=quiet)
 
     return simulate(rank, configuration.ranks).results[0]
 

@@ -5,7 +5,7 @@ import torch
 
 from hpcdl.comm import simulate
 from hpcdl.training import Configuration, Trainer
-from hpcdl.training.hybrid.neighbours import Copies, find, needs, resume
+from hpcdl.training.hybrid.neighbours import NeighbourCopies, find, needs, resume
 
 MESHES = [
     ((4, 1, 1, 1), 0, "adam", "fp64"),
@@ -24,7 +24,7 @@ def trained(comm, configuration, steps, memory, source=None):
     trainer = Trainer(comm, configuration)
     if source:
         resume(trainer, memory, source)
-    copies = Copies(trainer, memory, 1 if source else 0)
+    copies = NeighbourCopies(trainer, memory, 1 if source else 0)
     counter, sent = trainer.comm.meter, 0
     for step, mine in trainer._sampler.shares(trainer.done, trainer.done + steps):
         trainer.step(step, mine)

@@ -8,7 +8,7 @@ from hpcdl.comm import simulate
 from hpcdl.cost.machines import MACHINES
 from hpcdl.training import Configuration, Trainer
 from hpcdl.training.hybrid.metering import BY_KIND
-from hpcdl.training.hybrid.predictions import as_bytes, described, predict, predicted_seconds
+from hpcdl.training.hybrid.predictions import described, format_bytes, predict, predicted_seconds
 
 SMALL = 3000  # bytes of numbers to agree on, beside gradients: samples, which parameters are used, loss and norm
 
@@ -97,4 +97,4 @@ def test_seconds_need_a_machine_with_a_peak():
 
 @pytest.mark.parametrize(("n", "said"), [(0, "0 bytes"), (999, "999 bytes"), (1024, "1 KB"), (1.5 * 2**20, "1.5 MB")])
 def test_bytes_have_three_figures(n, said):
-    assert as_bytes(n) == said
+    assert format_bytes(n) == said

@@ -7,7 +7,7 @@ import torch
 
 from hpcdl import guesses, points
 from hpcdl.guesses import NAME, OWN, Guess, Ledger
-from hpcdl.points import Checked, Record
+from hpcdl.points import Checked, PointsRecord
 from hpcdl.widgets import when_solved, your_program
 from hpcdl.widgets.kit import guessing, own_runs
 from hpcdl.widgets.kit.your_program import fails, questions
@@ -182,7 +182,7 @@ def test_before_full_points_one_sentence_says_what_is_missing(kept, capsys, insi
 def test_full_points_of_an_earlier_kernel_count(monkeypatch, tmp_path):
     monkeypatch.setenv(points.VARIABLE, str(tmp_path / points.NAME))
     assert not points.is_solved(EXERCISE)
-    record = Record(tmp_path / points.NAME)
+    record = PointsRecord(tmp_path / points.NAME)
     for reached, solved in ((10.0, True), (5.0, False), (10.0, True), (None, False)):
         record.add(Checked(EXERCISE, reached, 10.0))
         assert points.is_solved(EXERCISE) is solved

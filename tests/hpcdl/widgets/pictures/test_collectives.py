@@ -185,7 +185,7 @@ def test_measurements_may_come_as_tensors_lists_or_not_yet():
 
 
 def test_the_map_shows_the_cheapest_of_the_library():
-    lines = best_algorithm.Lines(best_algorithm.library_cost)
+    lines = best_algorithm.CostLines(best_algorithm.library_cost)
     for p in best_algorithm.RANKS[:8]:
         for nbytes in (100, 100_000, 100_000_000):
             shown = lines.seconds(p, nbytes, 1e-5, 1e-10)[:, 0]
@@ -207,7 +207,7 @@ def test_the_sentence_has_the_units_of_the_sliders():
 
 
 def test_only_the_ratio_of_alpha_and_beta_moves_the_map():
-    lines = best_algorithm.Lines(best_algorithm.library_cost)
+    lines = best_algorithm.CostLines(best_algorithm.library_cost)
 
     def winners(alpha, beta):
         return lines.seconds(12, best_algorithm.SIZES, alpha, beta).argmin(0).tolist()

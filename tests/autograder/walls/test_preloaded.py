@@ -11,7 +11,7 @@ def test_kernels_are_interpreted_after_a_compiler(need, tmp_path):
 
     need("triton", not torch.cuda.is_available(), "there is a card: Triton compiles")
     with Zygote() as zygote:
-        zygote.bring(("triton.language",))  # as torch's optimizers do, in lab frameworks
+        zygote.preload_lab(("triton.language",))  # as torch's optimizers do, in lab frameworks
         with RemoteSession(zygote, [("cell 1", KIND)], str(tmp_path)) as session:
             session.start_check(20)
             assert session.student.kind() == "InterpretedFunction"
