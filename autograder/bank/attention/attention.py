@@ -22,13 +22,7 @@ def attention(q, k, v, causal=True):
     return scores.softmax(-1) @ v
 
 
-@wrong(HERE, "scores divided by d", fails=(*ALL, *BLOCKS), says="not by d")
-def attention(q, k, v, causal=True):
-    scores = q @ k.transpose(-1, -2) / q.shape[-1]
-    if causal:
-        n = q.shape[-2]
-        scores = scores.masked_fill(torch.ones(n, n, dtype=torch.bool).triu(1), -math.inf)
-    return scores.softmax(-1) @ v
+slip(HERE, "scores divided by d", "math.sqrt(q.shape[-1])", "q.shape[-1]", fails=(*ALL, *BLOCKS), says="not by d")
 
 
 @wrong(HERE, "a softmax along the queries", fails=(*ALL, *BLOCKS), says="The softmax goes along the keys")
@@ -52,13 +46,7 @@ def attention(q, k, v, causal=True):
     return scores.masked_fill(hidden, -math.inf).softmax(-1) @ v
 
 
-@wrong(HERE, "the past is hidden", fails=(*MASK, *BLOCKS), says="You hide the past")
-def attention(q, k, v, causal=True):
-    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
-    if causal:
-        n = q.shape[-2]
-        scores = scores.masked_fill(torch.ones(n, n, dtype=torch.bool).tril(-1), -math.inf)
-    return scores.softmax(-1) @ v
+slip(HERE, "the past is hidden", "triu(1), -math", "tril(-1), -math", fails=(*MASK, *BLOCKS), says="You hide the past")
 
 
 @wrong(HERE, "a token does not see itself", fails=(*MASK, *BLOCKS), says="expected a finite number")
@@ -70,13 +58,7 @@ def attention(q, k, v, causal=True):
     return scores.softmax(-1) @ v
 
 
-@wrong(HERE, "a hidden score is 0", fails=(*MASK, *BLOCKS), says="A hidden score is -inf")
-def attention(q, k, v, causal=True):
-    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
-    if causal:
-        n = q.shape[-2]
-        scores = scores.masked_fill(torch.ones(n, n, dtype=torch.bool).triu(1), 0.0)
-    return scores.softmax(-1) @ v
+slip(HERE, "a hidden score is 0", "(1), -math.inf", "(1), 0.0", fails=(*MASK, *BLOCKS), says="A hidden score is -inf")
 
 
 @wrong(HERE, "weights hidden after the softmax", fails=(*MASK, *BLOCKS), says="You mask after the softmax")

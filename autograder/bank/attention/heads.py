@@ -62,18 +62,8 @@ def transformer_block(x, w, heads):
     return x + torch.relu(norm(x) @ w["up"]) @ w["down"]
 
 
-@wrong(HERE, "no first residual", fails=ALL, says="The first residual is missing")
-def transformer_block(x, w, heads):
-    q, k, v = (split(part, heads) for part in (norm(x) @ w["qkv"]).chunk(3, dim=-1))
-    x = merge(attention(q, k, v)) @ w["out"]
-    return x + torch.relu(norm(x) @ w["up"]) @ w["down"]
-
-
-@wrong(HERE, "no second residual", fails=ALL, says="The second residual is missing")
-def transformer_block(x, w, heads):
-    q, k, v = (split(part, heads) for part in (norm(x) @ w["qkv"]).chunk(3, dim=-1))
-    x = x + merge(attention(q, k, v)) @ w["out"]
-    return torch.relu(norm(x) @ w["up"]) @ w["down"]
+slip(HERE, "no first residual", "x = x + merge", "x = merge", fails=ALL, says="The first residual is missing")
+slip(HERE, "no second residual", "return x + torch", "return torch", fails=ALL, says="The second residual is missing")
 
 
 @wrong(HERE, "norms after the sums", fails=ALL, says="Norm the inputs")
@@ -96,20 +86,8 @@ def transformer_block(x, w, heads):
     return x + norm(x) @ w["up"] @ w["down"]
 
 
-@wrong(HERE, "GELU", fails=ALL, says="comes ReLU")
-def transformer_block(x, w, heads):
-    q, k, v = (split(part, heads) for part in (norm(x) @ w["qkv"]).chunk(3, dim=-1))
-    x = x + merge(attention(q, k, v)) @ w["out"]
-    return x + torch.nn.functional.gelu(norm(x) @ w["up"]) @ w["down"]
-
-
-@wrong(HERE, "adds into the caller's x", fails=ALL, says="changed its argument x")
-def transformer_block(x, w, heads):
-    q, k, v = (split(part, heads) for part in (norm(x) @ w["qkv"]).chunk(3, dim=-1))
-    x += merge(attention(q, k, v)) @ w["out"]
-    return x + torch.relu(norm(x) @ w["up"]) @ w["down"]
-
-
+slip(HERE, "GELU", 'relu(norm(x) @ w["up"])', 'nn.functional.gelu(norm(x) @ w["up"])', fails=ALL, says="comes ReLU")
+slip(HERE, "adds into the caller's x", "x = x + merge", "x += merge", fails=ALL, says="changed its argument x")
 slip(
     HERE,
     "takes a matrix out of w",

@@ -10,109 +10,36 @@ ALL = ("every_token_to_its_expert", "full_experts", "a_rank_without_tokens", "no
 FULL = ("full_experts", "a_rank_without_tokens", "no_more_than_the_tokens")
 
 
-@wrong(MOE, "answers in the experts' order", fails=ALL, says="put each answer back into its token's place")
-def moe(x, gate, w, capacity, comm):
-    probability, chosen = (x @ gate.T).softmax(1).max(1)
-    parts = [(chosen == e).nonzero()[:capacity, 0] for e in range(comm.size)]
-    kept, counts = torch.cat(parts), [len(part) for part in parts]
-    coming = all_to_all(torch.tensor(counts)[:, None], comm).flatten().tolist()
-    arrived = all_to_all(x[kept], comm, counts, coming)
-    answers = all_to_all(expert(arrived, w), comm, coming, counts)
-    y = x.clone()
-    y[: len(kept)] = probability[kept, None] * answers
-    return y, len(x) - len(kept)
-
-
-@wrong(MOE, "dropped tokens are 0", fails=FULL, says="it must pass unchanged")
-def moe(x, gate, w, capacity, comm):
-    probability, chosen = (x @ gate.T).softmax(1).max(1)
-    parts = [(chosen == e).nonzero()[:capacity, 0] for e in range(comm.size)]
-    kept, counts = torch.cat(parts), [len(part) for part in parts]
-    coming = all_to_all(torch.tensor(counts)[:, None], comm).flatten().tolist()
-    arrived = all_to_all(x[kept], comm, counts, coming)
-    answers = all_to_all(expert(arrived, w), comm, coming, counts)
-    y = torch.zeros_like(x)
-    y[kept] = probability[kept, None] * answers
-    return y, len(x) - len(kept)
-
-
-@wrong(MOE, "without the gate's probability", fails=ALL, says="Multiply the expert's answer")
-def moe(x, gate, w, capacity, comm):
-    probability, chosen = (x @ gate.T).softmax(1).max(1)
-    parts = [(chosen == e).nonzero()[:capacity, 0] for e in range(comm.size)]
-    kept, counts = torch.cat(parts), [len(part) for part in parts]
-    coming = all_to_all(torch.tensor(counts)[:, None], comm).flatten().tolist()
-    arrived = all_to_all(x[kept], comm, counts, coming)
-    answers = all_to_all(expert(arrived, w), comm, coming, counts)
-    y = x.clone()
-    y[kept] = answers
-    return y, len(x) - len(kept)
-
-
-@wrong(MOE, "nothing is dropped", fails=FULL, says="Nothing is dropped")
-def moe(x, gate, w, capacity, comm):
-    probability, chosen = (x @ gate.T).softmax(1).max(1)
-    parts = [(chosen == e).nonzero()[:, 0] for e in range(comm.size)]
-    kept, counts = torch.cat(parts), [len(part) for part in parts]
-    coming = all_to_all(torch.tensor(counts)[:, None], comm).flatten().tolist()
-    arrived = all_to_all(x[kept], comm, counts, coming)
-    answers = all_to_all(expert(arrived, w), comm, coming, counts)
-    y = x.clone()
-    y[kept] = probability[kept, None] * answers
-    return y, len(x) - len(kept)
-
-
-@wrong(MOE, "the latest are kept", fails=FULL, says="here it keeps others")
-def moe(x, gate, w, capacity, comm):
-    probability, chosen = (x @ gate.T).softmax(1).max(1)
-    parts = [(chosen == e).nonzero()[:, 0].flip(0)[:capacity] for e in range(comm.size)]
-    kept, counts = torch.cat(parts), [len(part) for part in parts]
-    coming = all_to_all(torch.tensor(counts)[:, None], comm).flatten().tolist()
-    arrived = all_to_all(x[kept], comm, counts, coming)
-    answers = all_to_all(expert(arrived, w), comm, coming, counts)
-    y = x.clone()
-    y[kept] = probability[kept, None] * answers
-    return y, len(x) - len(kept)
-
-
-@wrong(MOE, "drops and does not say so", fails=FULL, says="dropped on rank")
-def moe(x, gate, w, capacity, comm):
-    probability, chosen = (x @ gate.T).softmax(1).max(1)
-    parts = [(chosen == e).nonzero()[:capacity, 0] for e in range(comm.size)]
-    kept, counts = torch.cat(parts), [len(part) for part in parts]
-    coming = all_to_all(torch.tensor(counts)[:, None], comm).flatten().tolist()
-    arrived = all_to_all(x[kept], comm, counts, coming)
-    answers = all_to_all(expert(arrived, w), comm, coming, counts)
-    y = x.clone()
-    y[kept] = probability[kept, None] * answers
-    return y, 0
-
-
-@wrong(MOE, "capacity for all experts together", fails=FULL, says="y on rank")
-def moe(x, gate, w, capacity, comm):
-    probability, chosen = (x @ gate.T).softmax(1).max(1)
-    early = torch.arange(len(x)) < capacity
-    parts = [((chosen == e) & early).nonzero()[:, 0] for e in range(comm.size)]
-    kept, counts = torch.cat(parts), [len(part) for part in parts]
-    coming = all_to_all(torch.tensor(counts)[:, None], comm).flatten().tolist()
-    arrived = all_to_all(x[kept], comm, counts, coming)
-    answers = all_to_all(expert(arrived, w), comm, coming, counts)
-    y = x.clone()
-    y[kept] = probability[kept, None] * answers
-    return y, len(x) - len(kept)
-
-
-@wrong(MOE, "softmax over the tokens", fails=ALL, says="y on rank")
-def moe(x, gate, w, capacity, comm):
-    probability, chosen = (x @ gate.T).softmax(0).max(1)
-    parts = [(chosen == e).nonzero()[:capacity, 0] for e in range(comm.size)]
-    kept, counts = torch.cat(parts), [len(part) for part in parts]
-    coming = all_to_all(torch.tensor(counts)[:, None], comm).flatten().tolist()
-    arrived = all_to_all(x[kept], comm, counts, coming)
-    answers = all_to_all(expert(arrived, w), comm, coming, counts)
-    y = x.clone()
-    y[kept] = probability[kept, None] * answers
-    return y, len(x) - len(kept)
+slip(
+    MOE,
+    "answers in the experts' order",
+    "y[kept] = probability[kept, None] * answers",
+    "y[: len(kept)] = probability[kept, None] * answers",
+    fails=ALL,
+    says="put each answer back into its token's place",
+)
+slip(MOE, "dropped tokens are 0", "y = x.clone()", "y = torch.zeros_like(x)", fails=FULL, says="it must pass unchanged")
+slip(
+    MOE,
+    "without the gate's probability",
+    "y[kept] = probability[kept, None] * answers",
+    "y[kept] = answers",
+    fails=ALL,
+    says="Multiply the expert's answer",
+)
+slip(MOE, "nothing is dropped", "()[:capacity, 0] for e in", "()[:, 0] for e in", fails=FULL, says="Nothing is dropped")
+slip(MOE, "the latest are kept", "[:capacity, 0]", "[:, 0].flip(0)[:capacity]", fails=FULL, says="here it keeps others")
+slip(MOE, "drops and does not say so", "y, len(x) - len(kept)", "y, 0", fails=FULL, says="dropped on rank")
+slip(
+    MOE,
+    "capacity for all experts together",
+    "parts = [(chosen == e).nonzero()[:capacity, 0] for e in range(comm.size)]",
+    "early = torch.arange(len(x)) < capacity\n"
+    "    parts = [((chosen == e) & early).nonzero()[:, 0] for e in range(comm.size)]",
+    fails=FULL,
+    says="y on rank",
+)
+slip(MOE, "softmax over the tokens", "(x @ gate.T).softmax(1)", "(x @ gate.T).softmax(0)", fails=ALL, says="y on rank")
 
 
 @wrong(MOE, "all tokens to every expert", fails="no_more_than_the_tokens", says="You send all tokens to every expert")
@@ -156,16 +83,14 @@ def moe(x, gate, w, capacity, comm):
     return probability[:, None] * expert(x, w), 0
 
 
-@wrong(MOE, "writes into the tokens", fails="no_more_than_the_tokens", says="changed its argument x")
-def moe(x, gate, w, capacity, comm):
-    probability, chosen = (x @ gate.T).softmax(1).max(1)
-    parts = [(chosen == e).nonzero()[:capacity, 0] for e in range(comm.size)]
-    kept, counts = torch.cat(parts), [len(part) for part in parts]
-    coming = all_to_all(torch.tensor(counts)[:, None], comm).flatten().tolist()
-    arrived = all_to_all(x[kept], comm, counts, coming)
-    answers = all_to_all(expert(arrived, w), comm, coming, counts)
-    x[kept] = probability[kept, None] * answers
-    return x, len(x) - len(kept)
+slip(
+    MOE,
+    "writes into the tokens",
+    "y = x.clone()\n    y[kept] = probability[kept, None] * answers\n    return y, len(x) - len(kept)",
+    "x[kept] = probability[kept, None] * answers\n    return x, len(x) - len(kept)",
+    fails="no_more_than_the_tokens",
+    says="changed its argument x",
+)
 
 
 @wrong(MOE, "the weights travel, not the tokens", fails="no_more_than_the_tokens", says="gives every rank the same")
@@ -190,7 +115,6 @@ slip(
     fails="no_more_than_the_tokens",
     says="changed its argument gate",
 )
-
 slip(
     MOE,
     "a rank without tokens stays away",
@@ -199,8 +123,6 @@ slip(
     fails="a_rank_without_tokens",
     says="deadlock",
 )
-
-
 slip(
     MOE,
     "every rank gets the weights of every expert",

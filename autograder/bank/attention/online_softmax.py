@@ -44,16 +44,14 @@ def absorb(top, total, out, scores, v):
     return new_top, total * shrink + weights.sum(1, keepdim=True), out * shrink + weights @ v
 
 
-@wrong(
+slip(
     HERE,
     "the first largest score stays",
+    "new_top = torch.maximum(top, scores.amax(1, keepdim=True))",
+    "new_top = torch.where(top.isinf(), scores.amax(1, keepdim=True), top)",
     fails=("later_blocks", "large_scores", LARGE),
     says="the previous largest score",
 )
-def absorb(top, total, out, scores, v):
-    new_top = torch.where(top.isinf(), scores.amax(1, keepdim=True), top)
-    weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
-    return new_top, total * shrink + weights.sum(1, keepdim=True), out * shrink + weights @ v
 
 
 @wrong(HERE, "what was there is forgotten", fails=LATER, says="The earlier sums are lost")
@@ -63,11 +61,7 @@ def absorb(top, total, out, scores, v):
     return new_top, weights.sum(1, keepdim=True), weights @ v
 
 
-@wrong(HERE, "scaled the wrong way", fails=FIRST, says="expected a finite number")
-def absorb(top, total, out, scores, v):
-    new_top = torch.maximum(top, scores.amax(1, keepdim=True))
-    weights, shrink = (scores - new_top).exp(), (new_top - top).exp()
-    return new_top, total * shrink + weights.sum(1, keepdim=True), out * shrink + weights @ v
+slip(HERE, "scaled the wrong way", "(top - new_top)", "(new_top - top)", fails=FIRST, says="expected a finite number")
 
 
 @wrong(HERE, "divides after each block", fails=FIRST, says="Do not divide out by the sum here")
@@ -104,28 +98,22 @@ def flash(q, k, v, block):
     return out / total
 
 
-@wrong(HERE, "a mask by the place in the block", fails=FLASH, says="You mask by the index in a block")
-def flash(q, k, v, block):
-    n, d = q.shape
-    top, total, out = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1]), torch.zeros_like(q)
-    for start in range(0, n, block):
-        keys, values = k[start : start + block], v[start : start + block]
-        hidden = torch.arange(n)[:, None] < torch.arange(len(keys))
-        scores = (q @ keys.T / math.sqrt(d)).masked_fill_(hidden, -math.inf)
-        top, total, out = absorb(top, total, out, scores, values)
-    return out / total
-
-
-@wrong(HERE, "the last block is left out", fails=FLASH, says="You skip the last block, which is shorter")
-def flash(q, k, v, block):
-    n, d = q.shape
-    top, total, out = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1]), torch.zeros_like(q)
-    for start in range(0, max(n - block + 1, 1), block):
-        keys, values = k[start : start + block], v[start : start + block]
-        hidden = torch.arange(n)[:, None] < torch.arange(start, start + len(keys))
-        scores = (q @ keys.T / math.sqrt(d)).masked_fill_(hidden, -math.inf)
-        top, total, out = absorb(top, total, out, scores, values)
-    return out / total
+slip(
+    HERE,
+    "a mask by the place in the block",
+    "hidden = torch.arange(n)[:, None] < torch.arange(start, start + len(keys))",
+    "hidden = torch.arange(n)[:, None] < torch.arange(len(keys))",
+    fails=FLASH,
+    says="You mask by the index in a block",
+)
+slip(
+    HERE,
+    "the last block is left out",
+    "for start in range(0, n, block):",
+    "for start in range(0, max(n - block + 1, 1), block):",
+    fails=FLASH,
+    says="You skip the last block, which is shorter",
+)
 
 
 @wrong(HERE, "scores are not divided", fails=FLASH, says="Divide the scores by the square root of d")
@@ -139,16 +127,14 @@ def flash(q, k, v, block):
     return out / total
 
 
-@wrong(HERE, "not divided by the sum at the end", fails=FLASH, says="flash of 4 tokens in blocks of 4")
-def flash(q, k, v, block):
-    n, d = q.shape
-    top, total, out = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1]), torch.zeros_like(q)
-    for start in range(0, n, block):
-        keys, values = k[start : start + block], v[start : start + block]
-        hidden = torch.arange(n)[:, None] < torch.arange(start, start + len(keys))
-        scores = (q @ keys.T / math.sqrt(d)).masked_fill_(hidden, -math.inf)
-        top, total, out = absorb(top, total, out, scores, values)
-    return out
+slip(
+    HERE,
+    "not divided by the sum at the end",
+    "return out / total",
+    "return out",
+    fails=FLASH,
+    says="flash of 4 tokens in blocks of 4",
+)
 
 
 @wrong(HERE, "all scores at once", fails="no_square", says="Hold the scores of one block at a time")

@@ -12,105 +12,80 @@ VALUES = ("all_tokens", "causal", "any_order_of_tokens", "large_scores")
 ALL = (*VALUES, "two_blocks_a_step", "few_blocks_at_a_time", "messages_are_hidden")
 
 
-@wrong(RING, "what was there is not scaled down", fails=ALL, says="the output on rank")
-def ring_attention(q, k, v, positions, comm):
-    p, rank, d = comm.size, comm.rank, q.shape[1]
-    kv, out = torch.stack([k, v]), torch.zeros_like(q)
-    top, total = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1])
-    for step in range(p):
-        source, requests = (rank - step) % p, []
-        if step < p - 1:
-            arriving = kv.new_empty(2, len(positions[(source - 1) % p]), d)
-            requests = [comm.isend(kv, (rank + 1) % p), comm.irecv(arriving, (rank - 1) % p)]
-        visible = positions[rank][:, None] >= positions[source]
-        scores = (q @ kv[0].T / math.sqrt(d)).masked_fill(~visible, -math.inf)
-        new_top = torch.maximum(top, scores.amax(1, keepdim=True))
-        weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
-        total, out, top = total * shrink + weights.sum(1, keepdim=True), out + weights @ kv[1], new_top
-        for request in requests:
-            request.wait()
-        kv = arriving if requests else kv
-    return out / total
-
-
-@wrong(RING, "the sum is not scaled down", fails=ALL, says="the output on rank")
-def ring_attention(q, k, v, positions, comm):
-    p, rank, d = comm.size, comm.rank, q.shape[1]
-    kv, out = torch.stack([k, v]), torch.zeros_like(q)
-    top, total = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1])
-    for step in range(p):
-        source, requests = (rank - step) % p, []
-        if step < p - 1:
-            arriving = kv.new_empty(2, len(positions[(source - 1) % p]), d)
-            requests = [comm.isend(kv, (rank + 1) % p), comm.irecv(arriving, (rank - 1) % p)]
-        visible = positions[rank][:, None] >= positions[source]
-        scores = (q @ kv[0].T / math.sqrt(d)).masked_fill(~visible, -math.inf)
-        new_top = torch.maximum(top, scores.amax(1, keepdim=True))
-        weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
-        total, out, top = total + weights.sum(1, keepdim=True), out * shrink + weights @ kv[1], new_top
-        for request in requests:
-            request.wait()
-        kv = arriving if requests else kv
-    return out / total
-
-
-@wrong(RING, "a softmax for each block, and their mean", fails=ALL, says="You take the mean of one softmax per block")
-def ring_attention(q, k, v, positions, comm):
-    p, rank, d = comm.size, comm.rank, q.shape[1]
-    kv, out = torch.stack([k, v]), torch.zeros_like(q)
-    for step in range(p):
-        source, requests = (rank - step) % p, []
-        if step < p - 1:
-            arriving = kv.new_empty(2, len(positions[(source - 1) % p]), d)
-            requests = [comm.isend(kv, (rank + 1) % p), comm.irecv(arriving, (rank - 1) % p)]
-        visible = positions[rank][:, None] >= positions[source]
-        scores = (q @ kv[0].T / math.sqrt(d)).masked_fill(~visible, -math.inf)
-        out += scores.softmax(1).nan_to_num() @ kv[1]
-        for request in requests:
-            request.wait()
-        kv = arriving if requests else kv
-    return out / p
-
-
-@wrong(RING, "no largest score", fails="large_scores", says="expected a finite number")
-def ring_attention(q, k, v, positions, comm):
-    p, rank, d = comm.size, comm.rank, q.shape[1]
-    kv, out = torch.stack([k, v]), torch.zeros_like(q)
-    total = torch.zeros_like(q[:, :1])
-    for step in range(p):
-        source, requests = (rank - step) % p, []
-        if step < p - 1:
-            arriving = kv.new_empty(2, len(positions[(source - 1) % p]), d)
-            requests = [comm.isend(kv, (rank + 1) % p), comm.irecv(arriving, (rank - 1) % p)]
-        visible = positions[rank][:, None] >= positions[source]
-        scores = (q @ kv[0].T / math.sqrt(d)).masked_fill(~visible, -math.inf)
-        weights = scores.exp()
-        total, out = total + weights.sum(1, keepdim=True), out + weights @ kv[1]
-        for request in requests:
-            request.wait()
-        kv = arriving if requests else kv
-    return out / total
-
-
-@wrong(RING, "the largest score begins at 0", fails="large_scores", says="expected a finite number")
-def ring_attention(q, k, v, positions, comm):
-    p, rank, d = comm.size, comm.rank, q.shape[1]
-    kv, out = torch.stack([k, v]), torch.zeros_like(q)
-    top, total = torch.zeros_like(q[:, :1]), torch.zeros_like(q[:, :1])
-    for step in range(p):
-        source, requests = (rank - step) % p, []
-        if step < p - 1:
-            arriving = kv.new_empty(2, len(positions[(source - 1) % p]), d)
-            requests = [comm.isend(kv, (rank + 1) % p), comm.irecv(arriving, (rank - 1) % p)]
-        visible = positions[rank][:, None] >= positions[source]
-        scores = (q @ kv[0].T / math.sqrt(d)).masked_fill(~visible, -math.inf)
-        new_top = torch.maximum(top, scores.amax(1, keepdim=True))
-        weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
-        total, out, top = total * shrink + weights.sum(1, keepdim=True), out * shrink + weights @ kv[1], new_top
-        for request in requests:
-            request.wait()
-        kv = arriving if requests else kv
-    return out / total
+slip(
+    RING,
+    "what was there is not scaled down",
+    "kv = torch.stack([k, v])\n"
+    "    running = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1]), torch.zeros_like(q)",
+    "kv, out = torch.stack([k, v]), torch.zeros_like(q)\n"
+    "    top, total = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1])",
+    "running = absorb(*running, scores, kv[1])",
+    "new_top = torch.maximum(top, scores.amax(1, keepdim=True))\n"
+    "        weights, shrink = (scores - new_top).exp(), (top - new_top).exp()\n"
+    "        total, out, top = total * shrink + weights.sum(1, keepdim=True), out + weights @ kv[1], new_top",
+    "    _, total, out = running\n",
+    "",
+    fails=ALL,
+    says="the output on rank",
+)
+slip(
+    RING,
+    "the sum is not scaled down",
+    "kv = torch.stack([k, v])\n"
+    "    running = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1]), torch.zeros_like(q)",
+    "kv, out = torch.stack([k, v]), torch.zeros_like(q)\n"
+    "    top, total = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1])",
+    "running = absorb(*running, scores, kv[1])",
+    "new_top = torch.maximum(top, scores.amax(1, keepdim=True))\n"
+    "        weights, shrink = (scores - new_top).exp(), (top - new_top).exp()\n"
+    "        total, out, top = total + weights.sum(1, keepdim=True), out * shrink + weights @ kv[1], new_top",
+    "    _, total, out = running\n",
+    "",
+    fails=ALL,
+    says="the output on rank",
+)
+slip(
+    RING,
+    "a softmax for each block, and their mean",
+    "kv = torch.stack([k, v])\n"
+    "    running = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1]), torch.zeros_like(q)",
+    "kv, out = torch.stack([k, v]), torch.zeros_like(q)",
+    "running = absorb(*running, scores, kv[1])",
+    "out += scores.softmax(1).nan_to_num() @ kv[1]",
+    "_, total, out = running\n    return out / total",
+    "return out / p",
+    fails=ALL,
+    says="You take the mean of one softmax per block",
+)
+slip(
+    RING,
+    "no largest score",
+    "kv = torch.stack([k, v])\n"
+    "    running = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1]), torch.zeros_like(q)",
+    "kv, out = torch.stack([k, v]), torch.zeros_like(q)\n    total = torch.zeros_like(q[:, :1])",
+    "running = absorb(*running, scores, kv[1])",
+    "weights = scores.exp()\n        total, out = total + weights.sum(1, keepdim=True), out + weights @ kv[1]",
+    "    _, total, out = running\n",
+    "",
+    fails="large_scores",
+    says="expected a finite number",
+)
+slip(
+    RING,
+    "the largest score begins at 0",
+    "kv = torch.stack([k, v])\n"
+    "    running = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1]), torch.zeros_like(q)",
+    "kv, out = torch.stack([k, v]), torch.zeros_like(q)\n"
+    "    top, total = torch.zeros_like(q[:, :1]), torch.zeros_like(q[:, :1])",
+    "running = absorb(*running, scores, kv[1])",
+    "new_top = torch.maximum(top, scores.amax(1, keepdim=True))\n"
+    "        weights, shrink = (scores - new_top).exp(), (top - new_top).exp()\n"
+    "        total, out, top = total * shrink + weights.sum(1, keepdim=True), out * shrink + weights @ kv[1], new_top",
+    "    _, total, out = running\n",
+    "",
+    fails="large_scores",
+    says="expected a finite number",
+)
 
 
 @wrong(RING, "masks by the place in the block", fails=ALL, says="You mask by the index in a block")
@@ -134,30 +109,24 @@ def ring_attention(q, k, v, positions, comm):
     return out / total
 
 
-@wrong(
+slip(
     RING,
     "masks what comes before",
+    "kv = torch.stack([k, v])\n"
+    "    running = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1]), torch.zeros_like(q)",
+    "kv, out = torch.stack([k, v]), torch.zeros_like(q)\n"
+    "    top, total = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1])",
+    "visible = positions[rank][:, None] >= positions[source]",
+    "visible = positions[rank][:, None] <= positions[source]",
+    "running = absorb(*running, scores, kv[1])",
+    "new_top = torch.maximum(top, scores.amax(1, keepdim=True))\n"
+    "        weights, shrink = (scores - new_top).exp(), (top - new_top).exp()\n"
+    "        total, out, top = total * shrink + weights.sum(1, keepdim=True), out * shrink + weights @ kv[1], new_top",
+    "    _, total, out = running\n",
+    "",
     fails=("causal", "any_order_of_tokens", "large_scores"),
     says="the output on rank",
 )
-def ring_attention(q, k, v, positions, comm):
-    p, rank, d = comm.size, comm.rank, q.shape[1]
-    kv, out = torch.stack([k, v]), torch.zeros_like(q)
-    top, total = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1])
-    for step in range(p):
-        source, requests = (rank - step) % p, []
-        if step < p - 1:
-            arriving = kv.new_empty(2, len(positions[(source - 1) % p]), d)
-            requests = [comm.isend(kv, (rank + 1) % p), comm.irecv(arriving, (rank - 1) % p)]
-        visible = positions[rank][:, None] <= positions[source]
-        scores = (q @ kv[0].T / math.sqrt(d)).masked_fill(~visible, -math.inf)
-        new_top = torch.maximum(top, scores.amax(1, keepdim=True))
-        weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
-        total, out, top = total * shrink + weights.sum(1, keepdim=True), out * shrink + weights @ kv[1], new_top
-        for request in requests:
-            request.wait()
-        kv = arriving if requests else kv
-    return out / total
 
 
 @wrong(RING, "no mask", fails=("causal", "any_order_of_tokens", "large_scores"), says="The later tokens are not masked")

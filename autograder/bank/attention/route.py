@@ -7,17 +7,15 @@ HERE = "attention.route"
 ROUTE = ("choices", "full_experts")
 
 
-@wrong(HERE, "odds not divided by their sum", fails=ROUTE, says="Divide by the sum of the k odds")
-def route(odds, k, capacity):
-    weights, experts = odds.topk(k, dim=1)
-    weights, taken = weights.clone(), [0] * odds.shape[1]
-    for choice in range(k):
-        for token, expert in enumerate(experts[:, choice].tolist()):
-            if taken[expert] == capacity:
-                weights[token, choice] = 0
-            else:
-                taken[expert] += 1
-    return experts, weights
+slip(
+    HERE,
+    "odds not divided by their sum",
+    "chosen, experts = odds.topk(k, dim=1)\n"
+    "    weights, taken = chosen / chosen.sum(1, keepdim=True), [0] * odds.shape[1]",
+    "weights, experts = odds.topk(k, dim=1)\n    weights, taken = weights.clone(), [0] * odds.shape[1]",
+    fails=ROUTE,
+    says="Divide by the sum of the k odds",
+)
 
 
 @wrong(HERE, "nothing is dropped", fails="full_experts", says="Nothing is dropped")
@@ -26,31 +24,22 @@ def route(odds, k, capacity):
     return experts, chosen / chosen.sum(1, keepdim=True)
 
 
-@wrong(HERE, "token after token", fails="full_experts", says="First choices of all tokens come before second")
-def route(odds, k, capacity):
-    chosen, experts = odds.topk(k, dim=1)
-    weights, taken = chosen / chosen.sum(1, keepdim=True), [0] * odds.shape[1]
-    for token, row in enumerate(experts.tolist()):
-        for choice, expert in enumerate(row):
-            if taken[expert] == capacity:
-                weights[token, choice] = 0
-            else:
-                taken[expert] += 1
-    return experts, weights
-
-
-@wrong(HERE, "later tokens first", fails="full_experts", says="Earlier tokens come before later ones")
-def route(odds, k, capacity):
-    chosen, experts = odds.topk(k, dim=1)
-    weights, taken = chosen / chosen.sum(1, keepdim=True), [0] * odds.shape[1]
-    for choice in range(k):
-        for token in reversed(range(len(odds))):
-            expert = int(experts[token, choice])
-            if taken[expert] == capacity:
-                weights[token, choice] = 0
-            else:
-                taken[expert] += 1
-    return experts, weights
+slip(
+    HERE,
+    "token after token",
+    "for choice in range(k):\n        for token, expert in enumerate(experts[:, choice].tolist()):",
+    "for token, row in enumerate(experts.tolist()):\n        for choice, expert in enumerate(row):",
+    fails="full_experts",
+    says="First choices of all tokens come before second",
+)
+slip(
+    HERE,
+    "later tokens first",
+    "for token, expert in enumerate(experts[:, choice].tolist()):",
+    "for token in reversed(range(len(odds))):\n            expert = int(experts[token, choice])",
+    fails="full_experts",
+    says="Earlier tokens come before later ones",
+)
 
 
 @wrong(HERE, "one fewer than there is room for", fails="full_experts", says="yours takes one fewer")

@@ -8,83 +8,46 @@ from autograder.bank.slips import slip
 MEAN = ("the_mean_of_a_batch", "any_depth_and_width", "no_loop_over_samples")
 
 
-@wrong("backprop.backprop", "sum for mean", fails=MEAN, says="divide by N = len(X)")
-def backprop(weights, biases, X, Y):
-    zs, activations = feedforward(weights, biases, X)
-    delta = output_error(activations[-1], Y, zs[-1])
-    weight_grads, bias_grads = [], []
-    for i in range(len(weights) - 1, -1, -1):
-        weight_grads.insert(0, delta.T @ activations[i])
-        bias_grads.insert(0, delta.sum(dim=0))
-        if i > 0:
-            delta = backpropagate_error(delta, weights[i], zs[i - 1])
-    return weight_grads, bias_grads
-
-
-@wrong("backprop.backprop", "biases summed, weights averaged", fails=MEAN, says="divide by N = len(X)")
-def backprop(weights, biases, X, Y):
-    zs, activations = feedforward(weights, biases, X)
-    delta = output_error(activations[-1], Y, zs[-1])
-    weight_grads, bias_grads = [], []
-    for i in range(len(weights) - 1, -1, -1):
-        weight_grads.insert(0, delta.T @ activations[i] / len(X))
-        bias_grads.insert(0, delta.sum(dim=0))
-        if i > 0:
-            delta = backpropagate_error(delta, weights[i], zs[i - 1])
-    return weight_grads, bias_grads
-
-
-@wrong(
+slip(
+    "backprop.backprop",
+    "sum for mean",
+    "weight_grads.insert(0, delta.T @ activations[i] / len(X))\n        bias_grads.insert(0, delta.mean(dim=0))",
+    "weight_grads.insert(0, delta.T @ activations[i])\n        bias_grads.insert(0, delta.sum(dim=0))",
+    fails=MEAN,
+    says="divide by N = len(X)",
+)
+slip(
+    "backprop.backprop",
+    "biases summed, weights averaged",
+    "bias_grads.insert(0, delta.mean(dim=0))",
+    "bias_grads.insert(0, delta.sum(dim=0))",
+    fails=MEAN,
+    says="divide by N = len(X)",
+)
+slip(
     "backprop.backprop",
     "σ' forgotten in the last layer only",
+    "delta = output_error(activations[-1], Y, zs[-1])",
+    "delta = activations[-1] - Y",
     fails=("one_row", *MEAN, "leaves_parameters_alone"),
     says="missing in the error of the last layer",
 )
-def backprop(weights, biases, X, Y):
-    zs, activations = feedforward(weights, biases, X)
-    delta = activations[-1] - Y
-    weight_grads, bias_grads = [], []
-    for i in range(len(weights) - 1, -1, -1):
-        weight_grads.insert(0, delta.T @ activations[i] / len(X))
-        bias_grads.insert(0, delta.mean(dim=0))
-        if i > 0:
-            delta = backpropagate_error(delta, weights[i], zs[i - 1])
-    return weight_grads, bias_grads
-
-
-@wrong(
+slip(
     "backprop.backprop",
     "σ' forgotten in the hidden layers",
+    "if i > 0:\n            delta = backpropagate_error(delta, weights[i], zs[i - 1])",
+    "delta = delta @ weights[i]",
     fails=("one_row", *MEAN, "leaves_parameters_alone"),
     says="missing in the errors of the hidden layers",
 )
-def backprop(weights, biases, X, Y):
-    zs, activations = feedforward(weights, biases, X)
-    delta = output_error(activations[-1], Y, zs[-1])
-    weight_grads, bias_grads = [], []
-    for i in range(len(weights) - 1, -1, -1):
-        weight_grads.insert(0, delta.T @ activations[i] / len(X))
-        bias_grads.insert(0, delta.mean(dim=0))
-        delta = delta @ weights[i]
-    return weight_grads, bias_grads
-
-
-@wrong(
+slip(
     "backprop.backprop",
     "gradients in backward order",
+    "weight_grads.insert(0, delta.T @ activations[i] / len(X))\n        bias_grads.insert(0, delta.mean(dim=0))",
+    "weight_grads.append(delta.T @ activations[i] / len(X))\n        bias_grads.append(delta.mean(dim=0))",
     fails=("one_row", *MEAN, "leaves_parameters_alone"),
     says="from the last layer to the first",
 )
-def backprop(weights, biases, X, Y):
-    zs, activations = feedforward(weights, biases, X)
-    delta = output_error(activations[-1], Y, zs[-1])
-    weight_grads, bias_grads = [], []
-    for i in range(len(weights) - 1, -1, -1):
-        weight_grads.append(delta.T @ activations[i] / len(X))
-        bias_grads.append(delta.mean(dim=0))
-        if i > 0:
-            delta = backpropagate_error(delta, weights[i], zs[i - 1])
-    return weight_grads, bias_grads
 
 
 @wrong("backprop.backprop", "a loop over samples", fails="no_loop_over_samples", says="goes through them one by one")
@@ -115,24 +78,14 @@ def backprop(weights, biases, X, Y):
     return [w.grad for w in weights], [b.grad for b in biases]
 
 
-@wrong(
+slip(
     "backprop.backprop",
     "an error with the z of the layer after it",
+    "delta = backpropagate_error(delta, weights[i], zs[i - 1])",
+    "delta = backpropagate_error(delta, weights[i], zs[i])",
     fails=("one_row", *MEAN, "leaves_parameters_alone"),
     says="the layer that weights[i] starts from has zs[i - 1]",
 )
-def backprop(weights, biases, X, Y):
-    zs, activations = feedforward(weights, biases, X)
-    delta = output_error(activations[-1], Y, zs[-1])
-    weight_grads, bias_grads = [], []
-    for i in range(len(weights) - 1, -1, -1):
-        weight_grads.insert(0, delta.T @ activations[i] / len(X))
-        bias_grads.insert(0, delta.mean(dim=0))
-        if i > 0:
-            delta = backpropagate_error(delta, weights[i], zs[i])
-    return weight_grads, bias_grads
-
-
 slip(
     "backprop.backprop",
     "trains right away",

@@ -63,8 +63,6 @@ slip(
     fails="error_of_a_batch",
     says="changed its argument a",
 )
-
-
 slip(
     "backprop.output_error",
     "adds up the layer",

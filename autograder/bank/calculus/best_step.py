@@ -46,20 +46,14 @@ def best_step(f, x, dtype):
     return torch.finfo(dtype).eps ** (1 / 3) * abs(x)
 
 
-@wrong(
+slip(
     "calculus.best_step",
     "computes the third derivative in dtype",
+    "points = torch.tensor([x + 2 * k, x + k, x, x - k, x - 2 * k], dtype=torch.float64)",
+    "points = torch.tensor([x + 2 * k, x + k, x, x - k, x - 2 * k], dtype=dtype)",
     fails=("ordinary_functions_float32", "any_size_of_x"),
     says="find the step in float64",
 )
-def best_step(f, x, dtype):
-    k = 0.001 * (abs(x) or 1.0)
-    points = torch.tensor([x + 2 * k, x + k, x, x - k, x - 2 * k], dtype=dtype)
-    a, b, f_x, c, d = f(points).tolist()
-    third = (a - 2 * b + 2 * c - d) / (2 * k**3)
-    return (3 * torch.finfo(dtype).eps * abs(f_x / third)) ** (1 / 3)
-
-
 slip(
     "calculus.best_step",
     "forgets that the ratio may be negative",

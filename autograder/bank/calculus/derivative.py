@@ -34,15 +34,14 @@ def derivative(f, x, h=1e-5):
     return (f(x + h) - f(x - h)) / 2 * h
 
 
-@wrong(
+slip(
     "calculus.derivative",
     "h fixed at 1e-12",
+    "return (f(x + h) - f(x - h)) / (2 * h)",
+    "h = 1e-12\n    return (f(x + h) - f(x - h)) / (2 * h)",
     fails=("central_formula", "error_of_order_two", "tensors_elementwise", "leaves_x_alone"),
     says="does not depend on h",
 )
-def derivative(f, x, h=1e-5):
-    h = 1e-12
-    return (f(x + h) - f(x - h)) / (2 * h)
 
 
 @wrong(

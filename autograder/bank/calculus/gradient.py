@@ -46,19 +46,16 @@ def gradient(f, x, h=1e-5):
     return grad
 
 
-@wrong(
+slip(
     "calculus.gradient",
     "forward difference",
+    "result = torch.zeros_like(x)",
+    "grad = torch.zeros_like(x)",
+    "result.view(-1)[i] = (f(x + step) - f(x - step)) / (2 * h)\n    return result",
+    "grad.view(-1)[i] = (f(x + step) - f(x)) / h\n    return grad",
     fails=("six_functions", "any_shape", "central_with_the_given_step", "x_restored"),
     says="This is the forward difference",
 )
-def gradient(f, x, h=1e-5):
-    grad = torch.zeros_like(x)
-    for i in range(x.numel()):
-        step = torch.zeros_like(x)
-        step.view(-1)[i] = h
-        grad.view(-1)[i] = (f(x + step) - f(x)) / h
-    return grad
 
 
 @wrong("calculus.gradient", "only for vectors", fails="any_shape", says="has shape")

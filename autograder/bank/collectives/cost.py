@@ -118,7 +118,6 @@ slip(
     fails="alone",
     says='cost("naive", 1, ...)',
 )
-
 slip(
     "collectives.cost",
     "a tree's rounds rounded down",
@@ -127,7 +126,6 @@ slip(
     fails="naive_ring_and_tree server_and_nodes",
     says="If you round down",
 )
-
 slip(
     "collectives.cost",
     "rounds rounded up instead of a fold",
@@ -136,7 +134,6 @@ slip(
     fails="doubling_for_any_p",
     says="rounds are too few",
 )
-
 slip(
     "collectives.cost",
     "a tree's rounds rounded to the nearest number",

@@ -84,7 +84,6 @@ slip(
     fails=" ".join(ALL_OF_NODES),
     says="whole.copy_(x)",
 )
-
 slip(
     NODES,
     "the last rank of a node is its leader",

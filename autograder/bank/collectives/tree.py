@@ -34,18 +34,16 @@ def tree_reduce(x, comm, root=0):
             comm.send(x, comm.rank - distance)
 
 
-@wrong("collectives.tree_reduce", "forgets ranks beyond a power of two", fails=AFTER_THE_SUM, says="is missing")
-def tree_reduce(x, comm, root=0):
-    p, place = comm.size, (comm.rank - root) % comm.size
-    incoming = torch.empty_like(x)
-    distance = 1 << (p.bit_length() - 1)
-    while distance > 1:
-        distance //= 2
-        if place < distance:
-            comm.recv(incoming, (comm.rank + distance) % p)
-            x += incoming
-        elif distance <= place < 2 * distance:
-            comm.send(x, (comm.rank - distance) % p)
+slip(
+    "collectives.tree_reduce",
+    "forgets ranks beyond a power of two",
+    "distance = 1 << (p - 1).bit_length()",
+    "distance = 1 << (p.bit_length() - 1)",
+    "if place < distance and place + distance < p:\n            comm.recv(incoming, (comm.rank + distance) % p)",
+    "if place < distance:\n            comm.recv(incoming, (comm.rank + distance) % p)",
+    fails=AFTER_THE_SUM,
+    says="is missing",
+)
 
 
 @wrong("collectives.tree_reduce", "overwrites for accumulates", fails=AFTER_THE_SUM, says="is missing")
@@ -60,18 +58,14 @@ def tree_reduce(x, comm, root=0):
             comm.send(x, (comm.rank - distance) % p)
 
 
-@wrong("collectives.tree_reduce", "waits for a rank that does not exist", fails=AFTER_THE_SUM, says="a deadlock")
-def tree_reduce(x, comm, root=0):
-    p, place = comm.size, (comm.rank - root) % comm.size
-    incoming = torch.empty_like(x)
-    distance = 1 << (p - 1).bit_length()
-    while distance > 1:
-        distance //= 2
-        if place < distance:
-            comm.recv(incoming, (comm.rank + distance) % p)
-            x += incoming
-        elif distance <= place < 2 * distance:
-            comm.send(x, (comm.rank - distance) % p)
+slip(
+    "collectives.tree_reduce",
+    "waits for a rank that does not exist",
+    "if place < distance and place + distance < p:\n            comm.recv(incoming, (comm.rank + distance) % p)",
+    "if place < distance:\n            comm.recv(incoming, (comm.rank + distance) % p)",
+    fails=AFTER_THE_SUM,
+    says="a deadlock",
+)
 
 
 @wrong("collectives.tree_reduce", "returns the sum", fails=AFTER_THE_SUM, says="but the returned value is")
@@ -114,25 +108,14 @@ def tree_broadcast(x, comm, root=0):
         comm.send(x, (comm.rank + 1) % p)
 
 
-@wrong(
+slip(
     "collectives.tree_reduce",
     "adds the root for subtracting it",
+    "p, place = comm.size, (comm.rank - root) % comm.size\n    incoming = torch.empty_like(x)",
+    "p, place = comm.size, (comm.rank + root) % comm.size\n    incoming = torch.empty_like(x)",
     fails=AFTER_THE_SUM,
     says="a rank's place is (rank - root) % p",
 )
-def tree_reduce(x, comm, root=0):
-    p, place = comm.size, (comm.rank + root) % comm.size
-    incoming = torch.empty_like(x)
-    distance = 1 << (p - 1).bit_length()
-    while distance > 1:
-        distance //= 2
-        if place < distance and place + distance < p:
-            comm.recv(incoming, (comm.rank + distance) % p)
-            x += incoming
-        elif distance <= place < 2 * distance:
-            comm.send(x, (comm.rank - distance) % p)
-
-
 slip(
     "collectives.tree_reduce",
     "room for a vector only",
@@ -141,7 +124,6 @@ slip(
     fails=" ".join(AFTER_THE_SUM),
     says="tree_reduce",
 )
-
 slip(
     "collectives.tree_reduce",
     "receives into a copy",

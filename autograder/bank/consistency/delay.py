@@ -3,6 +3,7 @@
 import math
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 HERE = "consistency.delay"
 LATE = ("late_by_some_steps", "explodes_above")
@@ -18,12 +19,7 @@ def delayed_sgd(w, grad, lr, delay, steps):
     return ws
 
 
-@wrong(HERE, "one step too early", fails=LATE, says="one step too early")
-def delayed_sgd(w, grad, lr, delay, steps):
-    ws = [w]
-    for t in range(steps):
-        ws.append(ws[-1] - lr * grad(ws[max(0, t - max(0, delay - 1))]))
-    return ws
+slip(HERE, "one step too early", "(0, t - delay)", "(0, t - max(0, delay - 1))", fails=LATE, says="one step too early")
 
 
 @wrong(HERE, "an index that wraps around", fails=LATE, says="delayed_sgd(w, grad")
@@ -70,11 +66,5 @@ def largest_stable_lr(curvature, delay):
     return 2 * math.sin(math.pi / (4 * delay + 2)) * curvature
 
 
-@wrong(HERE, "the wrong angle", fails=BOUND, says="a right angle at delay 0")
-def largest_stable_lr(curvature, delay):
-    return 2 * math.sin(math.pi / (2 * delay + 2)) / curvature
-
-
-@wrong(HERE, "degrees", fails=BOUND, says="The sine takes radians")
-def largest_stable_lr(curvature, delay):
-    return 2 * math.sin(180 / (4 * delay + 2)) / curvature
+slip(HERE, "the wrong angle", "(4 * delay + 2)", "(2 * delay + 2)", fails=BOUND, says="a right angle at delay 0")
+slip(HERE, "degrees", "math.pi / (4 * delay + 2)", "180 / (4 * delay + 2)", fails=BOUND, says="The sine takes radians")

@@ -170,7 +170,6 @@ slip(
     fails="the_matrix each_rank_has_its_row a_message_each_way all_at_the_same_time",
     says="float64",
 )
-
 slip(
     "consistency.gossip",
     "a round without an edge is the last one",
@@ -179,7 +178,6 @@ slip(
     fails="each_rank_has_its_row a_message_each_way all_at_the_same_time",
     says="gossip",
 )
-
 slip(
     "consistency.gossip",
     "the degree of an edge's first rank",

@@ -77,22 +77,18 @@ def average_gradients(grads, local_n, comm):
     return [m.view_as(grad) for grad, m in zip(grads, means.split([grad.numel() for grad in grads]))]
 
 
-@wrong(
+slip(
     AVERAGE,
     "a rank without samples stays away",
+    "flat = torch.cat([grad.flatten() for grad in grads] + [torch.ones(1)])\n    flat *= local_n",
+    "if local_n == 0:\n"
+    "        return\n"
+    "    flat = torch.cat([grad.flatten() for grad in grads] + [torch.ones(1)]) * local_n",
+    "for grad, mean in zip(grads, means.split([grad.numel() for grad in grads]), strict=True):",
+    "for grad, mean in zip(grads, means.split([grad.numel() for grad in grads])):",
     fails=("a_rank_without_samples", "train_step.unequal_parts"),
     says="a deadlock",
 )
-def average_gradients(grads, local_n, comm):
-    if local_n == 0:
-        return
-    flat = torch.cat([grad.flatten() for grad in grads] + [torch.ones(1)]) * local_n
-    ring_all_reduce(flat, comm)
-    means = flat[:-1] / flat[-1]
-    for grad, mean in zip(grads, means.split([grad.numel() for grad in grads])):
-        grad.copy_(mean.view_as(grad))
-
-
 slip(
     AVERAGE,
     "sums twice",

@@ -2,28 +2,22 @@
 
 from autograder.authoring import wrong
 from autograder.bank.ddp.later import ALL_OF_OVERLAP, of
+from autograder.bank.slips import slip
 
 ALL_OF_BROADCAST = ("all_have_rank_0s", "any_root", "in_place")
 BROADCAST = "ddp.broadcast_parameters"
 BEGINS = of("OverlappedDDP", ALL_OF_OVERLAP)
 
 
-@wrong(
+slip(
     BROADCAST,
     "takes the mean",
+    "comm.broadcast(param.detach(), root)",
+    "comm.all_reduce(param.detach())\n        param.detach().div_(comm.size)",
     fails=(*ALL_OF_BROADCAST, *BEGINS),
     says="These are the means over the ranks",
 )
-def broadcast_parameters(params, comm, root=0):
-    for param in params:
-        comm.all_reduce(param.detach())
-        param.detach().div_(comm.size)
-
-
-@wrong(BROADCAST, "always rank 0's", fails="any_root", says="These are rank 0's")
-def broadcast_parameters(params, comm, root=0):
-    for param in params:
-        comm.broadcast(param.detach(), 0)
+slip(BROADCAST, "always rank 0's", "detach(), root", "detach(), 0", fails="any_root", says="These are rank 0's")
 
 
 @wrong(BROADCAST, "receives into a copy", fails=(*ALL_OF_BROADCAST, *BEGINS), says="the root's never arrived")
@@ -57,16 +51,14 @@ def broadcast_parameters(params, comm, root=0):
             comm.recv(param.detach(), root)
 
 
-@wrong(
+slip(
     BROADCAST,
     "goes through the parameters twice",
+    "for param in params:",
+    "assert all(param.dim() for param in params)\n    for param in params:",
     fails=("any_root", *BEGINS),
     says="still has its own parameter",
 )
-def broadcast_parameters(params, comm, root=0):
-    assert all(param.dim() for param in params)
-    for param in params:
-        comm.broadcast(param.detach(), root)
 
 
 @wrong(BROADCAST, "everybody waits for the root", fails=(*ALL_OF_BROADCAST, *BEGINS), says="a deadlock")
@@ -75,13 +67,11 @@ def broadcast_parameters(params, comm, root=0):
         comm.recv(param.detach(), root)
 
 
-@wrong(
+slip(
     BROADCAST,
     "leaves out frozen parameters",
+    "comm.broadcast(param.detach(), root)",
+    "if param.requires_grad:\n            comm.broadcast(param.detach(), root)",
     fails=(*ALL_OF_BROADCAST, *BEGINS),
     says="which is frozen, on rank 1",
 )
-def broadcast_parameters(params, comm, root=0):
-    for param in params:
-        if param.requires_grad:
-            comm.broadcast(param.detach(), root)

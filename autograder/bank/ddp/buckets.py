@@ -16,50 +16,32 @@ BUCKETS = "ddp.make_buckets"
 EARLY = of("OverlappedDDP", ("sends_before_the_last_gradient", "communication_is_hidden"))
 
 
-@wrong(BUCKETS, "forwards", fails=(*ALL_OF_BUCKETS, *EARLY), says="the order of the forward pass")
-def make_buckets(params, cap_bytes):
-    buckets, filled = [], 0
-    for param in params:
-        if not buckets or filled + param.nbytes > cap_bytes:
-            buckets.append([])
-            filled = 0
-        buckets[-1].append(param)
-        filled += param.nbytes
-    return buckets
-
-
-@wrong(
+slip(
+    BUCKETS,
+    "forwards",
+    "for param in reversed(list(params)):",
+    "for param in params:",
+    fails=(*ALL_OF_BUCKETS, *EARLY),
+    says="the order of the forward pass",
+)
+slip(
     BUCKETS,
     "forwards within a bucket",
+    "buckets[-1].append(param)",
+    "buckets[-1].insert(0, param)",
     fails=ALL_OF_BUCKETS,
     says="within a bucket the parameters are in forward order",
 )
-def make_buckets(params, cap_bytes):
-    buckets, filled = [], 0
-    for param in reversed(list(params)):
-        if not buckets or filled + param.nbytes > cap_bytes:
-            buckets.append([])
-            filled = 0
-        buckets[-1].insert(0, param)
-        filled += param.nbytes
-    return buckets
-
-
-@wrong(
+slip(
     BUCKETS,
     "counts elements",
+    "if not buckets or filled + param.nbytes > cap_bytes:",
+    "if not buckets or filled + param.numel() > cap_bytes:",
+    "filled += param.nbytes",
+    "filled += param.numel()",
     fails=("full_up_to_the_cap", "a_parameter_larger_than_the_cap", "OverlappedDDP.communication_is_hidden"),
     says="cap_bytes counts bytes",
 )
-def make_buckets(params, cap_bytes):
-    buckets, filled = [], 0
-    for param in reversed(list(params)):
-        if not buckets or filled + param.numel() > cap_bytes:
-            buckets.append([])
-            filled = 0
-        buckets[-1].append(param)
-        filled += param.numel()
-    return buckets
 
 
 @wrong(BUCKETS, "four bytes each", fails="full_up_to_the_cap", says="the buckets hold the parameters")
@@ -74,16 +56,14 @@ def make_buckets(params, cap_bytes):
     return buckets
 
 
-@wrong(BUCKETS, "exactly full is too full", fails="full_up_to_the_cap", says="compare with >, not >=")
-def make_buckets(params, cap_bytes):
-    buckets, filled = [], 0
-    for param in reversed(list(params)):
-        if not buckets or filled + param.nbytes >= cap_bytes:
-            buckets.append([])
-            filled = 0
-        buckets[-1].append(param)
-        filled += param.nbytes
-    return buckets
+slip(
+    BUCKETS,
+    "exactly full is too full",
+    "if not buckets or filled + param.nbytes > cap_bytes:",
+    "if not buckets or filled + param.nbytes >= cap_bytes:",
+    fails="full_up_to_the_cap",
+    says="compare with >, not >=",
+)
 
 
 @wrong(
@@ -103,21 +83,16 @@ def make_buckets(params, cap_bytes):
     return buckets + [bucket] if bucket else buckets
 
 
-@wrong(
+slip(
     BUCKETS,
     "an empty bucket before a large parameter",
+    "buckets, filled = [], 0",
+    "buckets, filled = [[]], 0",
+    "if not buckets or filled + param.nbytes > cap_bytes:",
+    "if filled + param.nbytes > cap_bytes:",
     fails=("a_parameter_larger_than_the_cap", "extreme_caps"),
     says="begin a new bucket only if the last one is not empty",
 )
-def make_buckets(params, cap_bytes):
-    buckets, filled = [[]], 0
-    for param in reversed(list(params)):
-        if filled + param.nbytes > cap_bytes:
-            buckets.append([])
-            filled = 0
-        buckets[-1].append(param)
-        filled += param.nbytes
-    return buckets
 
 
 @wrong(BUCKETS, "forgets the last bucket", fails=(*ALL_OF_BUCKETS, *STEPS, *OVERLAPS), says="is there 0 times")
@@ -132,35 +107,22 @@ def make_buckets(params, cap_bytes):
     return buckets
 
 
-@wrong(
+slip(
     BUCKETS,
     "leaves out what is larger than the cap",
+    "if not buckets or filled + param.nbytes > cap_bytes:",
+    "if param.nbytes > cap_bytes:\n            continue\n        if not buckets or filled + param.nbytes > cap_bytes:",
     fails=("a_parameter_larger_than_the_cap", "extreme_caps", *STEPS, *OVERLAPS),
     says="the buckets hold the parameters",
 )
-def make_buckets(params, cap_bytes):
-    buckets, filled = [], 0
-    for param in reversed(list(params)):
-        if param.nbytes > cap_bytes:
-            continue
-        if not buckets or filled + param.nbytes > cap_bytes:
-            buckets.append([])
-            filled = 0
-        buckets[-1].append(param)
-        filled += param.nbytes
-    return buckets
-
-
-@wrong(BUCKETS, "the smallest first", fails=(*ALL_OF_BUCKETS, *EARLY), says="in the order of the buckets they are")
-def make_buckets(params, cap_bytes):
-    buckets, filled = [], 0
-    for param in sorted(params, key=lambda param: param.nbytes):
-        if not buckets or filled + param.nbytes > cap_bytes:
-            buckets.append([])
-            filled = 0
-        buckets[-1].append(param)
-        filled += param.nbytes
-    return buckets
+slip(
+    BUCKETS,
+    "the smallest first",
+    "for param in reversed(list(params)):",
+    "for param in sorted(params, key=lambda param: param.nbytes):",
+    fails=(*ALL_OF_BUCKETS, *EARLY),
+    says="in the order of the buckets they are",
+)
 
 
 @wrong(BUCKETS, "goes through the parameters twice", fails="extreme_caps", says="only once")

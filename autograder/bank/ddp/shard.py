@@ -89,8 +89,6 @@ slip(
     fails=" ".join(AFTER_THE_SHARDS),
     says="int64",
 )
-
-
 slip(
     SHARD,
     "passes the shards on to the next rank",

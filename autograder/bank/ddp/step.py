@@ -24,106 +24,66 @@ def train_step(model, batch, lr, comm, cap_bytes=CAP):
     return loss.item()
 
 
-@wrong(STEP, "zero_grad is missing", fails=("as_one_machine", *ALL_OF_STEP[1:]), says="begin with zero_grad")
-def train_step(model, batch, lr, comm, cap_bytes=CAP):
-    x, y = batch
-    loss = cross_entropy(model(x), y)
-    loss.backward()
-    params = [param for param in model.parameters() if param.requires_grad]
-    with torch.no_grad():
-        for bucket in make_buckets(params, cap_bytes):
-            grads = [torch.zeros_like(param) if param.grad is None else param.grad for param in bucket]
-            average_gradients(grads, len(x), comm)
-            for param, grad in zip(bucket, grads):
-                param -= lr * grad
-    return loss.item()
-
-
-@wrong(STEP, "uphill", fails=ALL_OF_STEP, says="The step goes uphill")
-def train_step(model, batch, lr, comm, cap_bytes=CAP):
-    x, y = batch
-    model.zero_grad()
-    loss = cross_entropy(model(x), y)
-    loss.backward()
-    params = [param for param in model.parameters() if param.requires_grad]
-    with torch.no_grad():
-        for bucket in make_buckets(params, cap_bytes):
-            grads = [torch.zeros_like(param) if param.grad is None else param.grad for param in bucket]
-            average_gradients(grads, len(x), comm)
-            for param, grad in zip(bucket, grads):
-                param += lr * grad
-    return loss.item()
-
-
-@wrong(STEP, "one sample per rank, whatever it has", fails="unequal_parts", says="the mean of the ranks' means")
-def train_step(model, batch, lr, comm, cap_bytes=CAP):
-    x, y = batch
-    model.zero_grad()
-    loss = cross_entropy(model(x), y)
-    loss.backward()
-    params = [param for param in model.parameters() if param.requires_grad]
-    with torch.no_grad():
-        for bucket in make_buckets(params, cap_bytes):
-            grads = [torch.zeros_like(param) if param.grad is None else param.grad for param in bucket]
-            average_gradients(grads, 1, comm)
-            for param, grad in zip(bucket, grads):
-                param -= lr * grad
-    return loss.item()
-
-
-@wrong(STEP, "forgets that parameters may be unused", fails="unused", says="NoneType")
-def train_step(model, batch, lr, comm, cap_bytes=CAP):
-    x, y = batch
-    model.zero_grad()
-    loss = cross_entropy(model(x), y)
-    loss.backward()
-    params = [param for param in model.parameters() if param.requires_grad]
-    with torch.no_grad():
-        for bucket in make_buckets(params, cap_bytes):
-            grads = [param.grad for param in bucket]
-            average_gradients(grads, len(x), comm)
-            for param, grad in zip(bucket, grads):
-                param -= lr * grad
-    return loss.item()
-
-
-@wrong(STEP, "leaves unused parameters out of the buckets", fails="unused", says="Do all ranks have the same buckets")
-def train_step(model, batch, lr, comm, cap_bytes=CAP):
-    x, y = batch
-    model.zero_grad()
-    loss = cross_entropy(model(x), y)
-    loss.backward()
-    params = [param for param in model.parameters() if param.grad is not None]
-    with torch.no_grad():
-        for bucket in make_buckets(params, cap_bytes):
-            grads = [param.grad for param in bucket]
-            average_gradients(grads, len(x), comm)
-            for param, grad in zip(bucket, grads):
-                param -= lr * grad
-    return loss.item()
-
-
-@wrong(
+slip(
+    STEP,
+    "zero_grad is missing",
+    "    model.zero_grad()\n",
+    "",
+    "for param, grad in zip(bucket, grads, strict=True):",
+    "for param, grad in zip(bucket, grads):",
+    fails=("as_one_machine", *ALL_OF_STEP[1:]),
+    says="begin with zero_grad",
+)
+slip(
+    STEP,
+    "uphill",
+    "for param, grad in zip(bucket, grads, strict=True):\n                param -= lr * grad",
+    "for param, grad in zip(bucket, grads):\n                param += lr * grad",
+    fails=ALL_OF_STEP,
+    says="The step goes uphill",
+)
+slip(
+    STEP,
+    "one sample per rank, whatever it has",
+    "average_gradients(grads, len(x), comm)\n            for param, grad in zip(bucket, grads, strict=True):",
+    "average_gradients(grads, 1, comm)\n            for param, grad in zip(bucket, grads):",
+    fails="unequal_parts",
+    says="the mean of the ranks' means",
+)
+slip(
+    STEP,
+    "forgets that parameters may be unused",
+    "grads = [torch.zeros_like(param) if param.grad is None else param.grad for param in bucket]",
+    "grads = [param.grad for param in bucket]",
+    "for param, grad in zip(bucket, grads, strict=True):",
+    "for param, grad in zip(bucket, grads):",
+    fails="unused",
+    says="NoneType",
+)
+slip(
+    STEP,
+    "leaves unused parameters out of the buckets",
+    "params = [param for param in model.parameters() if param.requires_grad]",
+    "params = [param for param in model.parameters() if param.grad is not None]",
+    "grads = [torch.zeros_like(param) if param.grad is None else param.grad for param in bucket]",
+    "grads = [param.grad for param in bucket]",
+    "for param, grad in zip(bucket, grads, strict=True):",
+    "for param, grad in zip(bucket, grads):",
+    fails="unused",
+    says="Do all ranks have the same buckets",
+)
+slip(
     STEP,
     "each rank begins with another bucket",
+    "with torch.no_grad():",
+    "buckets = make_buckets(params, cap_bytes)\n    first = comm.rank % len(buckets)\n    with torch.no_grad():",
+    "for bucket in make_buckets(params, cap_bytes):",
+    "for bucket in buckets[first:] + buckets[:first]:",
+    "for param, grad in zip(bucket, grads, strict=True):",
+    "for param, grad in zip(bucket, grads):",
     fails=("as_one_machine", *ALL_OF_STEP[1:]),
     says="both sides need the same",
 )
-def train_step(model, batch, lr, comm, cap_bytes=CAP):
-    x, y = batch
-    model.zero_grad()
-    loss = cross_entropy(model(x), y)
-    loss.backward()
-    params = [param for param in model.parameters() if param.requires_grad]
-    buckets = make_buckets(params, cap_bytes)
-    first = comm.rank % len(buckets)
-    with torch.no_grad():
-        for bucket in buckets[first:] + buckets[:first]:
-            grads = [torch.zeros_like(param) if param.grad is None else param.grad for param in bucket]
-            average_gradients(grads, len(x), comm)
-            for param, grad in zip(bucket, grads):
-                param -= lr * grad
-    return loss.item()
 
 
 @wrong(
@@ -179,34 +139,26 @@ def train_step(model, batch, lr, comm, cap_bytes=CAP):
     return loss.item()
 
 
-@wrong(STEP, "ignores the cap", fails="one_message_per_bucket", says="you ignore cap_bytes")
-def train_step(model, batch, lr, comm, cap_bytes=CAP):
-    x, y = batch
-    model.zero_grad()
-    loss = cross_entropy(model(x), y)
-    loss.backward()
-    params = [param for param in model.parameters() if param.requires_grad]
-    with torch.no_grad():
-        for bucket in make_buckets(params, CAP):
-            grads = [torch.zeros_like(param) if param.grad is None else param.grad for param in bucket]
-            average_gradients(grads, len(x), comm)
-            for param, grad in zip(bucket, grads):
-                param -= lr * grad
-    return loss.item()
-
-
-@wrong(STEP, "returns nothing", fails="returns_its_loss", says="expected a number")
-def train_step(model, batch, lr, comm, cap_bytes=CAP):
-    x, y = batch
-    model.zero_grad()
-    cross_entropy(model(x), y).backward()
-    params = [param for param in model.parameters() if param.requires_grad]
-    with torch.no_grad():
-        for bucket in make_buckets(params, cap_bytes):
-            grads = [torch.zeros_like(param) if param.grad is None else param.grad for param in bucket]
-            average_gradients(grads, len(x), comm)
-            for param, grad in zip(bucket, grads):
-                param -= lr * grad
+slip(
+    STEP,
+    "ignores the cap",
+    "for bucket in make_buckets(params, cap_bytes):",
+    "for bucket in make_buckets(params, CAP):",
+    "for param, grad in zip(bucket, grads, strict=True):",
+    "for param, grad in zip(bucket, grads):",
+    fails="one_message_per_bucket",
+    says="you ignore cap_bytes",
+)
+slip(
+    STEP,
+    "returns nothing",
+    "loss = cross_entropy(model(x), y)\n    loss.backward()",
+    "cross_entropy(model(x), y).backward()",
+    "for param, grad in zip(bucket, grads, strict=True):\n                param -= lr * grad\n    return loss.item()",
+    "for param, grad in zip(bucket, grads):\n                param -= lr * grad",
+    fails="returns_its_loss",
+    says="expected a number",
+)
 
 
 @wrong(STEP, "without no_grad", fails=ALL_OF_STEP, says="change the parameters inside")

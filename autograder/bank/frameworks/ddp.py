@@ -1,6 +1,7 @@
 """Wrong answers to `place` and `train`."""
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 HERE = "frameworks.torchrun"
 TRAINS = ("as_one_process", "an_uneven_tail", "one_bucket")
@@ -36,208 +37,52 @@ def place(env):
     return int(env["RANK"]), int(env["LOCAL_WORLD_SIZE"]), f"cuda:{env['LOCAL_RANK']}"
 
 
-@wrong(
-    HERE,
-    "set_epoch forgotten",
-    fails=TRAINS,
-    says="without set_epoch",
+slip(HERE, "set_epoch forgotten", "(len(x), epoch).split", "(len(x), 0).split", fails=TRAINS, says="without set_epoch")
+slip(
+    HERE, "a mean of means", "len(chosen)", "max(1, len(mine)) / world", fails="an_uneven_tail", says="A mean of means"
 )
-def train(env, model, x, y, epochs, batch, lr):
-    rank, world, _ = place(env)
-    model, losses = DistributedDataParallel(model), []
-    optimizer = torch.optim.SGD(model.parameters(), lr, momentum=0.9)
-    for epoch in range(epochs):
-        for chosen in order(len(x), 0).split(batch):
-            mine = chosen[rank::world]
-            loss = cross_entropy(model(x[mine]), y[mine], reduction="sum") / len(chosen)
-            optimizer.zero_grad()
-            (world * loss).backward()
-            optimizer.step()
-            total = loss.detach().clone()
-            dist.all_reduce(total)
-            losses.append(total.item())
-    return losses
-
-
-@wrong(
-    HERE,
-    "a mean of means",
-    fails="an_uneven_tail",
-    says="A mean of means",
-)
-def train(env, model, x, y, epochs, batch, lr):
-    rank, world, _ = place(env)
-    model, losses = DistributedDataParallel(model), []
-    optimizer = torch.optim.SGD(model.parameters(), lr, momentum=0.9)
-    for epoch in range(epochs):
-        for chosen in order(len(x), epoch).split(batch):
-            mine = chosen[rank::world]
-            loss = cross_entropy(model(x[mine]), y[mine], reduction="sum") / max(1, len(mine)) / world
-            optimizer.zero_grad()
-            (world * loss).backward()
-            optimizer.step()
-            total = loss.detach().clone()
-            dist.all_reduce(total)
-            losses.append(total.item())
-    return losses
-
-
-@wrong(
-    HERE,
-    "the factor p is missing",
-    fails=TRAINS,
-    says="p times too small",
-)
-def train(env, model, x, y, epochs, batch, lr):
-    rank, world, _ = place(env)
-    model, losses = DistributedDataParallel(model), []
-    optimizer = torch.optim.SGD(model.parameters(), lr, momentum=0.9)
-    for epoch in range(epochs):
-        for chosen in order(len(x), epoch).split(batch):
-            mine = chosen[rank::world]
-            loss = cross_entropy(model(x[mine]), y[mine], reduction="sum") / len(chosen)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            total = loss.detach().clone()
-            dist.all_reduce(total)
-            losses.append(total.item())
-    return losses
-
-
-@wrong(
-    HERE,
-    "no DDP",
-    fails=TRAINS,
-    says="parameter 0",
-)
-def train(env, model, x, y, epochs, batch, lr):
-    rank, world, _ = place(env)
-    model, losses = model, []
-    optimizer = torch.optim.SGD(model.parameters(), lr, momentum=0.9)
-    for epoch in range(epochs):
-        for chosen in order(len(x), epoch).split(batch):
-            mine = chosen[rank::world]
-            loss = cross_entropy(model(x[mine]), y[mine], reduction="sum") / len(chosen)
-            optimizer.zero_grad()
-            (world * loss).backward()
-            optimizer.step()
-            total = loss.detach().clone()
-            dist.all_reduce(total)
-            losses.append(total.item())
-    return losses
-
-
-@wrong(
+slip(HERE, "the factor p is missing", "(world * loss)", "loss", fails=TRAINS, says="p times too small")
+slip(HERE, "no DDP", "losses = DistributedDataParallel(model)", "losses = model", fails=TRAINS, says="parameter 0")
+slip(
     HERE,
     "the loss of the own rank alone",
+    "            dist.all_reduce(total)\n",
+    "",
     fails=TRAINS,
     says="added up over the ranks",
 )
-def train(env, model, x, y, epochs, batch, lr):
-    rank, world, _ = place(env)
-    model, losses = DistributedDataParallel(model), []
-    optimizer = torch.optim.SGD(model.parameters(), lr, momentum=0.9)
-    for epoch in range(epochs):
-        for chosen in order(len(x), epoch).split(batch):
-            mine = chosen[rank::world]
-            loss = cross_entropy(model(x[mine]), y[mine], reduction="sum") / len(chosen)
-            optimizer.zero_grad()
-            (world * loss).backward()
-            optimizer.step()
-            total = loss.detach().clone()
-            losses.append(total.item())
-    return losses
-
-
-@wrong(
+slip(
     HERE,
     "the tail is dropped",
+    "mine = chosen[rank::world]",
+    "if len(chosen) < batch:\n                continue\n            mine = chosen[rank::world]",
     fails="an_uneven_tail",
     says="You skip the last batch",
 )
-def train(env, model, x, y, epochs, batch, lr):
-    rank, world, _ = place(env)
-    model, losses = DistributedDataParallel(model), []
-    optimizer = torch.optim.SGD(model.parameters(), lr, momentum=0.9)
-    for epoch in range(epochs):
-        for chosen in order(len(x), epoch).split(batch):
-            if len(chosen) < batch:
-                continue
-            mine = chosen[rank::world]
-            loss = cross_entropy(model(x[mine]), y[mine], reduction="sum") / len(chosen)
-            optimizer.zero_grad()
-            (world * loss).backward()
-            optimizer.step()
-            total = loss.detach().clone()
-            dist.all_reduce(total)
-            losses.append(total.item())
-    return losses
-
-
-@wrong(
+slip(
     HERE,
     "gradients are added up a second time",
+    "optimizer.step()",
+    "for param in model.parameters():\n"
+    "                dist.all_reduce(param.grad)\n"
+    "                param.grad /= world\n"
+    "            optimizer.step()",
     fails="one_bucket",
     says="all-reduces of",
 )
-def train(env, model, x, y, epochs, batch, lr):
-    rank, world, _ = place(env)
-    model, losses = DistributedDataParallel(model), []
-    optimizer = torch.optim.SGD(model.parameters(), lr, momentum=0.9)
-    for epoch in range(epochs):
-        for chosen in order(len(x), epoch).split(batch):
-            mine = chosen[rank::world]
-            loss = cross_entropy(model(x[mine]), y[mine], reduction="sum") / len(chosen)
-            optimizer.zero_grad()
-            (world * loss).backward()
-            for param in model.parameters():
-                dist.all_reduce(param.grad)
-                param.grad /= world
-            optimizer.step()
-            total = loss.detach().clone()
-            dist.all_reduce(total)
-            losses.append(total.item())
-    return losses
-
-
-@wrong(
-    HERE,
-    "the number of processes is written down",
-    fails=TRAINS,
-    says="parameter 0",
-)
-def train(env, model, x, y, epochs, batch, lr):
-    rank, world, _ = place(env)
-    model, losses = DistributedDataParallel(model), []
-    optimizer = torch.optim.SGD(model.parameters(), lr, momentum=0.9)
-    for epoch in range(epochs):
-        for chosen in order(len(x), epoch).split(batch):
-            mine = chosen[rank::4]
-            loss = cross_entropy(model(x[mine]), y[mine], reduction="sum") / len(chosen)
-            optimizer.zero_grad()
-            (world * loss).backward()
-            optimizer.step()
-            total = loss.detach().clone()
-            dist.all_reduce(total)
-            losses.append(total.item())
-    return losses
-
-
-@wrong(
+slip(HERE, "the number of processes is written down", "[rank::world]", "[rank::4]", fails=TRAINS, says="parameter 0")
+slip(
     HERE,
     "every process trains on all samples",
+    "    rank, world, _ = place(env)\n",
+    "",
+    "mine = chosen[rank::world]\n"
+    '            loss = cross_entropy(model(x[mine]), y[mine], reduction="sum") / len(chosen)',
+    "loss = cross_entropy(model(x[chosen]), y[chosen])",
+    "(world * loss).backward()",
+    "loss.backward()",
+    "total = loss.detach().clone()\n            dist.all_reduce(total)\n            losses.append(total.item())",
+    "losses.append(loss.item())",
     fails=("as_one_process", "an_uneven_tail", "one_bucket"),
     says="rank r takes chosen[r::p]",
 )
-def train(env, model, x, y, epochs, batch, lr):
-    model, losses = DistributedDataParallel(model), []
-    optimizer = torch.optim.SGD(model.parameters(), lr, momentum=0.9)
-    for epoch in range(epochs):
-        for chosen in order(len(x), epoch).split(batch):
-            loss = cross_entropy(model(x[chosen]), y[chosen])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.item())
-    return losses

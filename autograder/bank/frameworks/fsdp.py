@@ -1,6 +1,7 @@
 """Wrong answers to `shard`, `whole` and `restore`."""
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 HERE = "frameworks.fsdp"
 
@@ -66,13 +67,11 @@ def shard(model, mesh):
     return fully_shard(model, mesh=mesh)
 
 
-@wrong(
+slip(
     HERE,
     "the model is not returned",
+    "return fully_shard(model, mesh=mesh)",
+    "fully_shard(model, mesh=mesh)",
     fails=("as_one_process", "a_share_of_each", "a_block_at_a_time"),
     says="return the model",
 )
-def shard(model, mesh):
-    for block in model.blocks:
-        fully_shard(block, mesh=mesh)
-    fully_shard(model, mesh=mesh)

@@ -20,10 +20,7 @@ def allreduce(x, comm, average=True):
     return x / comm.size if average else x.clone()
 
 
-@wrong(HERE, "always from rank 0", fails="all_begin_alike", says="the root is `root_rank`")
-def broadcast_parameters(params, comm, root_rank=0):
-    for param in params:
-        comm.broadcast(param.detach())
+slip(HERE, "always from rank 0", "(), root_rank", "()", fails="all_begin_alike", says="the root is `root_rank`")
 
 
 @wrong(HERE, "a copy is broadcast", fails="all_begin_alike", says="broadcast, in place")
@@ -86,54 +83,33 @@ class DistributedOptimizer:
         self.optimizer.zero_grad()
 
 
-@wrong(HERE, "divided by the passes, as the loss is", fails="several_passes_one_sum", says="which the loss is already")
-class DistributedOptimizer:
-    def __init__(self, optimizer, comm, backward_passes_per_step=1):
-        self.optimizer, self.comm, self.passes = optimizer, comm, backward_passes_per_step
-        self.left = {}
-        for group in optimizer.param_groups:
-            for param in group["params"]:
-                self.left[param] = self.passes
-                param.register_post_accumulate_grad_hook(self.hook)
-
-    def hook(self, param):
-        self.left[param] -= 1
-        if self.left[param] == 0:
-            param.grad.copy_(allreduce(param.grad, self.comm) / self.passes)
-
-    def step(self):
-        self.left = dict.fromkeys(self.left, self.passes)
-        self.optimizer.step()
-
-    def zero_grad(self):
-        if 0 in self.left.values():
-            raise AssertionError("zero_grad() before step()")
-        self.optimizer.zero_grad()
-
-
-@wrong(
-    HERE, "zero_grad after the hooks fired goes through", fails="zero_grad_too_late", says="the sum over the ranks is"
+slip(
+    HERE,
+    "divided by the passes, as the loss is",
+    "if param.requires_grad:\n"
+    "                    self.left[param] = self.passes\n"
+    "                    param.register_post_accumulate_grad_hook(self.hook)",
+    "self.left[param] = self.passes\n                param.register_post_accumulate_grad_hook(self.hook)",
+    "param.grad.copy_(allreduce(param.grad, self.comm))",
+    "param.grad.copy_(allreduce(param.grad, self.comm) / self.passes)",
+    'raise AssertionError("zero_grad() before step(): the sums would be lost")',
+    'raise AssertionError("zero_grad() before step()")',
+    fails="several_passes_one_sum",
+    says="which the loss is already",
 )
-class DistributedOptimizer:
-    def __init__(self, optimizer, comm, backward_passes_per_step=1):
-        self.optimizer, self.comm, self.passes = optimizer, comm, backward_passes_per_step
-        self.left = {}
-        for group in optimizer.param_groups:
-            for param in group["params"]:
-                self.left[param] = self.passes
-                param.register_post_accumulate_grad_hook(self.hook)
-
-    def hook(self, param):
-        self.left[param] -= 1
-        if self.left[param] == 0:
-            param.grad.copy_(allreduce(param.grad, self.comm))
-
-    def step(self):
-        self.left = dict.fromkeys(self.left, self.passes)
-        self.optimizer.step()
-
-    def zero_grad(self):
-        self.optimizer.zero_grad()
+slip(
+    HERE,
+    "zero_grad after the hooks fired goes through",
+    "if param.requires_grad:\n"
+    "                    self.left[param] = self.passes\n"
+    "                    param.register_post_accumulate_grad_hook(self.hook)",
+    "self.left[param] = self.passes\n                param.register_post_accumulate_grad_hook(self.hook)",
+    "        if 0 in self.left.values():\n"
+    '            raise AssertionError("zero_grad() before step(): the sums would be lost")\n',
+    "",
+    fails="zero_grad_too_late",
+    says="the sum over the ranks is",
+)
 
 
 @wrong(

@@ -14,15 +14,14 @@ def momentum_step(w, g, v, lr, beta):
     return w - lr * v, beta * v + g
 
 
-@wrong(
+slip(
     "gradient_descent.adam_step",
     "momentum as a running mean",
+    "v = beta * v + g",
+    "v = beta * v + (1 - beta) * g",
     fails=("momentum_equals_torch", "steps_change_nothing_else"),
     says="scale the gradient",
 )
-def momentum_step(w, g, v, lr, beta):
-    v = beta * v + (1 - beta) * g
-    return w - lr * v, v
 
 
 ADAM = ("adam_first_step", "adam_equals_torch", "steps_change_nothing_else")
@@ -47,17 +46,15 @@ def adam_step(w, g, state, lr):
     }
 
 
-@wrong(
+slip(
     "gradient_descent.adam_step",
     "epsilon inside the root",
+    "m_hat, v_hat = m / (1 - 0.9**t), v / (1 - 0.999**t)\n"
+    '    return w - lr * m_hat / (v_hat.sqrt() + 1e-8), {"t": t, "m": m, "v": v}',
+    'return w - lr * m / (1 - 0.9**t) / (v / (1 - 0.999**t) + 1e-8).sqrt(), {"t": t, "m": m, "v": v}',
     fails=ADAM,
     says="outside the root",
 )
-def adam_step(w, g, state, lr):
-    t = state["t"] + 1
-    m = 0.9 * state["m"] + 0.1 * g
-    v = 0.999 * state["v"] + 0.001 * g**2
-    return w - lr * m / (1 - 0.9**t) / (v / (1 - 0.999**t) + 1e-8).sqrt(), {"t": t, "m": m, "v": v}
 
 
 @wrong(
@@ -87,8 +84,6 @@ slip(
     fails="momentum_equals_torch steps_change_nothing_else",
     says="must return two things",
 )
-
-
 slip(
     "gradient_descent.adam_step",
     "keeps the corrected means",

@@ -33,47 +33,32 @@ def gradient_descent(grad, w0, lr, steps):
     return w
 
 
-@wrong(
+slip(
     "gradient_descent.gradient_descent",
     "copies the path but steps w0 in place",
+    "path = [w0]",
+    "w, path = w0, [w0.clone()]",
+    "path.append(path[-1] - lr * grad(path[-1]))",
+    "w -= lr * grad(w)\n        path.append(w.clone())",
     fails="leaves_w0_alone",
     says="argument w0",
 )
-def gradient_descent(grad, w0, lr, steps):
-    w, path = w0, [w0.clone()]
-    for _ in range(steps):
-        w -= lr * grad(w)
-        path.append(w.clone())
-    return torch.stack(path)
-
-
-@wrong(
+slip(
     "gradient_descent.gradient_descent",
     "computes each gradient twice",
+    "path.append(path[-1] - lr * grad(path[-1]))",
+    "if grad(path[-1]).norm() >= 0:\n            path.append(path[-1] - lr * grad(path[-1]))",
     fails="one_gradient_per_step",
     says="calls of grad",
 )
-def gradient_descent(grad, w0, lr, steps):
-    path = [w0]
-    for _ in range(steps):
-        if grad(path[-1]).norm() >= 0:
-            path.append(path[-1] - lr * grad(path[-1]))
-    return torch.stack(path)
-
-
-@wrong(
+slip(
     "gradient_descent.gradient_descent",
     "all gradients at w0",
+    "path.append(path[-1] - lr * grad(path[-1]))",
+    "path.append(path[-1] - lr * grad(w0))",
     fails="follows_the_closed_form",
     says="Every step uses the gradient at w0",
 )
-def gradient_descent(grad, w0, lr, steps):
-    path = [w0]
-    for _ in range(steps):
-        path.append(path[-1] - lr * grad(w0))
-    return torch.stack(path)
-
-
 slip(
     "gradient_descent.gradient_descent",
     "ends where it no longer moves",

@@ -5,19 +5,16 @@ import torch
 from autograder.authoring import wrong
 from autograder.bank.slips import slip
 
-
-@wrong(
+slip(
     "gradient_descent.sgd",
     "shuffles once, before the epochs",
+    "path = [w0]",
+    "path, batches = [w0], list(minibatches(n, batch_size, generator))",
+    "for batch in torch.randperm(n, generator=generator).split(batch_size):  # what `minibatches` yields",
+    "for batch in batches:",
     fails=("every_sample_each_epoch", "batches_are_fair"),
     says="shuffle inside the loop over epochs",
 )
-def sgd(grad, n, w0, lr, batch_size, epochs, generator):
-    path, batches = [w0], list(minibatches(n, batch_size, generator))
-    for _ in range(epochs):
-        for batch in batches:
-            path.append(path[-1] - lr * grad(path[-1], batch))
-    return torch.stack(path)
 
 
 @wrong(
@@ -41,52 +38,42 @@ def sgd(grad, n, w0, lr, batch_size, epochs, generator):
     return torch.stack(path)
 
 
-@wrong(
+slip(
     "gradient_descent.sgd",
     "ascends",
+    "for batch in torch.randperm(n, generator=generator).split(batch_size):  # what `minibatches` yields\n"
+    "            path.append(path[-1] - lr * grad(path[-1], batch))",
+    "for batch in minibatches(n, batch_size, generator):\n"
+    "            path.append(path[-1] + lr * grad(path[-1], batch))",
     fails=("each_step_follows_its_batch", "whole_batch_is_gradient_descent"),
     says="You climb",
 )
-def sgd(grad, n, w0, lr, batch_size, epochs, generator):
-    path = [w0]
-    for _ in range(epochs):
-        for batch in minibatches(n, batch_size, generator):
-            path.append(path[-1] + lr * grad(path[-1], batch))
-    return torch.stack(path)
-
-
-@wrong(
+slip(
     "gradient_descent.sgd",
     "takes the whole epoch's gradients at its first point",
+    "for batch in torch.randperm(n, generator=generator).split(batch_size):  # what `minibatches` yields\n"
+    "            path.append(path[-1] - lr * grad(path[-1], batch))",
+    "start = path[-1]\n"
+    "        for batch in minibatches(n, batch_size, generator):\n"
+    "            path.append(path[-1] - lr * grad(start, batch))",
     fails="each_step_follows_its_batch",
     says="the points at which you asked",
 )
-def sgd(grad, n, w0, lr, batch_size, epochs, generator):
-    path = [w0]
-    for _ in range(epochs):
-        start = path[-1]
-        for batch in minibatches(n, batch_size, generator):
-            path.append(path[-1] - lr * grad(start, batch))
-    return torch.stack(path)
-
-
-@wrong(
+slip(
     "gradient_descent.sgd",
     "all gradients at w0",
+    "for batch in torch.randperm(n, generator=generator).split(batch_size):  # what `minibatches` yields\n"
+    "            path.append(path[-1] - lr * grad(path[-1], batch))",
+    "for batch in minibatches(n, batch_size, generator):\n            path.append(path[-1] - lr * grad(w0, batch))",
     fails=("each_step_follows_its_batch", "whole_batch_is_gradient_descent"),
     says="You compute every gradient at w0",
 )
-def sgd(grad, n, w0, lr, batch_size, epochs, generator):
-    path = [w0]
-    for _ in range(epochs):
-        for batch in minibatches(n, batch_size, generator):
-            path.append(path[-1] - lr * grad(w0, batch))
-    return torch.stack(path)
-
-
-@wrong(
+slip(
     "gradient_descent.sgd",
     "asks for the gradient without a batch",
+    "for batch in torch.randperm(n, generator=generator).split(batch_size):  # what `minibatches` yields\n"
+    "            path.append(path[-1] - lr * grad(path[-1], batch))",
+    "for batch in minibatches(n, batch_size, generator):\n            path.append(path[-1] - lr * grad(path[-1]))",
     fails=(
         "one_row_per_step",
         "each_step_follows_its_batch",
@@ -96,14 +83,6 @@ def sgd(grad, n, w0, lr, batch_size, epochs, generator):
     ),
     says="sgd(grad, 12, tensor",
 )
-def sgd(grad, n, w0, lr, batch_size, epochs, generator):
-    path = [w0]
-    for _ in range(epochs):
-        for batch in minibatches(n, batch_size, generator):
-            path.append(path[-1] - lr * grad(path[-1]))
-    return torch.stack(path)
-
-
 slip(
     "gradient_descent.sgd",
     "steps w0 in place",

@@ -12,14 +12,8 @@ LESS = ("which_is_less", "control_and_data")
 SUM = ("the_server_has_the_sum", "control_and_data")
 
 
-@wrong(HERE, "transposed", fails=PRODUCT, says="W is m x n here")
-def from_factors(x, delta):
-    return delta.T @ x
-
-
-@wrong(HERE, "the mean over the batch", fails=PRODUCT, says="Sum over the batch")
-def from_factors(x, delta):
-    return x.T @ delta / len(x)
+slip(HERE, "transposed", "return x.T @ delta", "return delta.T @ x", fails=PRODUCT, says="W is m x n here")
+slip(HERE, "the mean over the batch", "x.T @ delta", "x.T @ delta / len(x)", fails=PRODUCT, says="Sum over the batch")
 
 
 @wrong(HERE, "numbers instead of bytes", fails=BYTES, says="each has 4 bytes")
@@ -32,14 +26,8 @@ def fc_bytes(batch, m, n, how):
     return 4 * (batch * m * n if how == "gradient" else batch * (m + n))
 
 
-@wrong(HERE, "errors stay at home", fails=BYTES, says="Count the errors, too")
-def fc_bytes(batch, m, n, how):
-    return 4 * (m * n if how == "gradient" else batch * m)
-
-
-@wrong(HERE, "one sample", fails=BYTES, says="there are B samples")
-def fc_bytes(batch, m, n, how):
-    return 4 * (m * n if how == "gradient" else m + n)
+slip(HERE, "errors stay at home", "else batch * (m + n)", "else batch * m", fails=BYTES, says="Count the errors, too")
+slip(HERE, "one sample", "else batch * (m + n)", "else m + n", fails=BYTES, says="there are B samples")
 
 
 @wrong(HERE, "factors where they are equal", fails=LESS, says="If both are equal, choose the gradient")
@@ -134,8 +122,6 @@ slip(
     fails=" ".join(SUM),
     says="both sides need the same dtype and number of elements",
 )
-
-
 slip(
     "hogwild.adam",
     "workers return their own gradient",
@@ -154,7 +140,6 @@ slip(
     fails="control_and_data",
     says="expected one of 16",
 )
-
 slip(
     "hogwild.adam",
     "a worker without rows stays away",
@@ -163,7 +148,6 @@ slip(
     fails="the_server_has_the_sum control_and_data",
     says="a deadlock",
 )
-
 slip(
     "hogwild.adam",
     "room of 32 bits",

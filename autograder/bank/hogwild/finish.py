@@ -35,32 +35,22 @@ def finish(tasks, speeds, backups=False):
     return max(free)
 
 
-@wrong(HERE, "a task is done when both copies are", fails="backup_tasks", says="when its first copy is done")
-def finish(tasks, speeds, backups=False):
-    free, ends = [0.0] * len(speeds), []
-    for work in tasks:
-        i = min(range(len(free)), key=free.__getitem__)
-        free[i] += work / speeds[i]
-        ends.append(free[i])
-    for i in sorted(range(len(free)), key=free.__getitem__) if backups else []:
-        last = max(range(len(ends)), key=ends.__getitem__)
-        ends[last] = max(ends[last], free[i] + tasks[last] / speeds[i])
-    return max(ends)
-
-
-@wrong(HERE, "idle nodes in the order of the list", fails="backup_tasks", says="the order in which they become free")
-def finish(tasks, speeds, backups=False):
-    free, ends = [0.0] * len(speeds), []
-    for work in tasks:
-        i = min(range(len(free)), key=free.__getitem__)
-        free[i] += work / speeds[i]
-        ends.append(free[i])
-    for i in range(len(free)) if backups else []:
-        last = max(range(len(ends)), key=ends.__getitem__)
-        ends[last] = min(ends[last], free[i] + tasks[last] / speeds[i])
-    return max(ends)
-
-
+slip(
+    HERE,
+    "a task is done when both copies are",
+    "ends[last] = min(ends[last], free[i] + tasks[last] / speeds[i])",
+    "ends[last] = max(ends[last], free[i] + tasks[last] / speeds[i])",
+    fails="backup_tasks",
+    says="when its first copy is done",
+)
+slip(
+    HERE,
+    "idle nodes in the order of the list",
+    "for i in sorted(range(len(free)), key=free.__getitem__) if backups else []:",
+    "for i in range(len(free)) if backups else []:",
+    fails="backup_tasks",
+    says="the order in which they become free",
+)
 slip(
     "hogwild.finish",
     "of several free nodes the last one",
@@ -69,7 +59,6 @@ slip(
     fails="who_is_free_takes_the_next backup_tasks",
     says="finish(",
 )
-
 slip(
     "hogwild.finish",
     "a copy counts even if it is later",

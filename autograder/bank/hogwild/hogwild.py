@@ -122,7 +122,6 @@ slip(
     fails="alone disjoint_edges_in_any_order updates_get_lost",
     says="changed its argument w",
 )
-
 slip(
     "hogwild.hogwild",
     "components sorted for the gradient",
@@ -131,7 +130,6 @@ slip(
     fails="alone disjoint_edges_in_any_order updates_get_lost",
     says="w",
 )
-
 slip(
     HERE,
     "values in the order of the reads",

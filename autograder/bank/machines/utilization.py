@@ -66,11 +66,7 @@ def train_seconds(parameters, tokens, gpus, peak, share, again=False):
     return 6 * parameters * tokens / (gpus * peak * share)
 
 
-@wrong(HERE, "at the peak", fails=SECONDS, says="do not reach their peak")
-def train_seconds(parameters, tokens, gpus, peak, share, again=False):
-    return (8 if again else 6) * parameters * tokens / (gpus * peak)
-
-
+slip(HERE, "at the peak", "(gpus * peak * share)", "(gpus * peak)", fails=SECONDS, says="do not reach their peak")
 slip(
     HERE,
     "recomputed even if again is False",

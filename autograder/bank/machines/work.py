@@ -31,9 +31,7 @@ def linear(tokens, inputs, outputs):
     return weights, weights, tokens * (inputs + outputs)
 
 
-@wrong(HERE, "the scores alone", fails="products", says="Count two products: the scores")
-def attention(tokens, hidden):
-    return 0, tokens**2 * hidden, 4 * tokens * hidden
+slip(HERE, "the scores alone", "2 * tokens**2", "tokens**2", fails="products", says="Count two products: the scores")
 
 
 @wrong(HERE, "half of the scores for the mask", fails="products", says="A causal mask hides half of the scores")

@@ -1,6 +1,7 @@
 """Wrong answers to `design`."""
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 ALL = ("a_schedule", "within_the_cap", "beats_1f1b", "uses_more_memory", "uses_little_memory")
 CAP = ALL[1:]
@@ -32,25 +33,22 @@ def design(p, m, f, b, w, cap):
     return zb_h1(p, m)
 
 
-@wrong(
+slip(
     "model_parallel.design",
     "ZB-H2 for every cap",
+    '    forwards, backwards = [("F", k, 0) for k in range(m)], [("B", k, 0) for k in range(m)]\n'
+    "    slope = min(max((cap - 1) / max(p - 1, 1), 1.0), 2.0)  # 1: ZB-H1's warm-ups, 2: those of ZB-H2\n",
+    "",
+    "warmup, order, waiting = min(cap, 1 + int(slope * (p - 1 - i))), [], []\n"
+    "        for op in in_turn(forwards, backwards, warmup):",
+    "order, waiting = [], []\n"
+    '        forwards, backwards = ([(op, k, 0) for k in range(m)] for op in "FB")\n'
+    "        for op in in_turn(forwards, backwards, 2 * (p - i) - 1):",
+    'waiting.append(("W", op[1], 0))\n                if len(waiting) > cap - warmup:',
+    'waiting.append(("W", *op[1:]))\n                if len(waiting) > 2 * i:',
     fails=("within_the_cap", "beats_1f1b", "uses_little_memory"),
     says="and the cap is",
 )
-def design(p, m, f, b, w, cap):
-    orders = []
-    for i in range(p):
-        order, waiting = [], []
-        forwards, backwards = ([(op, k, 0) for k in range(m)] for op in "FB")
-        for op in in_turn(forwards, backwards, 2 * (p - i) - 1):
-            order.append(op)
-            if op[0] == "B":
-                waiting.append(("W", *op[1:]))
-                if len(waiting) > 2 * i:
-                    order.append(waiting.pop(0))
-        orders.append(order + waiting)
-    return orders
 
 
 @wrong("model_parallel.design", "W always right after B", fails="uses_more_memory", says="and ZB-H1 has")

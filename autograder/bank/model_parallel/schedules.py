@@ -37,15 +37,14 @@ def gpipe(p, m):
     return [(op, k, 0) for op in "FB" for k in range(m)]
 
 
-@wrong(
+slip(
     SCHEDULES,
     "1F1B: one forward pass too few",
+    "return [in_turn(forwards, backwards, p - i) for i in range(p)]",
+    "return [in_turn(forwards, backwards, p - i - 1) for i in range(p)]",
     fails=(*ONE_F, *LATER),
     says="needs F of microbatch 0 on the same stage",
 )
-def one_f_one_b(p, m):
-    forwards, backwards = [("F", k, 0) for k in range(m)], [("B", k, 0) for k in range(m)]
-    return [in_turn(forwards, backwards, p - i - 1) for i in range(p)]
 
 
 @wrong(SCHEDULES, "1F1B: stages from the wrong end", fails=(*ONE_F, *LATER), says="that stage waits, too")
@@ -111,18 +110,14 @@ def gpipe(p, m):
     return [[("F", k, 0) for k in range(m)] + [("B", k, 0) for k in reversed(range(m))] for _ in range(p)]
 
 
-@wrong(
+slip(
     "model_parallel.schedules",
     "the warm-up of plain 1F1B",
+    "return [in_turn(forwards, backwards, (v - 1) * p + 2 * (p - i - 1) + 1) for i in range(p)]",
+    "return [in_turn(forwards, backwards, (v - 1) * p + (p - i - 1) + 1) for i in range(p)]",
     fails="interleaved_holds_little",
     says="forward passes before its first B",
 )
-def interleaved(p, m, v):
-    turns = [(k, chunk) for first in range(0, m, p) for chunk in range(v) for k in range(first, first + p)]
-    forwards, backwards = [("F", k, chunk) for k, chunk in turns], [("B", k, v - 1 - chunk) for k, chunk in turns]
-    return [in_turn(forwards, backwards, (v - 1) * p + (p - i - 1) + 1) for i in range(p)]
-
-
 slip(
     SCHEDULES,
     "interleaved that stops before the last microbatch",

@@ -1,7 +1,5 @@
 """Wrong answers to `share`, `ColumnLinear` and `RowLinear`."""
 
-import torch
-
 from autograder.authoring import wrong
 from autograder.bank.slips import slip
 
@@ -32,198 +30,100 @@ def share(w, dim, comm):
     return w.tensor_split(comm.size)[comm.rank].clone()
 
 
-@wrong(TENSOR, "right, and every rank keeps all of it", fails="no_more_than_a_share", says="bytes; its parameters have")
-class ColumnLinear:
-    def __init__(self, weight, bias, comm):
-        self.comm, self.whole = comm, weight
-        self.weight, self.bias = share(weight, 0, comm), share(bias, 0, comm)
-
-    def forward(self, x):
-        self.x = x
-        return x @ share(self.whole, 0, self.comm).T + self.bias
-
-    def backward(self, dy):
-        self.weight_grad, self.bias_grad = dy.T @ self.x, dy.sum(0)
-        dx = dy @ self.weight
-        self.comm.all_reduce(dx)
-        return dx
-
-
-@wrong(TENSOR, "no sum of the gradient of x", fails=AFTER_COLUMN, says="sum it over the ranks")
-class ColumnLinear:
-    def __init__(self, weight, bias, comm):
-        self.weight, self.bias, self.comm = share(weight, 0, comm), share(bias, 0, comm), comm
-
-    def forward(self, x):
-        self.x = x
-        return x @ self.weight.T + self.bias
-
-    def backward(self, dy):
-        self.weight_grad, self.bias_grad = dy.T @ self.x, dy.sum(0)
-        return dy @ self.weight
-
-
-@wrong(TENSOR, "the outputs are gathered", fails=AFTER_COLUMN, says="has shape")
-class ColumnLinear:
-    def __init__(self, weight, bias, comm):
-        self.weight, self.bias, self.comm, self.outputs = share(weight, 0, comm), share(bias, 0, comm), comm, len(bias)
-
-    def forward(self, x):
-        self.x = x
-        y = torch.zeros(len(x), self.outputs, dtype=x.dtype)
-        y.tensor_split(self.comm.size, 1)[self.comm.rank].copy_(x @ self.weight.T + self.bias)
-        self.comm.all_reduce(y)
-        return y
-
-    def backward(self, dy):
-        self.weight_grad, self.bias_grad = dy.T @ self.x, dy.sum(0)
-        dx = dy @ self.weight
-        self.comm.all_reduce(dx)
-        return dx
-
-
-@wrong(
-    TENSOR, "another all-reduce that changes nothing", fails="one_all_reduce_each_way", says="while a ColumnLinear is"
+slip(
+    TENSOR,
+    "right, and every rank keeps all of it",
+    "self.weight, self.bias, self.comm = share(weight, 0, comm), share(bias, 0, comm), comm",
+    "self.comm, self.whole = comm, weight\n"
+    "        self.weight, self.bias = share(weight, 0, comm), share(bias, 0, comm)",
+    "return x @ self.weight.T + self.bias",
+    "return x @ share(self.whole, 0, self.comm).T + self.bias",
+    fails="no_more_than_a_share",
+    says="bytes; its parameters have",
 )
-class ColumnLinear:
-    def __init__(self, weight, bias, comm):
-        self.weight, self.bias, self.comm = share(weight, 0, comm), share(bias, 0, comm), comm
-
-    def forward(self, x):
-        self.x = x / self.comm.size
-        self.comm.all_reduce(self.x)
-        return self.x @ self.weight.T + self.bias
-
-    def backward(self, dy):
-        self.weight_grad, self.bias_grad = dy.T @ self.x, dy.sum(0)
-        dx = dy @ self.weight
-        self.comm.all_reduce(dx)
-        return dx
-
-
-@wrong(TENSOR, "the bias once for each rank", fails=AFTER_ROW, says="once for each rank")
-class RowLinear:
-    def __init__(self, weight, bias, comm):
-        self.weight, self.bias, self.comm = share(weight, 1, comm), bias.clone(), comm
-
-    def forward(self, x):
-        self.x = x
-        y = x @ self.weight.T + self.bias
-        self.comm.all_reduce(y)
-        return y
-
-    def backward(self, dy):
-        self.weight_grad, self.bias_grad = dy.T @ self.x, dy.sum(0)
-        return dy @ self.weight
-
-
-@wrong(TENSOR, "no sum over the ranks", fails=AFTER_ROW, says="This is the rank's own part")
-class RowLinear:
-    def __init__(self, weight, bias, comm):
-        self.weight, self.bias, self.comm = share(weight, 1, comm), bias.clone(), comm
-
-    def forward(self, x):
-        self.x = x
-        return x @ self.weight.T + self.bias
-
-    def backward(self, dy):
-        self.weight_grad, self.bias_grad = dy.T @ self.x, dy.sum(0)
-        return dy @ self.weight
-
-
-@wrong(TENSOR, "mean for sum", fails=AFTER_ROW, says="sum the parts of a product")
-class RowLinear:
-    def __init__(self, weight, bias, comm):
-        self.weight, self.bias, self.comm = share(weight, 1, comm), bias.clone(), comm
-
-    def forward(self, x):
-        self.x = x
-        y = x @ self.weight.T
-        self.comm.all_reduce(y)
-        return y / self.comm.size + self.bias
-
-    def backward(self, dy):
-        self.weight_grad, self.bias_grad = dy.T @ self.x, dy.sum(0)
-        return dy @ self.weight
-
-
-@wrong(TENSOR, "gradients summed as in data parallelism", fails=AFTER_ROW, says="dy is the same on all of them")
-class RowLinear:
-    def __init__(self, weight, bias, comm):
-        self.weight, self.bias, self.comm = share(weight, 1, comm), bias.clone(), comm
-
-    def forward(self, x):
-        self.x = x
-        y = x @ self.weight.T
-        self.comm.all_reduce(y)
-        return y + self.bias
-
-    def backward(self, dy):
-        self.weight_grad, self.bias_grad = dy.T @ self.x, dy.sum(0)
-        self.comm.all_reduce(self.bias_grad)
-        return dy @ self.weight
-
-
-@wrong(TENSOR, "the bias is cut, too", fails=AFTER_ROW, says="must match")
-class RowLinear:
-    def __init__(self, weight, bias, comm):
-        self.weight, self.bias, self.comm = share(weight, 1, comm), share(bias, 0, comm), comm
-
-    def forward(self, x):
-        self.x = x
-        y = x @ self.weight.T
-        self.comm.all_reduce(y)
-        return y + self.bias
-
-    def backward(self, dy):
-        self.weight_grad, self.bias_grad = dy.T @ self.x, dy.sum(0)
-        return dy @ self.weight
-
-
-@wrong(
+slip(
+    TENSOR,
+    "no sum of the gradient of x",
+    "dx = dy @ self.weight\n        self.comm.all_reduce(dx)\n        return dx",
+    "return dy @ self.weight",
+    fails=AFTER_COLUMN,
+    says="sum it over the ranks",
+)
+slip(
+    TENSOR,
+    "the outputs are gathered",
+    "self.weight, self.bias, self.comm = share(weight, 0, comm), share(bias, 0, comm), comm",
+    "self.weight, self.bias, self.comm, self.outputs = share(weight, 0, comm), share(bias, 0, comm), comm, len(bias)",
+    "return x @ self.weight.T + self.bias",
+    "y = torch.zeros(len(x), self.outputs, dtype=x.dtype)\n"
+    "        y.tensor_split(self.comm.size, 1)[self.comm.rank].copy_(x @ self.weight.T + self.bias)\n"
+    "        self.comm.all_reduce(y)\n"
+    "        return y",
+    fails=AFTER_COLUMN,
+    says="has shape",
+)
+slip(
+    TENSOR,
+    "another all-reduce that changes nothing",
+    "self.x = x\n        return x @ self.weight.T + self.bias",
+    "self.x = x / self.comm.size\n"
+    "        self.comm.all_reduce(self.x)\n"
+    "        return self.x @ self.weight.T + self.bias",
+    fails="one_all_reduce_each_way",
+    says="while a ColumnLinear is",
+)
+slip(
+    TENSOR,
+    "the bias once for each rank",
+    "y = x @ self.weight.T\n        self.comm.all_reduce(y)\n        return y + self.bias",
+    "y = x @ self.weight.T + self.bias\n        self.comm.all_reduce(y)\n        return y",
+    fails=AFTER_ROW,
+    says="once for each rank",
+)
+slip(
+    TENSOR,
+    "no sum over the ranks",
+    "y = x @ self.weight.T\n        self.comm.all_reduce(y)\n        return y + self.bias",
+    "return x @ self.weight.T + self.bias",
+    fails=AFTER_ROW,
+    says="This is the rank's own part",
+)
+slip(
+    TENSOR,
+    "mean for sum",
+    "return y + self.bias",
+    "return y / self.comm.size + self.bias",
+    fails=AFTER_ROW,
+    says="sum the parts of a product",
+)
+slip(
+    TENSOR,
+    "gradients summed as in data parallelism",
+    "return dy @ self.weight",
+    "self.comm.all_reduce(self.bias_grad)\n        return dy @ self.weight",
+    fails=AFTER_ROW,
+    says="dy is the same on all of them",
+)
+slip(TENSOR, "the bias is cut, too", "bias.clone()", "share(bias, 0, comm)", fails=AFTER_ROW, says="must match")
+slip(
     "model_parallel.tensor_parallel",
     "gradients add up over passes",
+    "self.weight, self.bias, self.comm = share(weight, 0, comm), share(bias, 0, comm), comm",
+    "self.weight, self.bias, self.comm = share(weight, 0, comm), share(bias, 0, comm), comm\n"
+    "        self.weight_grad, self.bias_grad = torch.zeros_like(self.weight), torch.zeros_like(self.bias)",
+    "self.weight_grad, self.bias_grad = dy.T @ self.x, dy.sum(0)\n        dx = dy @ self.weight",
+    "self.weight_grad += dy.T @ self.x\n        self.bias_grad += dy.sum(0)\n        dx = dy @ self.weight",
     fails=("column", "one_all_reduce_each_way", "no_more_than_a_share"),
     says="You add the gradients of both passes",
 )
-class ColumnLinear:
-    def __init__(self, weight, bias, comm):
-        self.weight, self.bias, self.comm = share(weight, 0, comm), share(bias, 0, comm), comm
-        self.weight_grad, self.bias_grad = torch.zeros_like(self.weight), torch.zeros_like(self.bias)
-
-    def forward(self, x):
-        self.x = x
-        return x @ self.weight.T + self.bias
-
-    def backward(self, dy):
-        self.weight_grad += dy.T @ self.x
-        self.bias_grad += dy.sum(0)
-        dx = dy @ self.weight
-        self.comm.all_reduce(dx)
-        return dx
-
-
-@wrong(
+slip(
     "model_parallel.tensor_parallel",
     "the bias is the one that was given",
+    "self.weight, self.bias, self.comm = share(weight, 1, comm), bias.clone(), comm",
+    "self.weight, self.bias, self.comm = share(weight, 1, comm), bias, comm",
     fails="no_more_than_a_share",
     says="lies in the whole layer's memory",
 )
-class RowLinear:
-    def __init__(self, weight, bias, comm):
-        self.weight, self.bias, self.comm = share(weight, 1, comm), bias, comm
-
-    def forward(self, x):
-        self.x = x
-        y = x @ self.weight.T
-        self.comm.all_reduce(y)
-        return y + self.bias
-
-    def backward(self, dy):
-        self.weight_grad, self.bias_grad = dy.T @ self.x, dy.sum(0)
-        return dy @ self.weight
-
-
 slip(
     TENSOR,
     "the x of the first pass",
@@ -232,8 +132,6 @@ slip(
     fails=" ".join(AFTER_COLUMN),
     says="the x of the first pass",
 )
-
-
 slip(
     TENSOR,
     "a row layer whose gradients add up over passes",

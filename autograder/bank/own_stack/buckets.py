@@ -9,50 +9,25 @@ ALL = ("in_reverse", "full_up_to_the_cap", "a_parameter_larger_than_the_cap", "e
 ONE_MESSAGE = "step.one_message_a_bucket"
 
 
-@wrong(BUCKETS, "forwards", fails=ALL, says="This is the order of the forward pass")
-def make_buckets(params, cap_bytes):
-    buckets, filled = [], cap_bytes + 1
-    for param in params:
-        if filled + param.nbytes > cap_bytes:
-            buckets.append([])
-            filled = 0
-        buckets[-1].append(param)
-        filled += param.nbytes
-    return buckets
-
-
-@wrong(
+slip(BUCKETS, "forwards", "reversed(list(params)):", "params:", fails=ALL, says="This is the order of the forward pass")
+slip(
     BUCKETS,
     "counts elements",
+    "if filled + param.nbytes > cap_bytes:",
+    "if filled + param.numel() > cap_bytes:",
+    "filled += param.nbytes",
+    "filled += param.numel()",
     fails=("full_up_to_the_cap", "a_parameter_larger_than_the_cap", ONE_MESSAGE),
     says="cap_bytes counts bytes",
 )
-def make_buckets(params, cap_bytes):
-    buckets, filled = [], cap_bytes + 1
-    for param in reversed(list(params)):
-        if filled + param.numel() > cap_bytes:
-            buckets.append([])
-            filled = 0
-        buckets[-1].append(param)
-        filled += param.numel()
-    return buckets
-
-
-@wrong(
+slip(
     BUCKETS,
     "begins with an empty bucket",
+    "buckets, filled = [], cap_bytes + 1",
+    "buckets, filled = [[]], 0",
     fails=("a_parameter_larger_than_the_cap", "extreme_caps"),
     says="an empty one",
 )
-def make_buckets(params, cap_bytes):
-    buckets, filled = [[]], 0
-    for param in reversed(list(params)):
-        if filled + param.nbytes > cap_bytes:
-            buckets.append([])
-            filled = 0
-        buckets[-1].append(param)
-        filled += param.nbytes
-    return buckets
 
 
 @wrong(

@@ -8,10 +8,7 @@ MOMENTUM = "own_stack.momentum"
 FIRST = ("one_step", "a_path_of_steps", "nothing_is_changed")
 
 
-@wrong(MOMENTUM, "uphill", fails=(*FIRST, *AFTER_THE_LOSS), says="You climb: subtract lr v")
-def momentum_step(w, g, v, lr, beta):
-    v = beta * v + g
-    return w + lr * v, v
+slip(MOMENTUM, "uphill", "w - lr * v", "w + lr * v", fails=(*FIRST, *AFTER_THE_LOSS), says="You climb: subtract lr v")
 
 
 @wrong(MOMENTUM, "a running mean", fails=(*FIRST, *AFTER_THE_LOSS), says="This is a running mean")
@@ -25,11 +22,9 @@ def momentum_step(w, g, v, lr, beta):
     return w - lr * v, beta * v + g
 
 
-@wrong(MOMENTUM, "changes v in place", fails=("nothing_is_changed",), says="v")
-def momentum_step(w, g, v, lr, beta):
-    v *= beta
-    v += g
-    return w - lr * v, v
+slip(
+    MOMENTUM, "changes v in place", "v = beta * v + g", "v *= beta\n    v += g", fails=("nothing_is_changed",), says="v"
+)
 
 
 @wrong(MOMENTUM, "lr within the velocity", fails=(*FIRST, *AFTER_THE_LOSS), says="not to the velocity")

@@ -221,8 +221,6 @@ slip(
     fails="a_second_sweep",
     says="must not change what it uses",
 )
-
-
 slip(TAPE, "relu in place", ".clamp(min=0)", ".clamp_(min=0)", fails="pulls_of_relu_and_flat", says="no method changes")
 slip(
     TAPE,
@@ -252,8 +250,6 @@ slip(
     fails=" ".join(("a_node_by_hand", *STEPS)),
     says="positional argument",
 )
-
-
 slip(
     TAPE,
     "one maximum for all rows",

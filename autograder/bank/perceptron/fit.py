@@ -131,27 +131,14 @@ def fit(X, y, lr, max_epochs):
     return torch.zeros(X.shape[1])
 
 
-@wrong(
+slip(
     "perceptron.fit",
     "resets w in each epoch",
+    "w, mistakes = torch.zeros(X.shape[1]), []\n    for _ in range(max_epochs):",
+    "mistakes = []\n    for _ in range(max_epochs):\n        w = torch.zeros(X.shape[1])",
     fails=("weights", "counts", "stops_when_settled", "gives_up_on_xor"),
     says="Every epoch begins again with w = 0",
 )
-def fit(X, y, lr, max_epochs):
-    mistakes = []
-    for _ in range(max_epochs):
-        w = torch.zeros(X.shape[1])
-        mistakes.append(0)
-        for x, label in zip(X, y):
-            yhat = 1.0 if w @ x >= 0 else -1.0
-            if yhat != label:
-                w = w + lr * (label - yhat) * x
-                mistakes[-1] += 1
-        if mistakes[-1] == 0:
-            break
-    return w, mistakes
-
-
 slip(
     "perceptron.fit",
     "the best w of all epochs",
@@ -170,8 +157,6 @@ slip(
     fails="gives_up_on_xor",
     says="25 epochs give 25 counts",
 )
-
-
 slip(
     "perceptron.fit",
     "two epochs at least",
@@ -180,7 +165,6 @@ slip(
     fails="stops_when_settled",
     says="if every label is +1",
 )
-
 slip(
     "perceptron.fit",
     "three weights for any X",

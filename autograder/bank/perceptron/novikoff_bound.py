@@ -60,15 +60,14 @@ def novikoff_bound(X, y, w_star):
     return (X[:, 1:].norm(dim=1).max().item() / gamma) ** 2 if gamma > 0 else float("inf")
 
 
-@wrong(
+slip(
     "perceptron.novikoff_bound",
     "a margin of 0 is none",
+    'R2 = (X**2).sum(dim=1).max().item()\n    return R2 / gamma**2 if gamma > 0 else float("inf")',
+    'return (X.norm(dim=1).max().item() / gamma) ** 2 if gamma >= 0 else float("inf")',
     fails="infinite_without_a_margin",
     says="ZeroDivisionError",
 )
-def novikoff_bound(X, y, w_star):
-    gamma = ((y * (X @ w_star)).min() / w_star.norm()).item()
-    return (X.norm(dim=1).max().item() / gamma) ** 2 if gamma >= 0 else float("inf")
 
 
 for mistake, *change, fails, says in (

@@ -3,6 +3,7 @@
 import torch
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 ALL_OF_PREDICT = ("sign_of_z", "zero_counts_as_plus", "one_sample_or_many")
 
@@ -32,9 +33,7 @@ def predict(w, X):
     return torch.where(X[..., 1:] @ w[1:] >= 0, 1.0, -1.0)
 
 
-@wrong("perceptron.predict", "signs flipped", fails=ALL_OF_PREDICT, says="Every sign is wrong")
-def predict(w, X):
-    return torch.where(X @ w < 0, 1.0, -1.0)
+slip("perceptron.predict", "signs flipped", "X @ w >= 0", "X @ w < 0", fails=ALL_OF_PREDICT, says="Every sign is wrong")
 
 
 @wrong("perceptron.predict", "True and False for labels", fails=ALL_OF_PREDICT, says="has dtype bool")

@@ -45,16 +45,14 @@ def update(w, x, y, lr):
     return w + (y - yhat) * x
 
 
-@wrong(
+slip(
     "perceptron.update",
     "moves w in place",
+    "return w + lr * (y - yhat) * x",
+    "w += lr * (y - yhat) * x\n    return w",
     fails=("w_is_not_changed", "stays_when_right"),
     says="changed its argument w",
 )
-def update(w, x, y, lr):
-    yhat = 1.0 if w @ x >= 0 else -1.0
-    w += lr * (y - yhat) * x
-    return w
 
 
 @wrong("perceptron.update", "sign(0) = 0", fails="at_zero", says="You moved half the way: is sgn(0) = 0")
@@ -62,15 +60,14 @@ def update(w, x, y, lr):
     return w + lr * (y - torch.sign(w @ x)) * x
 
 
-@wrong(
+slip(
     "perceptron.update",
     "updates when it is right",
+    "return w + lr * (y - yhat) * x",
+    "return w - lr * (y + yhat) * x",
     fails=ALL_OF_UPDATE,
     says="You update exactly when you should not",
 )
-def update(w, x, y, lr):
-    yhat = 1.0 if w @ x >= 0 else -1.0
-    return w - lr * (y + yhat) * x
 
 
 @wrong(

@@ -156,10 +156,7 @@ def lr_at(step, lr, k, warmup, drops=()):
     return k * lr * (min(1.0, step / warmup) if warmup else 1.0) * 0.1 ** sum(step >= drop for drop in drops)
 
 
-@wrong(HERE, "warm-up without end", fails=RATE, says="The warm-up ends")
-def lr_at(step, lr, k, warmup, drops=()):
-    grown = lr * (1 + (k - 1) * step / warmup) if warmup else k * lr
-    return grown * 0.1 ** sum(step >= drop for drop in drops)
+slip(HERE, "warm-up without end", "min(1.0, step / warmup)", "step / warmup", fails=RATE, says="The warm-up ends")
 
 
 @wrong(HERE, "warm-up after each drop", fails=RATE, says="not again after each drop")
@@ -190,18 +187,16 @@ def lamb_step(weights, gradients, momenta, variances, t, lr, decay=0.01):
     return moved, momenta, variances
 
 
-@wrong(HERE, "velocities in place", fails=LARS, says="changed its argument velocities")
-def lars_step(weights, gradients, velocities, lr, momentum=0.9, decay=1e-4, trust=1e-3):
-    moved = []
-    for w, g, v in zip(weights, gradients, velocities):
-        size, ratio = w.norm(), 1.0
-        if w.dim() > 1:
-            below = g.norm() + decay * size
-            ratio = trust * size / below if size > 0 and below > 0 else 1.0
-            g = g + decay * w
-        v.mul_(momentum).add_(lr * ratio * g)
-        moved.append(w - v)
-    return moved, velocities
+slip(
+    HERE,
+    "velocities in place",
+    "moved, kept = [], []\n    for w, g, v in zip(weights, gradients, velocities, strict=True):",
+    "moved = []\n    for w, g, v in zip(weights, gradients, velocities):",
+    "kept.append(momentum * v + lr * ratio * g)\n        moved.append(w - kept[-1])\n    return moved, kept",
+    "v.mul_(momentum).add_(lr * ratio * g)\n        moved.append(w - v)\n    return moved, velocities",
+    fails=LARS,
+    says="changed its argument velocities",
+)
 
 
 @wrong(HERE, "the norm of the decayed gradient", fails=LARS, says="a sum of two norms")
@@ -233,8 +228,6 @@ slip(
     fails=LAMB,
     says="changed its argument momenta",
 )
-
-
 slip(
     "scaling.large_batch",
     "drops after their step",

@@ -14,9 +14,7 @@ def input_rate(stages):
     return 1 / sum(seconds / workers for workers, seconds in stages)
 
 
-@wrong(HERE, "the fastest stage", fails=RATE, says="That is the fastest stage")
-def input_rate(stages):
-    return max(workers / seconds for workers, seconds in stages)
+slip(HERE, "the fastest stage", "return min", "return max", fails=RATE, says="That is the fastest stage")
 
 
 @wrong(HERE, "one worker in each stage", fails=RATE, says="A stage has several workers")
@@ -41,16 +39,14 @@ def waiting(load, compute, workers, room):
     return waited
 
 
-@wrong(HERE, "room for one more", fails=WAITING, says="One batch too many is loaded ahead")
-def waiting(load, compute, workers, room):
-    free, taken, waited, done = [0.0] * workers, [], 0.0, 0.0
-    for i, seconds in enumerate(load):
-        begin = max(min(free), taken[i - room - 1] if i > room else 0.0)
-        free[free.index(min(free))] = begin + seconds
-        taken.append(max(done, begin + seconds))
-        waited += taken[-1] - done
-        done = taken[-1] + compute
-    return waited
+slip(
+    HERE,
+    "room for one more",
+    "begin = max(min(free), taken[i - room] if i >= room else 0.0)",
+    "begin = max(min(free), taken[i - room - 1] if i > room else 0.0)",
+    fails=WAITING,
+    says="One batch too many is loaded ahead",
+)
 
 
 @wrong(HERE, "room when it has been computed", fails=WAITING, says="There is room as soon as a batch is taken")
@@ -96,10 +92,7 @@ def samples(step, rank, p, n, batch, seed):
     return mine[i * (batch // p) : (i + 1) * (batch // p)]
 
 
-@wrong(HERE, "a seed for each rank", fails=SAMPLES, says="one order for all")
-def samples(step, rank, p, n, batch, seed):
-    epoch, i = divmod(step, -(-n // batch))
-    return shuffled(n, seed + rank, epoch)[i * batch : (i + 1) * batch].tensor_split(p)[rank]
+slip(HERE, "a seed for each rank", "n, seed, epoch", "n, seed + rank, epoch", fails=SAMPLES, says="one order for all")
 
 
 @wrong(HERE, "the whole batch on each rank", fails=SAMPLES, says="Every rank has the whole batch")

@@ -63,27 +63,16 @@ class Checkpointed(torch.autograd.Function):
         return (None, *(x.grad for x in inputs))
 
 
-@wrong(
+slip(
     HERE,
     "chance is set the generator back and left it there",
+    "        now = torch.get_rng_state()\n",
+    "",
+    "        torch.set_rng_state(now)\n",
+    "",
     fails="chance_goes_on",
     says="set the generator back and left it there",
 )
-class Checkpointed(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, f, *inputs):
-        ctx.f, ctx.state = (f, torch.get_rng_state())
-        ctx.save_for_backward(*inputs)
-        return f(*inputs)
-
-    @staticmethod
-    def backward(ctx, dy):
-        inputs = [x.detach().requires_grad_(x.requires_grad) for x in ctx.saved_tensors]
-        torch.set_rng_state(ctx.state)
-        with torch.enable_grad():
-            y = ctx.f(*inputs)
-        torch.autograd.backward(y, dy)
-        return (None, *(x.grad for x in inputs))
 
 
 @wrong(HERE, "recomputed without recording", fails=ALL, says="The second forward pass is not recorded")
@@ -105,25 +94,16 @@ class Checkpointed(torch.autograd.Function):
         return (None, *(x.grad for x in inputs))
 
 
-@wrong(HERE, "gradients of the inputs alone", fails=ALL, says="torch.autograd.grad does not")
-class Checkpointed(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, f, *inputs):
-        ctx.f, ctx.state = (f, torch.get_rng_state())
-        ctx.save_for_backward(*inputs)
-        return f(*inputs)
-
-    @staticmethod
-    def backward(ctx, dy):
-        inputs = [x.detach().requires_grad_(x.requires_grad) for x in ctx.saved_tensors]
-        now = torch.get_rng_state()
-        torch.set_rng_state(ctx.state)
-        with torch.enable_grad():
-            y = ctx.f(*inputs)
-        torch.set_rng_state(now)
-        wanted = [x for x in inputs if x.requires_grad]
-        found = iter(torch.autograd.grad(y, wanted, dy))
-        return (None, *(next(found) if x.requires_grad else None for x in inputs))
+slip(
+    HERE,
+    "gradients of the inputs alone",
+    "torch.autograd.backward(y, dy)\n        return None, *(x.grad for x in inputs)",
+    "wanted = [x for x in inputs if x.requires_grad]\n"
+    "        found = iter(torch.autograd.grad(y, wanted, dy))\n"
+    "        return None, *(next(found) if x.requires_grad else None for x in inputs)",
+    fails=ALL,
+    says="torch.autograd.grad does not",
+)
 
 
 @wrong(HERE, "the inputs themselves, not detached", fails=ALL, says="The gradient is added twice")
@@ -146,46 +126,15 @@ class Checkpointed(torch.autograd.Function):
         return (None, *(x.grad for x in inputs))
 
 
-@wrong(HERE, "computed three times", fails="keeps_its_inputs_alone", says="times in the forward pass and 3 in all")
-class Checkpointed(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, f, *inputs):
-        ctx.f, ctx.state = (f, torch.get_rng_state())
-        ctx.save_for_backward(*inputs)
-        return f(*inputs)
-
-    @staticmethod
-    def backward(ctx, dy):
-        inputs = [x.detach().requires_grad_(x.requires_grad) for x in ctx.saved_tensors]
-        now = torch.get_rng_state()
-        torch.set_rng_state(ctx.state)
-        with torch.enable_grad():
-            ctx.f(*inputs)
-            torch.set_rng_state(ctx.state)
-            y = ctx.f(*inputs)
-        torch.set_rng_state(now)
-        torch.autograd.backward(y, dy)
-        return (None, *(x.grad for x in inputs))
-
-
-@wrong(HERE, "no gradient is returned", fails=ALL, says="x has no gradient")
-class Checkpointed(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, f, *inputs):
-        ctx.f, ctx.state = (f, torch.get_rng_state())
-        ctx.save_for_backward(*inputs)
-        return f(*inputs)
-
-    @staticmethod
-    def backward(ctx, dy):
-        inputs = [x.detach().requires_grad_(x.requires_grad) for x in ctx.saved_tensors]
-        now = torch.get_rng_state()
-        torch.set_rng_state(ctx.state)
-        with torch.enable_grad():
-            y = ctx.f(*inputs)
-        torch.set_rng_state(now)
-        torch.autograd.backward(y, dy)
-        return (None, *(None for x in inputs))
+slip(
+    HERE,
+    "computed three times",
+    "y = ctx.f(*inputs)",
+    "ctx.f(*inputs)\n            torch.set_rng_state(ctx.state)\n            y = ctx.f(*inputs)",
+    fails="keeps_its_inputs_alone",
+    says="times in the forward pass and 3 in all",
+)
+slip(HERE, "no gradient is returned", "x.grad for x in", "None for x in", fails=ALL, says="x has no gradient")
 
 
 @wrong(HERE, "the best layer first", fails="cheapest_plan", says="compare the seconds of all sets")
@@ -219,28 +168,16 @@ def plan(nbytes, seconds, budget):
     return min(fit, key=len)
 
 
-@wrong(
+slip(
     "sharding.checkpointed",
     "inputs as an attribute of ctx",
+    "ctx.f, ctx.state = f, torch.get_rng_state()\n        ctx.save_for_backward(*inputs)",
+    "ctx.f, ctx.state, ctx.inputs = f, torch.get_rng_state(), inputs",
+    "inputs = [x.detach().requires_grad_(x.requires_grad) for x in ctx.saved_tensors]",
+    "inputs = [x.detach().requires_grad_(x.requires_grad) for x in ctx.inputs]",
     fails="keeps_its_inputs_alone",
     says="an attribute of ctx does not",
 )
-class Checkpointed(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, f, *inputs):
-        ctx.f, ctx.state, ctx.inputs = f, torch.get_rng_state(), inputs
-        return f(*inputs)
-
-    @staticmethod
-    def backward(ctx, dy):
-        inputs = [x.detach().requires_grad_(x.requires_grad) for x in ctx.inputs]
-        now = torch.get_rng_state()
-        torch.set_rng_state(ctx.state)
-        with torch.enable_grad():
-            y = ctx.f(*inputs)
-        torch.set_rng_state(now)
-        torch.autograd.backward(y, dy)
-        return None, *(x.grad for x in inputs)
 
 
 @wrong(
@@ -259,8 +196,6 @@ def plan(nbytes, seconds, budget):
 
 
 slip(HERE, "less than the budget", "<= budget", "< budget", fails="cheapest_plan", says="the cheapest of all sets")
-
-
 slip(
     "sharding.checkpointed",
     "a plan below the budget",
@@ -269,8 +204,6 @@ slip(
     fails="cheapest_plan",
     says="exactly budget fits, too",
 )
-
-
 slip(
     "sharding.checkpointed",
     "copies of the inputs are kept",

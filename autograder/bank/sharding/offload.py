@@ -1,6 +1,7 @@
 """Wrong answers to `offload`."""
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 HERE = "sharding.offload"
 ALL = ("moment_by_moment", "hidden_or_not")
@@ -16,14 +17,7 @@ def offload(compute, nbytes, link, room):
     return max(sum(compute), sum(nbytes) / link)
 
 
-@wrong(HERE, "room without end", fails=ALL, says="You assume unlimited room")
-def offload(compute, nbytes, link, room):
-    there, done = ([], [])
-    for i, (seconds, size) in enumerate(zip(compute, nbytes, strict=True)):
-        free = max(there[-1] if there else 0.0, 0.0)
-        there.append(free + size / link)
-        done.append(max(there[-1], done[-1] if done else 0.0) + seconds)
-    return done[-1]
+slip(HERE, "room without end", "done[i - room] if i >= room else 0", "0", fails=ALL, says="You assume unlimited room")
 
 
 @wrong(HERE, "room for one more", fails=ALL, says="room for one layer too many")

@@ -66,52 +66,34 @@ def save(disk, step, state, n, comm):
     comm.barrier()
 
 
-@wrong(
+slip(
     HERE,
     "in the order of file names, where 10 comes before 2",
+    'for rank in range(manifest["p"]):',
+    'for rank in sorted(range(manifest["p"]), key=str):',
     fails="onto_other_numbers",
     says="where rank 10 comes before",
 )
-def load(disk, comm):
-    manifest, pieces = (disk.read("manifest"), {})
-    start, stop = bounds(manifest["n"], comm.size, comm.rank)
-    for rank in sorted(range(manifest["p"]), key=str):
-        first, last = bounds(manifest["n"], manifest["p"], rank)
-        a, b = (max(start, first), min(stop, last))
-        if a < b:
-            for name, x in disk.read(f"step-{manifest['step']}-rank-{rank}").items():
-                pieces.setdefault(name, []).append(x[a - first : b - first].clone())
-    return (manifest["step"], {name: torch.cat(parts) for name, parts in pieces.items()})
-
-
-@wrong(HERE, "every file is read", fails="nobody_has_the_whole", says="has elements only in those of [0]")
-def load(disk, comm):
-    manifest, pieces = (disk.read("manifest"), {})
-    start, stop = bounds(manifest["n"], comm.size, comm.rank)
-    for rank in range(manifest["p"]):
-        first, last = bounds(manifest["n"], manifest["p"], rank)
-        a, b = (max(start, first), min(stop, last))
-        for name, x in disk.read(f"step-{manifest['step']}-rank-{rank}").items():
-            if a < b:
-                pieces.setdefault(name, []).append(x[a - first : b - first].clone())
-    return (manifest["step"], {name: torch.cat(parts) for name, parts in pieces.items()})
-
-
-@wrong(HERE, "what is missing is zeros", fails="a_missing_file", says="let it")
-def load(disk, comm):
-    manifest, pieces = disk.read("manifest"), {}
-    start, stop = bounds(manifest["n"], comm.size, comm.rank)
-    for rank in range(manifest["p"]):
-        first, last = bounds(manifest["n"], manifest["p"], rank)
-        a, b = max(start, first), min(stop, last)
-        if a < b:
-            try:
-                found = disk.read(f"step-{manifest['step']}-rank-{rank}")
-            except FileNotFoundError:
-                found = {"weights": torch.zeros(last - first), "momentum": torch.zeros(last - first).double()}
-            for name, x in found.items():
-                pieces.setdefault(name, []).append(x[a - first : b - first].clone())
-    return manifest["step"], {name: torch.cat(parts) for name, parts in pieces.items()}
+slip(
+    HERE,
+    "every file is read",
+    "if a < b:\n            for name, x in disk.read(f\"step-{manifest['step']}-rank-{rank}\").items():",
+    "for name, x in disk.read(f\"step-{manifest['step']}-rank-{rank}\").items():\n            if a < b:",
+    fails="nobody_has_the_whole",
+    says="has elements only in those of [0]",
+)
+slip(
+    HERE,
+    "what is missing is zeros",
+    "for name, x in disk.read(f\"step-{manifest['step']}-rank-{rank}\").items():",
+    "try:\n"
+    "                found = disk.read(f\"step-{manifest['step']}-rank-{rank}\")\n"
+    "            except FileNotFoundError:\n"
+    '                found = {"weights": torch.zeros(last - first), "momentum": torch.zeros(last - first).double()}\n'
+    "            for name, x in found.items():",
+    fails="a_missing_file",
+    says="let it",
+)
 
 
 @wrong(
@@ -125,31 +107,22 @@ def load(disk, comm):
     return step, disk.read(f"step-{step}-rank-{comm.rank}")
 
 
-@wrong(HERE, "the remainder is lost", fails=ALL, says="weights on rank")
-def load(disk, comm):
-    manifest, pieces = (disk.read("manifest"), {})
-    each = manifest["n"] // comm.size
-    start, stop = comm.rank * each, (comm.rank + 1) * each
-    for rank in range(manifest["p"]):
-        first, last = bounds(manifest["n"], manifest["p"], rank)
-        a, b = (max(start, first), min(stop, last))
-        if a < b:
-            for name, x in disk.read(f"step-{manifest['step']}-rank-{rank}").items():
-                pieces.setdefault(name, []).append(x[a - first : b - first].clone())
-    return (manifest["step"], {name: torch.cat(parts) for name, parts in pieces.items()})
-
-
-@wrong(HERE, "the whole vector on every rank", fails=ALL, says="is the whole vector")
-def load(disk, comm):
-    manifest, pieces = (disk.read("manifest"), {})
-    start, stop = 0, manifest["n"]
-    for rank in range(manifest["p"]):
-        first, last = bounds(manifest["n"], manifest["p"], rank)
-        a, b = (max(start, first), min(stop, last))
-        if a < b:
-            for name, x in disk.read(f"step-{manifest['step']}-rank-{rank}").items():
-                pieces.setdefault(name, []).append(x[a - first : b - first].clone())
-    return (manifest["step"], {name: torch.cat(parts) for name, parts in pieces.items()})
+slip(
+    HERE,
+    "the remainder is lost",
+    'start, stop = bounds(manifest["n"], comm.size, comm.rank)',
+    'each = manifest["n"] // comm.size\n    start, stop = comm.rank * each, (comm.rank + 1) * each',
+    fails=ALL,
+    says="weights on rank",
+)
+slip(
+    HERE,
+    "the whole vector on every rank",
+    'start, stop = bounds(manifest["n"], comm.size, comm.rank)',
+    'start, stop = 0, manifest["n"]',
+    fails=ALL,
+    says="is the whole vector",
+)
 
 
 @wrong(HERE, "returns before the state counts", fails="killed_at_any_moment", says="comm.barrier() at the end")
@@ -178,8 +151,6 @@ slip(
     fails="nobody_has_the_whole",
     says="keeps the whole file in memory",
 )
-
-
 slip(
     HERE,
     "nothing saved is taken for step 0",
@@ -189,7 +160,6 @@ slip(
     fails="a_missing_file",
     says="Nothing was saved, so there is no manifest",
 )
-
 slip(
     HERE,
     "a rank that owns nothing does not save",
@@ -198,7 +168,6 @@ slip(
     fails="onto_other_numbers",
     says="returned",
 )
-
 slip(
     HERE,
     "each rank renames its new file over its old one",

@@ -94,8 +94,6 @@ slip(
     fails="every_bf16_stays",
     says="changed its argument rand16",
 )
-
-
 slip(
     BITS,
     "flattens x",
@@ -104,8 +102,6 @@ slip(
     fails=" ".join(EVERY_BIT),
     says="has shape",
 )
-
-
 slip(
     "stochastic_rounding.bf16_round_bits",
     "rounds to nearest after the sum",

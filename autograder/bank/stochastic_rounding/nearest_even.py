@@ -30,11 +30,7 @@ def round_nearest_even(x, fmt):
     return fmt.bounded(torch.sign(x) * torch.floor(x.abs() / eps + 0.5) * eps).float()
 
 
-@wrong(NEAREST, "truncates", fails=(*WHOLE, *AFTER), says="This cuts off (rounds toward 0)")
-def round_nearest_even(x, fmt):
-    x = x.double()
-    eps = spacing(x, fmt)
-    return fmt.bounded(torch.trunc(x / eps) * eps).float()
+slip(NEAREST, "truncates", "torch.round", "torch.trunc", fails=(*WHOLE, *AFTER), says="This cuts off (rounds toward 0)")
 
 
 @wrong(NEAREST, "rounds down", fails=(*WHOLE, *AFTER), says="This is always the lower neighbour")
@@ -100,8 +96,6 @@ slip(
     fails="ends_and_zeros",
     says="changed its argument x",
 )
-
-
 slip(
     NEAREST,
     "flattens x",

@@ -57,20 +57,17 @@ def neighbours(x, fmt):
     return fmt.bounded(lower).float(), fmt.bounded(upper).float()
 
 
-@wrong(
+slip(
     NEIGHBOURS,
     "one spacing for all floats",
+    "eps = spacing(x, fmt)",
+    "if isinstance(fmt, Fixed):\n"
+    "        eps = torch.full_like(x, fmt.eps)\n"
+    "    else:\n"
+    "        eps = torch.full_like(x, 2.0**-fmt.mantissa_bits)",
     fails=("a_value_of_the_format", *FLOATING),
     says="Your spacing is the same everywhere",
 )
-def neighbours(x, fmt):
-    x = x.double()
-    if isinstance(fmt, Fixed):
-        eps = torch.full_like(x, fmt.eps)
-    else:
-        eps = torch.full_like(x, 2.0**-fmt.mantissa_bits)
-    lower, upper = torch.floor(x / eps) * eps, torch.ceil(x / eps) * eps
-    return fmt.bounded(lower).float(), fmt.bounded(upper).float()
 
 
 @wrong(
@@ -99,21 +96,18 @@ def neighbours(x, fmt):
     return fmt.bounded(lower).float(), fmt.bounded(upper).float()
 
 
-@wrong(
+slip(
     NEIGHBOURS,
     "the exponent from a logarithm",
+    "eps = spacing(x, fmt)",
+    "if isinstance(fmt, Fixed):\n"
+    "        eps = torch.full_like(x, fmt.eps)\n"
+    "    else:\n"
+    "        exponent = torch.log2(x.float().abs()).floor().clamp(min=fmt.min_exponent)\n"
+    "        eps = torch.exp2((exponent - fmt.mantissa_bits).double())",
     fails=("just_below_a_power_of_two", "the_ends"),
     says="log₂ in float32 is rounded",
 )
-def neighbours(x, fmt):
-    x = x.double()
-    if isinstance(fmt, Fixed):
-        eps = torch.full_like(x, fmt.eps)
-    else:
-        exponent = torch.log2(x.float().abs()).floor().clamp(min=fmt.min_exponent)
-        eps = torch.exp2((exponent - fmt.mantissa_bits).double())
-    lower, upper = torch.floor(x / eps) * eps, torch.ceil(x / eps) * eps
-    return fmt.bounded(lower).float(), fmt.bounded(upper).float()
 
 
 @wrong(NEIGHBOURS, "no subnormal numbers", fails="every_code", says="spacing no longer shrinks")
@@ -161,8 +155,6 @@ slip(
     fails="a_value_of_the_format",
     says="changed its argument x",
 )
-
-
 slip(
     NEIGHBOURS,
     "flattens x",

@@ -38,30 +38,25 @@ def running_sum(xs, fmt, mode, generator):
     return s
 
 
-@wrong(
+slip(
     RUNNING,
     "to nearest in both modes",
+    'if mode == "nearest":\n'
+    "            s = round_nearest_even(s + x, fmt)\n"
+    "        else:\n"
+    "            s = stochastic_round(s + x, fmt, torch.rand(s.shape, generator=generator))",
+    "s = round_nearest_even(s + x, fmt)",
     fails=("stochastic_does_not_stall", "its_own_generator"),
     says="round it with stochastic_round",
 )
-def running_sum(xs, fmt, mode, generator):
-    s, sums = torch.zeros_like(xs[0]), []
-    for x in xs:
-        s = round_nearest_even(s + x, fmt)
-        sums.append(s)
-    return torch.stack(sums)
-
-
-@wrong(RUNNING, "one random number per tensor", fails="stochastic_does_not_stall", says="not one for all")
-def running_sum(xs, fmt, mode, generator):
-    s, sums = torch.zeros_like(xs[0]), []
-    for x in xs:
-        if mode == "nearest":
-            s = round_nearest_even(s + x, fmt)
-        else:
-            s = stochastic_round(s + x, fmt, torch.rand((), generator=generator).expand(s.shape))
-        sums.append(s)
-    return torch.stack(sums)
+slip(
+    RUNNING,
+    "one random number per tensor",
+    "s = stochastic_round(s + x, fmt, torch.rand(s.shape, generator=generator))",
+    "s = stochastic_round(s + x, fmt, torch.rand((), generator=generator).expand(s.shape))",
+    fails="stochastic_does_not_stall",
+    says="not one for all",
+)
 
 
 @wrong(
@@ -79,23 +74,14 @@ def running_sum(xs, fmt, mode, generator):
     return torch.stack(sums)
 
 
-@wrong(
+slip(
     RUNNING,
     "draws from the global generator",
+    "s = stochastic_round(s + x, fmt, torch.rand(s.shape, generator=generator))",
+    "s = stochastic_round(s + x, fmt, torch.rand(s.shape))",
     fails="its_own_generator",
     says="Draw every random number from the generator",
 )
-def running_sum(xs, fmt, mode, generator):
-    s, sums = torch.zeros_like(xs[0]), []
-    for x in xs:
-        if mode == "nearest":
-            s = round_nearest_even(s + x, fmt)
-        else:
-            s = stochastic_round(s + x, fmt, torch.rand(s.shape))
-        sums.append(s)
-    return torch.stack(sums)
-
-
 slip(
     "stochastic_rounding.running_sum",
     "writes the sums into xs",
@@ -104,7 +90,6 @@ slip(
     fails="its_own_generator",
     says="changed its argument xs",
 )
-
 slip(
     RUNNING,
     "begins with one number for all columns",

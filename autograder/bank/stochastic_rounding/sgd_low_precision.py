@@ -1,25 +1,14 @@
 """Wrong answers to `sgd_low_precision`."""
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 from autograder.bank.stochastic_rounding.later import LATER, STEP
 
 SGD = "stochastic_rounding.sgd_low_precision"
 
 
-@wrong(SGD, "climbs", fails=STEP, says="It climbs")
-def sgd_low_precision(w, grad, lr, fmt, mode, generator):
-    new = w + lr * grad
-    if mode == "nearest":
-        return round_nearest_even(new, fmt)
-    return stochastic_round(new, fmt, torch.rand(new.shape, generator=generator))
-
-
-@wrong(SGD, "no learning rate", fails=STEP, says="The learning rate is missing")
-def sgd_low_precision(w, grad, lr, fmt, mode, generator):
-    new = w - grad
-    if mode == "nearest":
-        return round_nearest_even(new, fmt)
-    return stochastic_round(new, fmt, torch.rand(new.shape, generator=generator))
+slip(SGD, "climbs", "new = w - lr * grad", "new = w + lr * grad", fails=STEP, says="It climbs")
+slip(SGD, "no learning rate", "new = w - lr * grad", "new = w - grad", fails=STEP, says="The learning rate is missing")
 
 
 @wrong(SGD, "rounds the gradient only", fails=STEP, says="This rounds the gradient")

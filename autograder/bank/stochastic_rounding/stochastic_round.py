@@ -13,18 +13,14 @@ NOT_RANDOM = (
 ALL = ("up_where_u_is_below_p", "negative_numbers", "a_value_stays", "the_odds_are_exact", "beyond_the_ends")
 
 
-@wrong(
+slip(
     STOCHASTIC,
     "turns the odds round",
+    "up = u < x / eps - whole",
+    "up = u < 1 - (x / eps - whole)",
     fails=(*ALL, "running_sum.stochastic_does_not_stall", *(f"sgd_low_precision.{check}" for check in LATER)),
     says="The odds are reversed",
 )
-def stochastic_round(x, fmt, u):
-    x = x.double()
-    eps = spacing(x, fmt)
-    whole = torch.floor(x / eps)
-    up = u < 1 - (x / eps - whole)
-    return fmt.bounded((whole + up) * eps).float()
 
 
 @wrong(STOCHASTIC, "adds u, then cuts", fails=ALL, says="This goes up where u ≥ 1 − p")
@@ -34,25 +30,15 @@ def stochastic_round(x, fmt, u):
     return fmt.bounded(torch.floor(x / eps + u) * eps).float()
 
 
-@wrong(
+slip(
     STOCHASTIC,
     "adds u twice",
+    "whole = torch.floor(x / eps)\n    up = u < x / eps - whole\n    return fmt.bounded((whole + up) * eps).float()",
+    "return fmt.bounded(torch.floor(x / eps + u + u) * eps).float()",
     fails=(*ALL, UNBIASED[0], *(f"sgd_low_precision.{check}" for check in LATER)),
     says="This adds u twice",
 )
-def stochastic_round(x, fmt, u):
-    x = x.double()
-    eps = spacing(x, fmt)
-    return fmt.bounded(torch.floor(x / eps + u + u) * eps).float()
-
-
-@wrong(STOCHASTIC, "counts u twice", fails=(*ALL, *UNBIASED), says="This uses u twice")
-def stochastic_round(x, fmt, u):
-    x = x.double()
-    eps = spacing(x, fmt)
-    whole = torch.floor(x / eps)
-    up = u + u < x / eps - whole
-    return fmt.bounded((whole + up) * eps).float()
+slip(STOCHASTIC, "counts u twice", "u < x / eps", "u + u < x / eps", fails=(*ALL, *UNBIASED), says="This uses u twice")
 
 
 @wrong(STOCHASTIC, "does not use u", fails=(*ALL, *NOT_RANDOM), says="This does not use u")
@@ -60,46 +46,30 @@ def stochastic_round(x, fmt, u):
     return round_nearest_even(x, fmt)
 
 
-@wrong(
+slip(
     STOCHASTIC,
     "one random number per tensor",
+    "up = u < x / eps - whole",
+    "up = u.flatten()[0] < x / eps - whole",
     fails=(*ALL, *UNBIASED, "sgd_low_precision.each_weight_its_own"),
     says="You use one random number for all",
 )
-def stochastic_round(x, fmt, u):
-    x = x.double()
-    eps = spacing(x, fmt)
-    whole = torch.floor(x / eps)
-    up = u.flatten()[0] < x / eps - whole
-    return fmt.bounded((whole + up) * eps).float()
-
-
-@wrong(
+slip(
     STOCHASTIC,
     "biased for negatives",
+    "up = u < x / eps - whole",
+    "up = u < (x / eps - torch.trunc(x / eps)).abs()",
     fails=("negative_numbers", "the_odds_are_exact", UNBIASED[1]),
     says="biased for negative x",
 )
-def stochastic_round(x, fmt, u):
-    x = x.double()
-    eps = spacing(x, fmt)
-    whole = torch.floor(x / eps)
-    up = u < (x / eps - torch.trunc(x / eps)).abs()
-    return fmt.bounded((whole + up) * eps).float()
-
-
-@wrong(
+slip(
     STOCHASTIC,
     "cuts off for ⌊x⌋",
+    "whole = torch.floor(x / eps)",
+    "whole = torch.trunc(x / eps)",
     fails=("negative_numbers", "the_odds_are_exact", UNBIASED[1]),
     says="cutting off is not ⌊x⌋",
 )
-def stochastic_round(x, fmt, u):
-    x = x.double()
-    eps = spacing(x, fmt)
-    whole = torch.trunc(x / eps)
-    up = u < x / eps - whole
-    return fmt.bounded((whole + up) * eps).float()
 
 
 @wrong(

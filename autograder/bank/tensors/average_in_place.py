@@ -1,18 +1,16 @@
 """Wrong answers to `average_in_place`."""
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
-
-@wrong(
+slip(
     "tensors.average_in_place",
     "gives a name to the mean",
+    "x.copy_(mean)",
+    "x = mean  # noqa: F841 (the mistake)",
     fails=("everyone_has_the_mean", "pieces_of_one_memory", "any_tensors"),
     says="give a name or a place in the list to another tensor",
 )
-def average_in_place(xs):
-    mean = sum(xs) / len(xs)
-    for x in xs:
-        x = mean  # noqa: F841 (the mistake)
 
 
 @wrong(
@@ -36,31 +34,22 @@ def average_in_place(xs):
         x.copy_(sum(xs) / len(xs))
 
 
-@wrong(
+slip(
     "tensors.average_in_place",
     "the first tensor as the total",
+    "mean = sum(xs) / len(xs)",
+    "total = xs[0]\n    for x in xs:\n        total += x\n    mean = total / len(xs)",
     fails=("everyone_has_the_mean", "pieces_of_one_memory", "any_tensors"),
     says="is a second name for the first tensor",
 )
-def average_in_place(xs):
-    total = xs[0]
-    for x in xs:
-        total += x
-    mean = total / len(xs)
-    for x in xs:
-        x.copy_(mean)
-
-
-@wrong(
+slip(
     "tensors.average_in_place",
     "another memory under the name",
+    "x.copy_(mean)",
+    "x.data = mean",
     fails=("everyone_has_the_mean", "pieces_of_one_memory", "any_tensors"),
     says="points the name at another memory",
 )
-def average_in_place(xs):
-    mean = sum(xs) / len(xs)
-    for x in xs:
-        x.data = mean
 
 
 @wrong(

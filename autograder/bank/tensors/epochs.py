@@ -1,19 +1,16 @@
 """Wrong answers to `epochs`."""
 
-import torch
-
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
-
-@wrong(
+slip(
     "tensors.epochs",
     "yield for yield from",
+    "yield from order(n).split(size)",
+    "yield order(n).split(size)",
     fails=("batch_after_batch", "any_numbers", "only_when_it_is_needed"),
     says="yields each of several in turn",
 )
-def epochs(n, size, times, order):
-    for _ in range(times):
-        yield order(n).split(size)
 
 
 @wrong(
@@ -28,15 +25,14 @@ def epochs(n, size, times, order):
         yield from indices.split(size)
 
 
-@wrong(
+slip(
     "tensors.epochs",
     "return ends the loop",
+    "yield from order(n).split(size)",
+    "return list(order(n).split(size))",
     fails=("batch_after_batch", "any_numbers", "only_when_it_is_needed"),
     says="`return` ends the function",
 )
-def epochs(n, size, times, order):
-    for _ in range(times):
-        return list(order(n).split(size))
 
 
 @wrong(
@@ -46,37 +42,30 @@ def epochs(n, size, times, order):
     return [batch for _ in range(times) for batch in order(n).split(size)]
 
 
-@wrong(
+slip(
     "tensors.epochs",
     "draws an order of its own",
+    "yield from order(n).split(size)",
+    "yield from torch.randperm(n).split(size)",
     fails=("batch_after_batch", "any_numbers", "only_when_it_is_needed"),
     says="never calls order",
 )
-def epochs(n, size, times, order):
-    for _ in range(times):
-        yield from torch.randperm(n).split(size)
-
-
-@wrong(
+slip(
     "tensors.epochs",
     "drops the short last batch",
+    "yield from order(n).split(size)",
+    "yield from order(n)[: n - n % size].split(size)",
     fails=("batch_after_batch", "any_numbers"),
     says="The short last batch is missing",
 )
-def epochs(n, size, times, order):
-    for _ in range(times):
-        yield from order(n)[: n - n % size].split(size)
-
-
-@wrong(
+slip(
     "tensors.epochs",
     "size batches instead of batches of size",
+    "yield from order(n).split(size)",
+    "yield from order(n).chunk(size)",
     fails=("batch_after_batch", "any_numbers", "only_when_it_is_needed"),
     says="split, not chunk",
 )
-def epochs(n, size, times, order):
-    for _ in range(times):
-        yield from order(n).chunk(size)
 
 
 @wrong(

@@ -5,16 +5,14 @@ import torch
 from autograder.authoring import wrong
 from autograder.bank.slips import slip
 
-
-@wrong(
+slip(
     "tensors.grads",
     "lets autograd watch the step",
+    "with torch.no_grad():\n        w -= lr * w.grad",
+    "w -= lr * w.grad",
     fails=("one_step", "gradients_do_not_pile_up"),
     says="Autograd watches w",
 )
-def descend(w, lr):
-    w -= lr * w.grad
-    w.grad = None
 
 
 @wrong("tensors.grads", "gradients pile up", fails="gradients_do_not_pile_up", says="backward() adds to w.grad")
@@ -43,37 +41,30 @@ def descend(w, lr):
     w.grad = None
 
 
-@wrong(
+slip(
     "tensors.grads",
     "a hook that looks up i when it is called",
+    "param.register_post_accumulate_grad_hook(lambda _, i=i: ready(i))",
+    "param.register_post_accumulate_grad_hook(lambda _: ready(i))",
     fails=("as_soon_as_it_is_there", "in_every_pass"),
     says="keeps the value of i",
 )
-def watch(params, ready):
-    for i, param in enumerate(params):
-        param.register_post_accumulate_grad_hook(lambda _: ready(i))
-
-
-@wrong(
+slip(
     "tensors.grads",
     "calls instead of handing over",
+    "param.register_post_accumulate_grad_hook(lambda _, i=i: ready(i))",
+    "param.register_post_accumulate_grad_hook(ready(i))",
     fails=("as_soon_as_it_is_there", "in_every_pass"),
     says="register the function itself",
 )
-def watch(params, ready):
-    for i, param in enumerate(params):
-        param.register_post_accumulate_grad_hook(ready(i))
-
-
-@wrong(
+slip(
     "tensors.grads",
     "the hook that comes too early",
+    "param.register_post_accumulate_grad_hook(lambda _, i=i: ready(i))",
+    "param.register_hook(lambda _, i=i: ready(i))",
     fails=("as_soon_as_it_is_there", "in_every_pass"),
     says="calls with the gradient before it is written",
 )
-def watch(params, ready):
-    for i, param in enumerate(params):
-        param.register_hook(lambda _, i=i: ready(i))
 
 
 @wrong(
