@@ -1,13 +1,19 @@
-"""Wrong answers that are the lab's own solutions with a few characters changed."""
+"""Wrong answers to one exercise; some are the lab's own solution with a few characters changed."""
 
 import re
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 
-from autograder.authoring import BANK, WrongAnswer
+from autograder.authoring import BANK, WrongAnswer, wrong
 from autograder.authors import build
 
 references = cache(build.references)
 FIRST = re.compile(r"^(@|def |class )", re.MULTILINE)
+
+
+def answers_to(exercise: str) -> tuple[Callable, Callable]:
+    """Return `wrong` and `slip` for `exercise` ("slug.name"), which need not name it again."""
+    return partial(wrong, exercise), partial(slip, exercise)
 
 
 def without_settings(code: str) -> str:

@@ -2,36 +2,31 @@
 
 import torch
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-MOE = "attention.moe"
+wrong, slip = answers_to("attention.moe")
 ALL = ("every_token_to_its_expert", "full_experts", "a_rank_without_tokens", "no_more_than_the_tokens")
 FULL = ("full_experts", "a_rank_without_tokens", "no_more_than_the_tokens")
 
-
 slip(
-    MOE,
     "answers in the experts' order",
     "y[kept] = probability[kept, None] * answers",
     "y[: len(kept)] = probability[kept, None] * answers",
     fails=ALL,
     says="put each answer back into its token's place",
 )
-slip(MOE, "dropped tokens are 0", "y = x.clone()", "y = torch.zeros_like(x)", fails=FULL, says="it must pass unchanged")
+slip("dropped tokens are 0", "y = x.clone()", "y = torch.zeros_like(x)", fails=FULL, says="it must pass unchanged")
 slip(
-    MOE,
     "without the gate's probability",
     "y[kept] = probability[kept, None] * answers",
     "y[kept] = answers",
     fails=ALL,
     says="Multiply the expert's answer",
 )
-slip(MOE, "nothing is dropped", "()[:capacity, 0] for e in", "()[:, 0] for e in", fails=FULL, says="Nothing is dropped")
-slip(MOE, "the latest are kept", "[:capacity, 0]", "[:, 0].flip(0)[:capacity]", fails=FULL, says="here it keeps others")
-slip(MOE, "drops and does not say so", "y, len(x) - len(kept)", "y, 0", fails=FULL, says="dropped on rank")
+slip("nothing is dropped", "()[:capacity, 0] for e in", "()[:, 0] for e in", fails=FULL, says="Nothing is dropped")
+slip("the latest are kept", "[:capacity, 0]", "[:, 0].flip(0)[:capacity]", fails=FULL, says="here it keeps others")
+slip("drops and does not say so", "y, len(x) - len(kept)", "y, 0", fails=FULL, says="dropped on rank")
 slip(
-    MOE,
     "capacity for all experts together",
     "parts = [(chosen == e).nonzero()[:capacity, 0] for e in range(comm.size)]",
     "early = torch.arange(len(x)) < capacity\n"
@@ -39,10 +34,10 @@ slip(
     fails=FULL,
     says="y on rank",
 )
-slip(MOE, "softmax over the tokens", "(x @ gate.T).softmax(1)", "(x @ gate.T).softmax(0)", fails=ALL, says="y on rank")
+slip("softmax over the tokens", "(x @ gate.T).softmax(1)", "(x @ gate.T).softmax(0)", fails=ALL, says="y on rank")
 
 
-@wrong(MOE, "all tokens to every expert", fails="no_more_than_the_tokens", says="You send all tokens to every expert")
+@wrong("all tokens to every expert", fails="no_more_than_the_tokens", says="You send all tokens to every expert")
 def moe(x, gate, w, capacity, comm):
     probability, chosen = (x @ gate.T).softmax(1).max(1)
     p, n = comm.size, len(x)
@@ -58,10 +53,7 @@ def moe(x, gate, w, capacity, comm):
 
 
 @wrong(
-    MOE,
-    "always as many rows as there is room for",
-    fails="no_more_than_the_tokens",
-    says="You send more than the kept rows",
+    "always as many rows as there is room for", fails="no_more_than_the_tokens", says="You send more than the kept rows"
 )
 def moe(x, gate, w, capacity, comm):
     probability, chosen = (x @ gate.T).softmax(1).max(1)
@@ -77,14 +69,13 @@ def moe(x, gate, w, capacity, comm):
     return y, len(x) - sum(map(len, parts))
 
 
-@wrong(MOE, "its own expert for all of its tokens", fails=ALL, says="y on rank")
+@wrong("its own expert for all of its tokens", fails=ALL, says="y on rank")
 def moe(x, gate, w, capacity, comm):
     probability, chosen = (x @ gate.T).softmax(1).max(1)
     return probability[:, None] * expert(x, w), 0
 
 
 slip(
-    MOE,
     "writes into the tokens",
     "y = x.clone()\n    y[kept] = probability[kept, None] * answers\n    return y, len(x) - len(kept)",
     "x[kept] = probability[kept, None] * answers\n    return x, len(x) - len(kept)",
@@ -93,7 +84,7 @@ slip(
 )
 
 
-@wrong(MOE, "the weights travel, not the tokens", fails="no_more_than_the_tokens", says="gives every rank the same")
+@wrong("the weights travel, not the tokens", fails="no_more_than_the_tokens", says="gives every rank the same")
 def moe(x, gate, w, capacity, comm):
     weights = w.new_zeros(comm.size, *w.shape)
     weights[comm.rank] = w
@@ -108,7 +99,6 @@ def moe(x, gate, w, capacity, comm):
 
 
 slip(
-    MOE,
     "centers the gate in place",
     "    probability, chosen",
     "    gate -= gate.mean(0)\n    probability, chosen",
@@ -116,7 +106,6 @@ slip(
     says="changed its argument gate",
 )
 slip(
-    MOE,
     "a rank without tokens stays away",
     "    probability, chosen",
     "    if not len(x):\n        return x, 0\n    probability, chosen",
@@ -124,7 +113,6 @@ slip(
     says="deadlock",
 )
 slip(
-    MOE,
     "every rank gets the weights of every expert",
     "    arrived = all_to_all(x[kept], comm, counts, coming)\n"
     "    answers = all_to_all(expert(arrived, w), comm, coming, counts)\n",

@@ -4,10 +4,9 @@ import math
 
 import torch
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-HERE = "attention.online_softmax"
+wrong, slip = answers_to("attention.online_softmax")
 LARGE = "attention.ring_attention.large_scores"
 MASKED = ("attention.ring_attention.causal", "attention.ring_attention.any_order_of_tokens", LARGE)
 RING = (
@@ -23,21 +22,21 @@ FIRST = ("first_block", *LATER)
 FLASH = ("by_blocks", "no_square")
 
 
-@wrong(HERE, "the sum is not scaled down", fails=LATER, says="The earlier sums are not scaled down")
+@wrong("the sum is not scaled down", fails=LATER, says="The earlier sums are not scaled down")
 def absorb(top, total, out, scores, v):
     new_top = torch.maximum(top, scores.amax(1, keepdim=True))
     weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
     return new_top, total + weights.sum(1, keepdim=True), out * shrink + weights @ v
 
 
-@wrong(HERE, "the output is not scaled down", fails=LATER, says="The earlier sums are not scaled down")
+@wrong("the output is not scaled down", fails=LATER, says="The earlier sums are not scaled down")
 def absorb(top, total, out, scores, v):
     new_top = torch.maximum(top, scores.amax(1, keepdim=True))
     weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
     return new_top, total * shrink + weights.sum(1, keepdim=True), out + weights @ v
 
 
-@wrong(HERE, "the block's largest score", fails=(*OWN, *MASKED), says="the block's own largest score")
+@wrong("the block's largest score", fails=(*OWN, *MASKED), says="the block's own largest score")
 def absorb(top, total, out, scores, v):
     new_top = scores.amax(1, keepdim=True)
     weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
@@ -45,7 +44,6 @@ def absorb(top, total, out, scores, v):
 
 
 slip(
-    HERE,
     "the first largest score stays",
     "new_top = torch.maximum(top, scores.amax(1, keepdim=True))",
     "new_top = torch.where(top.isinf(), scores.amax(1, keepdim=True), top)",
@@ -54,17 +52,17 @@ slip(
 )
 
 
-@wrong(HERE, "what was there is forgotten", fails=LATER, says="The earlier sums are lost")
+@wrong("what was there is forgotten", fails=LATER, says="The earlier sums are lost")
 def absorb(top, total, out, scores, v):
     new_top = torch.maximum(top, scores.amax(1, keepdim=True))
     weights = (scores - new_top).exp()
     return new_top, weights.sum(1, keepdim=True), weights @ v
 
 
-slip(HERE, "scaled the wrong way", "(top - new_top)", "(new_top - top)", fails=FIRST, says="expected a finite number")
+slip("scaled the wrong way", "(top - new_top)", "(new_top - top)", fails=FIRST, says="expected a finite number")
 
 
-@wrong(HERE, "divides after each block", fails=FIRST, says="Do not divide out by the sum here")
+@wrong("divides after each block", fails=FIRST, says="Do not divide out by the sum here")
 def absorb(top, total, out, scores, v):
     new_top = torch.maximum(top, scores.amax(1, keepdim=True))
     weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
@@ -72,14 +70,14 @@ def absorb(top, total, out, scores, v):
     return new_top, total, (out * shrink + weights @ v) / total
 
 
-@wrong(HERE, "one largest score for all rows", fails=("first_block", *OWN, LARGE), says="top")
+@wrong("one largest score for all rows", fails=("first_block", *OWN, LARGE), says="top")
 def absorb(top, total, out, scores, v):
     new_top = torch.maximum(top, scores.max())
     weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
     return new_top, total * shrink + weights.sum(1, keepdim=True), out * shrink + weights @ v
 
 
-@wrong(HERE, "adds to the caller's sum", fails=("first_block", *OWN), says="changed its argument total")
+@wrong("adds to the caller's sum", fails=("first_block", *OWN), says="changed its argument total")
 def absorb(top, total, out, scores, v):
     new_top = torch.maximum(top, scores.amax(1, keepdim=True))
     weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
@@ -88,7 +86,7 @@ def absorb(top, total, out, scores, v):
     return new_top, total, out * shrink + weights @ v
 
 
-@wrong(HERE, "no mask", fails=FLASH, says="The future is not hidden")
+@wrong("no mask", fails=FLASH, says="The future is not hidden")
 def flash(q, k, v, block):
     n, d = q.shape
     top, total, out = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1]), torch.zeros_like(q)
@@ -99,7 +97,6 @@ def flash(q, k, v, block):
 
 
 slip(
-    HERE,
     "a mask by the place in the block",
     "hidden = torch.arange(n)[:, None] < torch.arange(start, start + len(keys))",
     "hidden = torch.arange(n)[:, None] < torch.arange(len(keys))",
@@ -107,7 +104,6 @@ slip(
     says="You mask by the index in a block",
 )
 slip(
-    HERE,
     "the last block is left out",
     "for start in range(0, n, block):",
     "for start in range(0, max(n - block + 1, 1), block):",
@@ -116,7 +112,7 @@ slip(
 )
 
 
-@wrong(HERE, "scores are not divided", fails=FLASH, says="Divide the scores by the square root of d")
+@wrong("scores are not divided", fails=FLASH, says="Divide the scores by the square root of d")
 def flash(q, k, v, block):
     n = len(q)
     top, total, out = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1]), torch.zeros_like(q)
@@ -128,7 +124,6 @@ def flash(q, k, v, block):
 
 
 slip(
-    HERE,
     "not divided by the sum at the end",
     "return out / total",
     "return out",
@@ -137,14 +132,14 @@ slip(
 )
 
 
-@wrong(HERE, "all scores at once", fails="no_square", says="Hold the scores of one block at a time")
+@wrong("all scores at once", fails="no_square", says="Hold the scores of one block at a time")
 def flash(q, k, v, block):
     n, d = q.shape
     scores = (q @ k.T / math.sqrt(d)).masked_fill(torch.ones(n, n, dtype=torch.bool).triu(1), -math.inf)
     return scores.softmax(-1) @ v
 
 
-@wrong(HERE, "all blocks of scores kept", fails="no_square", says="Hold the scores of one block at a time")
+@wrong("all blocks of scores kept", fails="no_square", says="Hold the scores of one block at a time")
 def flash(q, k, v, block):
     n, d = q.shape
     places = torch.arange(n)
@@ -158,14 +153,13 @@ def flash(q, k, v, block):
     return state[2] / state[1]
 
 
-@wrong(HERE, "a row at a time, whatever the block", fails="no_square", says="Larger blocks are fewer")
+@wrong("a row at a time, whatever the block", fails="no_square", says="Larger blocks are fewer")
 def flash(q, k, v, block):
     rows = [(q[i] @ k[: i + 1].T / math.sqrt(q.shape[1])).softmax(0) @ v[: i + 1] for i in range(len(q))]
     return torch.stack(rows)
 
 
 slip(
-    HERE,
     "the block's own softmax first",
     "    weights, shrink = (scores - new_top).exp(),",
     "    own = scores.amax(1, keepdim=True)\n    weights, shrink = (scores - own).exp() * (own - new_top).exp(),",

@@ -4,16 +4,13 @@ import math
 
 import torch
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-RING = "attention.ring_attention"
+wrong, slip = answers_to("attention.ring_attention")
 VALUES = ("all_tokens", "causal", "any_order_of_tokens", "large_scores")
 ALL = (*VALUES, "two_blocks_a_step", "few_blocks_at_a_time", "messages_are_hidden")
 
-
 slip(
-    RING,
     "what was there is not scaled down",
     "kv = torch.stack([k, v])\n"
     "    running = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1]), torch.zeros_like(q)",
@@ -29,7 +26,6 @@ slip(
     says="the output on rank",
 )
 slip(
-    RING,
     "the sum is not scaled down",
     "kv = torch.stack([k, v])\n"
     "    running = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1]), torch.zeros_like(q)",
@@ -45,7 +41,6 @@ slip(
     says="the output on rank",
 )
 slip(
-    RING,
     "a softmax for each block, and their mean",
     "kv = torch.stack([k, v])\n"
     "    running = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1]), torch.zeros_like(q)",
@@ -58,7 +53,6 @@ slip(
     says="You take the mean of one softmax per block",
 )
 slip(
-    RING,
     "no largest score",
     "kv = torch.stack([k, v])\n"
     "    running = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1]), torch.zeros_like(q)",
@@ -71,7 +65,6 @@ slip(
     says="expected a finite number",
 )
 slip(
-    RING,
     "the largest score begins at 0",
     "kv = torch.stack([k, v])\n"
     "    running = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1]), torch.zeros_like(q)",
@@ -88,7 +81,7 @@ slip(
 )
 
 
-@wrong(RING, "masks by the place in the block", fails=ALL, says="You mask by the index in a block")
+@wrong("masks by the place in the block", fails=ALL, says="You mask by the index in a block")
 def ring_attention(q, k, v, positions, comm):
     p, rank, d = comm.size, comm.rank, q.shape[1]
     kv, out = torch.stack([k, v]), torch.zeros_like(q)
@@ -110,7 +103,6 @@ def ring_attention(q, k, v, positions, comm):
 
 
 slip(
-    RING,
     "masks what comes before",
     "kv = torch.stack([k, v])\n"
     "    running = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1]), torch.zeros_like(q)",
@@ -129,7 +121,7 @@ slip(
 )
 
 
-@wrong(RING, "no mask", fails=("causal", "any_order_of_tokens", "large_scores"), says="The later tokens are not masked")
+@wrong("no mask", fails=("causal", "any_order_of_tokens", "large_scores"), says="The later tokens are not masked")
 def ring_attention(q, k, v, positions, comm):
     p, rank, d = comm.size, comm.rank, q.shape[1]
     kv, out = torch.stack([k, v]), torch.zeros_like(q)
@@ -149,7 +141,7 @@ def ring_attention(q, k, v, positions, comm):
     return out / total
 
 
-@wrong(RING, "scores are not divided by sqrt(d)", fails=ALL, says="Divide the scores by the square root of d")
+@wrong("scores are not divided by sqrt(d)", fails=ALL, says="Divide the scores by the square root of d")
 def ring_attention(q, k, v, positions, comm):
     p, rank, d = comm.size, comm.rank, q.shape[1]
     kv, out = torch.stack([k, v]), torch.zeros_like(q)
@@ -170,7 +162,7 @@ def ring_attention(q, k, v, positions, comm):
     return out / total
 
 
-@wrong(RING, "only its own block", fails=(*ALL,), says="sees only its own block")
+@wrong("only its own block", fails=(*ALL,), says="sees only its own block")
 def ring_attention(q, k, v, positions, comm):
     p, rank, d = comm.size, comm.rank, q.shape[1]
     kv, out = torch.stack([k, v]), torch.zeros_like(q)
@@ -192,7 +184,6 @@ def ring_attention(q, k, v, positions, comm):
 
 
 @wrong(
-    RING,
     "all keys and values first",
     fails=("few_blocks_at_a_time", "messages_are_hidden"),
     says="Hold the keys and values of one rank",
@@ -215,10 +206,7 @@ def ring_attention(q, k, v, positions, comm):
 
 
 @wrong(
-    RING,
-    "waits for the next block before it works",
-    fails="messages_are_hidden",
-    says="messages and work at the same time",
+    "waits for the next block before it works", fails="messages_are_hidden", says="messages and work at the same time"
 )
 def ring_attention(q, k, v, positions, comm):
     p, rank, d = comm.size, comm.rank, q.shape[1]
@@ -238,7 +226,7 @@ def ring_attention(q, k, v, positions, comm):
     return out / total
 
 
-@wrong(RING, "one step too many", fails="two_blocks_a_step", says="in the last step no rank needs")
+@wrong("one step too many", fails="two_blocks_a_step", says="in the last step no rank needs")
 def ring_attention(q, k, v, positions, comm):
     p, rank, d = comm.size, comm.rank, q.shape[1]
     kv, out = torch.stack([k, v]), torch.zeros_like(q)
@@ -259,19 +247,17 @@ def ring_attention(q, k, v, positions, comm):
     return out / total
 
 
-@wrong(RING, "stripes: pieces of the sequence", fails="stripes_share_the_work", says="the slowest sets the pace")
+@wrong("stripes: pieces of the sequence", fails="stripes_share_the_work", says="the slowest sets the pace")
 def stripes(n, p):
     return list(torch.arange(n).tensor_split(p))
 
 
-@wrong(
-    RING, "stripes: all tokens everywhere, as pytorch/examples #1271", fails="stripes_share_the_work", says="tiles for"
-)
+@wrong("stripes: all tokens everywhere, as pytorch/examples #1271", fails="stripes_share_the_work", says="tiles for")
 def stripes(n, p):
     return [torch.arange(n) for _ in range(p)]
 
 
-@wrong(RING, "scales q where it lies", fails="two_blocks_a_step", says="changed its argument q")
+@wrong("scales q where it lies", fails="two_blocks_a_step", says="changed its argument q")
 def ring_attention(q, k, v, positions, comm):
     p, rank, d = comm.size, comm.rank, q.shape[1]
     q /= math.sqrt(d)
@@ -294,7 +280,6 @@ def ring_attention(q, k, v, positions, comm):
 
 
 slip(
-    RING,
     "frees the positions that it has used",
     "torch.stack([k, v])\n",
     "torch.stack([k, v])\n    mine = positions[rank][:, None]\n",
@@ -304,7 +289,6 @@ slip(
     says="changed its argument positions",
 )
 slip(
-    RING,
     "stripes: positions of 32 bits",
     "torch.arange(rank, n, p)",
     "torch.arange(rank, n, p, dtype=torch.int32)",
@@ -312,7 +296,6 @@ slip(
     says="int64",
 )
 slip(
-    RING,
     "keeps every block that has passed",
     *("    for step in range(p):\n        source", "    kept = []\n    for step in range(p):\n        source"),
     *(

@@ -2,14 +2,14 @@
 
 import torch
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
+
+wrong, slip = answers_to("backprop.backprop")
+
 
 MEAN = ("the_mean_of_a_batch", "any_depth_and_width", "no_loop_over_samples")
 
-
 slip(
-    "backprop.backprop",
     "sum for mean",
     "weight_grads.insert(0, delta.T @ activations[i] / len(X))\n        bias_grads.insert(0, delta.mean(dim=0))",
     "weight_grads.insert(0, delta.T @ activations[i])\n        bias_grads.insert(0, delta.sum(dim=0))",
@@ -17,7 +17,6 @@ slip(
     says="divide by N = len(X)",
 )
 slip(
-    "backprop.backprop",
     "biases summed, weights averaged",
     "bias_grads.insert(0, delta.mean(dim=0))",
     "bias_grads.insert(0, delta.sum(dim=0))",
@@ -25,7 +24,6 @@ slip(
     says="divide by N = len(X)",
 )
 slip(
-    "backprop.backprop",
     "σ' forgotten in the last layer only",
     "delta = output_error(activations[-1], Y, zs[-1])",
     "delta = activations[-1] - Y",
@@ -33,7 +31,6 @@ slip(
     says="missing in the error of the last layer",
 )
 slip(
-    "backprop.backprop",
     "σ' forgotten in the hidden layers",
     "if i > 0:\n            delta = backpropagate_error(delta, weights[i], zs[i - 1])",
     "delta = delta @ weights[i]",
@@ -41,7 +38,6 @@ slip(
     says="missing in the errors of the hidden layers",
 )
 slip(
-    "backprop.backprop",
     "gradients in backward order",
     "weight_grads.insert(0, delta.T @ activations[i] / len(X))\n        bias_grads.insert(0, delta.mean(dim=0))",
     "weight_grads.append(delta.T @ activations[i] / len(X))\n        bias_grads.append(delta.mean(dim=0))",
@@ -50,7 +46,7 @@ slip(
 )
 
 
-@wrong("backprop.backprop", "a loop over samples", fails="no_loop_over_samples", says="goes through them one by one")
+@wrong("a loop over samples", fails="no_loop_over_samples", says="goes through them one by one")
 def backprop(weights, biases, X, Y):
     weight_sums = [torch.zeros_like(W) for W in weights]
     bias_sums = [torch.zeros_like(b) for b in biases]
@@ -65,12 +61,7 @@ def backprop(weights, biases, X, Y):
     return weight_sums, bias_sums
 
 
-@wrong(
-    "backprop.backprop",
-    "autograd's",
-    fails=("one_row", *MEAN, "leaves_parameters_alone"),
-    says="which this exercise forbids",
-)
+@wrong("autograd's", fails=("one_row", *MEAN, "leaves_parameters_alone"), says="which this exercise forbids")
 def backprop(weights, biases, X, Y):
     weights, biases = ([p.clone().requires_grad_() for p in params] for params in (weights, biases))
     a = feedforward(weights, biases, X)[1][-1]
@@ -79,7 +70,6 @@ def backprop(weights, biases, X, Y):
 
 
 slip(
-    "backprop.backprop",
     "an error with the z of the layer after it",
     "delta = backpropagate_error(delta, weights[i], zs[i - 1])",
     "delta = backpropagate_error(delta, weights[i], zs[i])",
@@ -87,7 +77,6 @@ slip(
     says="the layer that weights[i] starts from has zs[i - 1]",
 )
 slip(
-    "backprop.backprop",
     "trains right away",
     "    return weight_grads, bias_grads",
     "    for W, gradient in zip(weights, weight_grads):\n        W -= gradient\n    return weight_grads, bias_grads",

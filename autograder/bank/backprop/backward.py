@@ -1,10 +1,10 @@
 """Wrong answers to `backward`."""
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
+
+wrong, slip = answers_to("backprop.backward")
 
 slip(
-    "backprop.backward",
     "overwrites for accumulates",
     "    for node in nodes:\n        node.grad = 0.0\n",
     "",
@@ -25,7 +25,7 @@ slip(
 )
 
 
-@wrong("backprop.backward", "recursion", fails="a_long_chain", says="recursion")
+@wrong("recursion", fails="a_long_chain", says="recursion")
 def backward(value):
     nodes = set()
 
@@ -44,9 +44,7 @@ def backward(value):
             parent.grad += slope * node.grad
 
 
-@wrong(
-    "backprop.backward", "once for each path", fails=("each_node_once", "a_second_sweep"), says="did not finish within"
-)
+@wrong("once for each path", fails=("each_node_once", "a_second_sweep"), says="did not finish within")
 def backward(value):
     value.grad, waiting = 1.0, [(value, 1.0)]
     while waiting:
@@ -57,7 +55,6 @@ def backward(value):
 
 
 slip(
-    "backprop.backward",
     "passes on before all paths have arrived",
     "value.grad = 1.0\n"
     "    for node in sorted(nodes, key=lambda node: node.index, reverse=True):\n"
@@ -75,7 +72,6 @@ slip(
     says="u passed on its gradient before all paths to it had arrived",
 )
 slip(
-    "backprop.backward",
     "adds to the sweep before",
     "    for node in nodes:\n        node.grad = 0.0\n",
     "",
@@ -87,7 +83,6 @@ slip(
     says="the second pass added to the first one",
 )
 slip(
-    "backprop.backward",
     "from the smallest index to the largest",
     "nodes, waiting = {value}, [value]",
     "nodes, waiting = [value], [value]",

@@ -1,13 +1,13 @@
 """Wrong answers to `feedforward`."""
 
 from autograder.bank.backprop.later import BACKPROP, TRAIN
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
+
+_, slip = answers_to("backprop.feedforward")
 
 FORWARD = ("every_layer", "a_batch_at_once")
 
-
 slip(
-    "backprop.feedforward",
     "no bias",
     "for W, b in zip(weights, biases, strict=True):\n        zs.append(activations[-1] @ W.T + b)",
     "for W in weights:\n        zs.append(activations[-1] @ W.T)",
@@ -15,7 +15,6 @@ slip(
     says="The bias is missing",
 )
 slip(
-    "backprop.feedforward",
     "no activation function",
     "activations.append(sigma(zs[-1]))",
     "activations.append(zs[-1])",
@@ -23,7 +22,6 @@ slip(
     says="σ is missing here",
 )
 slip(
-    "backprop.feedforward",
     "zs hold activations",
     "zs.append(activations[-1] @ W.T + b)\n        activations.append(sigma(zs[-1]))",
     "activations.append(sigma(activations[-1] @ W.T + b))\n        zs.append(activations[-1])",
@@ -31,7 +29,6 @@ slip(
     says="zs takes z before σ",
 )
 slip(
-    "backprop.feedforward",
     "the input is left out of activations",
     "zs, activations = [], [x]",
     "zs, activations = [], []",
@@ -48,7 +45,6 @@ slip(
     says="activations has 1 items, expected 2",
 )
 slip(
-    "backprop.feedforward",
     "the next layer takes z, not a",
     "zs.append(activations[-1] @ W.T + b)\n        activations.append(sigma(zs[-1]))",
     "x = x @ W.T + b\n        zs.append(x)\n        activations.append(sigma(x))",
@@ -56,7 +52,6 @@ slip(
     says="got z of the layer before",
 )
 slip(
-    "backprop.feedforward",
     "writes into the biases",
     "zs.append(activations[-1] @ W.T + b)",
     "b += activations[-1] @ W.T if activations[-1].dim() == 1 else 0\n"
@@ -65,7 +60,6 @@ slip(
     says="changed its argument biases[0]",
 )
 slip(
-    "backprop.feedforward",
     "W @ x for a batch too",
     "zs.append(activations[-1] @ W.T + b)",
     "zs.append(W @ activations[-1] + b)",

@@ -2,17 +2,13 @@
 
 import torch
 
-from autograder.authoring import wrong
 from autograder.bank.backprop.later import TRAIN
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
+
+wrong, slip = answers_to("backprop.softmax_cross_entropy")
 
 
-@wrong(
-    "backprop.softmax_cross_entropy",
-    "unstable softmax",
-    fails="huge_logits",
-    says="Subtract each row's maximum first",
-)
+@wrong("unstable softmax", fails="huge_logits", says="Subtract each row's maximum first")
 def softmax_cross_entropy(logits, labels):
     rows = torch.arange(len(labels))
     p = logits.exp() / logits.exp().sum(dim=1, keepdim=True)
@@ -22,7 +18,6 @@ def softmax_cross_entropy(logits, labels):
 
 
 slip(
-    "backprop.softmax_cross_entropy",
     "sum for mean",
     "return -log_p[rows, labels].mean(), dlogits / len(labels)",
     "return -log_p[rows, labels].sum(), dlogits",
@@ -30,7 +25,6 @@ slip(
     says="The loss is a mean: divide by the 4 samples",
 )
 slip(
-    "backprop.softmax_cross_entropy",
     "gradient not divided by N",
     "return -log_p[rows, labels].mean(), dlogits / len(labels)",
     "return -log_p[rows, labels].mean(), dlogits",
@@ -38,7 +32,6 @@ slip(
     says="The loss is a mean: divide",
 )
 slip(
-    "backprop.softmax_cross_entropy",
     "one-hot forgotten",
     "dlogits = log_p.exp()\n"
     "    dlogits[rows, labels] -= 1\n"
@@ -48,7 +41,6 @@ slip(
     says="one-hot vector of the label is missing",
 )
 slip(
-    "backprop.softmax_cross_entropy",
     "softmax over the samples",
     "shifted = logits - logits.max(dim=1, keepdim=True).values\n"
     "    log_p = shifted - shifted.exp().sum(dim=1, keepdim=True).log()",
@@ -58,7 +50,6 @@ slip(
     says="use dim=1",
 )
 slip(
-    "backprop.softmax_cross_entropy",
     "torch's log_softmax",
     "shifted = logits - logits.max(dim=1, keepdim=True).values\n"
     "    log_p = shifted - shifted.exp().sum(dim=1, keepdim=True).log()",
@@ -67,7 +58,6 @@ slip(
     says="which this exercise forbids",
 )
 slip(
-    "backprop.softmax_cross_entropy",
     "shifts the logits in place",
     "logits - logits.max(dim=1, keepdim=True).values",
     "logits.sub_(logits.max(dim=1, keepdim=True).values)",

@@ -2,12 +2,12 @@
 
 import torch
 
-from autograder.authoring import wrong
 from autograder.bank.backprop.later import TRAIN
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
+
+wrong, slip = answers_to("backprop.train")
 
 slip(
-    "backprop.train",
     "climbs",
     "weights[i] = weights[i] - lr * weight_grad\n                biases[i] = biases[i] - lr * bias_grad",
     "weights[i] = weights[i] + lr * weight_grad\n                biases[i] = biases[i] + lr * bias_grad",
@@ -15,7 +15,6 @@ slip(
     says="It climbs",
 )
 slip(
-    "backprop.train",
     "drops the last batch",
     "for rows in torch.randperm(len(X), generator=generator).split(batch_size):",
     "order = torch.randperm(len(X), generator=generator)\n"
@@ -26,7 +25,7 @@ slip(
 )
 
 
-@wrong("backprop.train", "sends the error through the new weights", fails=TRAIN, says="the weights were changed before")
+@wrong("sends the error through the new weights", fails=TRAIN, says="the weights were changed before")
 def train(X, labels, weights, biases, lr, batch_size, epochs, generator):
     weights, biases = list(weights), list(biases)
     for _ in range(epochs):
@@ -42,7 +41,6 @@ def train(X, labels, weights, biases, lr, batch_size, epochs, generator):
 
 
 slip(
-    "backprop.train",
     "never shuffles",
     "for rows in torch.randperm(len(X), generator=generator).split(batch_size):",
     "for rows in torch.arange(len(X)).split(batch_size):",
@@ -50,7 +48,6 @@ slip(
     says="shuffle the samples",
 )
 slip(
-    "backprop.train",
     "shuffles once",
     "for _ in range(epochs):\n        for rows in torch.randperm(len(X), generator=generator).split(batch_size):",
     "order = torch.randperm(len(X), generator=generator)\n"
@@ -60,7 +57,6 @@ slip(
     says="if each epoch draws its own order",
 )
 slip(
-    "backprop.train",
     "changes the start in place",
     "    weights, biases = list(weights), list(biases)\n",
     "",
@@ -70,7 +66,6 @@ slip(
     says="changed its argument weights[0]",
 )
 slip(
-    "backprop.train",
     "returns the start",
     "    weights, biases = list(weights), list(biases)\n",
     "    start = weights, biases\n    weights, biases = list(weights), list(biases)\n",
@@ -80,7 +75,6 @@ slip(
     says="Nothing changed",
 )
 slip(
-    "backprop.train",
     "draws from torch's own generator",
     "torch.randperm(len(X), generator=generator)",
     "torch.randperm(len(X))",

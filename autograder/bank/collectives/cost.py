@@ -2,16 +2,12 @@
 
 import math
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
+
+wrong, slip = answers_to("collectives.cost")
 
 
-@wrong(
-    "collectives.cost",
-    "the ring sends all of x",
-    fails=("naive_ring_and_tree", "server_and_nodes"),
-    says="A ring sends chunks",
-)
+@wrong("the ring sends all of x", fails=("naive_ring_and_tree", "server_and_nodes"), says="A ring sends chunks")
 def cost(algorithm, p, nbytes, alpha, beta):
     message, k = alpha + nbytes * beta, p.bit_length() - 1
     fold = 2 * message if p > 2**k else 0.0
@@ -27,12 +23,7 @@ def cost(algorithm, p, nbytes, alpha, beta):
     }[algorithm]
 
 
-@wrong(
-    "collectives.cost",
-    "rounds that are not whole",
-    fails=("naive_ring_and_tree", "server_and_nodes"),
-    says="Round log₂ p up",
-)
+@wrong("rounds that are not whole", fails=("naive_ring_and_tree", "server_and_nodes"), says="Round log₂ p up")
 def cost(algorithm, p, nbytes, alpha, beta):
     message, k = alpha + nbytes * beta, p.bit_length() - 1
     fold = 2 * message if p > 2**k else 0.0
@@ -48,12 +39,7 @@ def cost(algorithm, p, nbytes, alpha, beta):
     }[algorithm]
 
 
-@wrong(
-    "collectives.cost",
-    "forgets the ranks beyond a power of two",
-    fails="doubling_for_any_p",
-    says="they add two messages of nbytes",
-)
+@wrong("forgets the ranks beyond a power of two", fails="doubling_for_any_p", says="they add two messages of nbytes")
 def cost(algorithm, p, nbytes, alpha, beta):
     message, k = alpha + nbytes * beta, p.bit_length() - 1
     if algorithm == "hierarchical":
@@ -68,12 +54,7 @@ def cost(algorithm, p, nbytes, alpha, beta):
     }[algorithm]
 
 
-@wrong(
-    "collectives.cost",
-    "the lecture's parameter server",
-    fails="server_and_nodes",
-    says="the latencies of all workers overlap",
-)
+@wrong("the lecture's parameter server", fails="server_and_nodes", says="the latencies of all workers overlap")
 def cost(algorithm, p, nbytes, alpha, beta):
     message, k = alpha + nbytes * beta, p.bit_length() - 1
     fold = 2 * message if p > 2**k else 0.0
@@ -90,7 +71,6 @@ def cost(algorithm, p, nbytes, alpha, beta):
 
 
 @wrong(
-    "collectives.cost",
     "counts bits",
     fails=("naive_ring_and_tree", "doubling_for_powers_of_two", "doubling_for_any_p", "server_and_nodes"),
     says="no factor 4 for floats, 8 for bits",
@@ -111,7 +91,6 @@ def cost(algorithm, p, nbytes, alpha, beta):
 
 
 slip(
-    "collectives.cost",
     "one rank sends to itself",
     "return 2 * (p - 1) * message",
     "return 2 * max(p - 1, 1) * message",
@@ -119,7 +98,6 @@ slip(
     says='cost("naive", 1, ...)',
 )
 slip(
-    "collectives.cost",
     "a tree's rounds rounded down",
     "2 * (p - 1).bit_length() * message",
     "2 * (p.bit_length() - 1) * message",
@@ -127,7 +105,6 @@ slip(
     says="If you round down",
 )
 slip(
-    "collectives.cost",
     "rounds rounded up instead of a fold",
     "return k * message + folding",
     "return (p - 1).bit_length() * message",
@@ -135,7 +112,6 @@ slip(
     says="rounds are too few",
 )
 slip(
-    "collectives.cost",
     "a tree's rounds rounded to the nearest number",
     "2 * (p - 1).bit_length() * message",
     "2 * round(math.log2(p)) * message",

@@ -2,16 +2,13 @@
 
 import torch
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
 ALL_OF_SERVERS = ("one_server", "several_servers", "each_server_has_its_share", "servers_work_at_once")
-SERVER = "collectives.parameter_server_all_reduce"
+wrong, slip = answers_to("collectives.parameter_server_all_reduce")
 
 
-@wrong(
-    SERVER, "one share after the other", fails="servers_work_at_once", says="Some server waits while others are busy"
-)
+@wrong("one share after the other", fails="servers_work_at_once", says="Some server waits while others are busy")
 def parameter_server_all_reduce(x, comm, servers=1):
     others = [rank for rank in range(comm.size) if rank != comm.rank]
     for server, share in enumerate(x.tensor_split(servers)):
@@ -27,7 +24,7 @@ def parameter_server_all_reduce(x, comm, servers=1):
             comm.recv(share, server)
 
 
-@wrong(SERVER, "everyone queues at server 0 first", fails="servers_work_at_once", says="let rank r send to r + d in")
+@wrong("everyone queues at server 0 first", fails="servers_work_at_once", says="let rank r send to r + d in")
 def parameter_server_all_reduce(x, comm, servers=1):
     shares = x.tensor_split(servers)
     requests = [comm.isend(shares[server], server) for server in range(servers) if server != comm.rank]
@@ -50,7 +47,6 @@ def parameter_server_all_reduce(x, comm, servers=1):
 
 
 @wrong(
-    SERVER,
     "everything to every server",
     fails=("each_server_has_its_share", "servers_work_at_once"),
     says="Every server gets and sends the whole x",
@@ -76,7 +72,6 @@ def parameter_server_all_reduce(x, comm, servers=1):
 
 
 @wrong(
-    SERVER,
     "one server whatever was asked",
     fails=("each_server_has_its_share", "servers_work_at_once"),
     says="Rank 0 is the only server",
@@ -95,7 +90,6 @@ def parameter_server_all_reduce(x, comm, servers=1):
 
 
 slip(
-    SERVER,
     "a server forgets its own x",
     "if comm.rank < servers:\n        incoming = torch.empty_like(shares[comm.rank])",
     "if comm.rank < servers and others:\n"
@@ -105,7 +99,6 @@ slip(
     says="the x of rank 0 is missing",
 )
 slip(
-    SERVER,
     "drops the rest where servers do not divide n",
     "shares = x.tensor_split(servers)",
     "m = len(x) // servers\n    shares = [x[i * m : (i + 1) * m] for i in range(servers)]",
@@ -113,7 +106,6 @@ slip(
     says="is missing",
 )
 slip(
-    SERVER,
     "never waits for what it sent",
     "requests = [comm.isend(shares[other], other) for other in others if other < servers]",
     "for other in others:\n        if other < servers:\n            comm.isend(shares[other], other)",

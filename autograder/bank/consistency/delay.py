@@ -2,16 +2,15 @@
 
 import math
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-HERE = "consistency.delay"
+wrong, slip = answers_to("consistency.delay")
 LATE = ("late_by_some_steps", "explodes_above")
 PATH = ("without_delay", *LATE)
 BOUND = ("the_bound", "explodes_above")
 
 
-@wrong(HERE, "not late at all", fails=LATE, says="The gradient is not late")
+@wrong("not late at all", fails=LATE, says="The gradient is not late")
 def delayed_sgd(w, grad, lr, delay, steps):
     ws = [w]
     for _ in range(steps):
@@ -19,10 +18,10 @@ def delayed_sgd(w, grad, lr, delay, steps):
     return ws
 
 
-slip(HERE, "one step too early", "(0, t - delay)", "(0, t - max(0, delay - 1))", fails=LATE, says="one step too early")
+slip("one step too early", "(0, t - delay)", "(0, t - max(0, delay - 1))", fails=LATE, says="one step too early")
 
 
-@wrong(HERE, "an index that wraps around", fails=LATE, says="delayed_sgd(w, grad")
+@wrong("an index that wraps around", fails=LATE, says="delayed_sgd(w, grad")
 def delayed_sgd(w, grad, lr, delay, steps):
     ws = [w]
     for t in range(steps):
@@ -30,7 +29,7 @@ def delayed_sgd(w, grad, lr, delay, steps):
     return ws
 
 
-@wrong(HERE, "nothing happens in the first steps", fails=LATE, says="Every step moves w")
+@wrong("nothing happens in the first steps", fails=LATE, says="Every step moves w")
 def delayed_sgd(w, grad, lr, delay, steps):
     ws = [w]
     for t in range(steps):
@@ -38,7 +37,7 @@ def delayed_sgd(w, grad, lr, delay, steps):
     return ws
 
 
-@wrong(HERE, "the step starts at the old weights", fails=LATE, says="Only the gradient is old")
+@wrong("the step starts at the old weights", fails=LATE, says="Only the gradient is old")
 def delayed_sgd(w, grad, lr, delay, steps):
     ws = [w]
     for t in range(steps):
@@ -47,7 +46,7 @@ def delayed_sgd(w, grad, lr, delay, steps):
     return ws
 
 
-@wrong(HERE, "in place", fails=PATH, says="changed its argument w")
+@wrong("in place", fails=PATH, says="changed its argument w")
 def delayed_sgd(w, grad, lr, delay, steps):
     ws = [w]
     for t in range(steps):
@@ -56,15 +55,15 @@ def delayed_sgd(w, grad, lr, delay, steps):
     return ws
 
 
-@wrong(HERE, "the bound without delay", fails=BOUND, says="2 / curvature is the bound without delay")
+@wrong("the bound without delay", fails=BOUND, says="2 / curvature is the bound without delay")
 def largest_stable_lr(curvature, delay):
     return 2 / curvature
 
 
-@wrong(HERE, "the curvature multiplies", fails=BOUND, says="The curvature divides")
+@wrong("the curvature multiplies", fails=BOUND, says="The curvature divides")
 def largest_stable_lr(curvature, delay):
     return 2 * math.sin(math.pi / (4 * delay + 2)) * curvature
 
 
-slip(HERE, "the wrong angle", "(4 * delay + 2)", "(2 * delay + 2)", fails=BOUND, says="a right angle at delay 0")
-slip(HERE, "degrees", "math.pi / (4 * delay + 2)", "180 / (4 * delay + 2)", fails=BOUND, says="The sine takes radians")
+slip("the wrong angle", "(4 * delay + 2)", "(2 * delay + 2)", fails=BOUND, says="a right angle at delay 0")
+slip("degrees", "math.pi / (4 * delay + 2)", "180 / (4 * delay + 2)", fails=BOUND, says="The sine takes radians")

@@ -2,18 +2,15 @@
 
 import torch
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-HERE = "consistency.server"
+wrong, slip = answers_to("consistency.server")
 VALUES = "as_one_machine"
 ONCE = ("each_gradient_once", "never_more_than_s_behind", "two_messages", "nobody_waits_who_may_go_on")
 BEHIND = "never_more_than_s_behind"
 TIME = "nobody_waits_who_may_go_on"
 
-
 slip(
-    HERE,
     "less than s ahead",
     "for j in [j for j in held if counts[j] <= min(counts) + staleness]:",
     "for j in [j for j in held if counts[j] < min(counts) + max(staleness, 1) or counts[j] == min(counts)]:",
@@ -21,7 +18,6 @@ slip(
     says="You hold workers back one iteration too early",
 )
 slip(
-    HERE,
     "one more than s ahead",
     "for j in [j for j in held if counts[j] <= min(counts) + staleness]:",
     "for j in [j for j in held if counts[j] <= min(counts) + staleness + 1]:",
@@ -30,7 +26,7 @@ slip(
 )
 
 
-@wrong(HERE, "no worker is held back", fails=(VALUES, BEHIND, TIME), says="It continues although it is too far ahead")
+@wrong("no worker is held back", fails=(VALUES, BEHIND, TIME), says="It continues although it is too far ahead")
 def serve(comm, w, staleness, steps, lr):
     w, counts = w.clone(), [0] * (comm.size - 1)
     buffers = [torch.empty_like(w) for _ in counts]
@@ -45,7 +41,7 @@ def serve(comm, w, staleness, steps, lr):
     return w
 
 
-@wrong(HERE, "a barrier for SSP: right values, and idle", fails=TIME, says="That is a barrier: all wait for all")
+@wrong("a barrier for SSP: right values, and idle", fails=TIME, says="That is a barrier: all wait for all")
 def serve(comm, w, staleness, steps, lr):
     w, buffer = w.clone(), torch.empty_like(w)
     for _ in range(steps):
@@ -57,13 +53,7 @@ def serve(comm, w, staleness, steps, lr):
     return w
 
 
-@wrong(  # it holds no worker back, either
-    HERE,
-    "receives in the order of ranks",
-    fails=(VALUES, BEHIND, TIME),
-    says="receives in the order of ranks",
-    causes=2,
-)
+@wrong("receives in the order of ranks", fails=(VALUES, BEHIND, TIME), says="receives in the order of ranks", causes=2)
 def serve(comm, w, staleness, steps, lr):
     w, buffer = w.clone(), torch.empty_like(w)
     for _ in range(steps):
@@ -75,7 +65,6 @@ def serve(comm, w, staleness, steps, lr):
 
 
 slip(
-    HERE,
     "the mean over the workers",
     "w -= lr * buffers[i]",
     "w -= lr * buffers[i] / len(counts)",
@@ -83,7 +72,6 @@ slip(
     says="the server adds each gradient as it comes",
 )
 slip(
-    HERE,
     "answers before it applies",
     "        w -= lr * buffers[i]\n",
     "",
@@ -95,7 +83,6 @@ slip(
     says="apply the gradient first, then send w",
 )
 slip(
-    HERE,
     "averages weights that are old",
     "buffers = [torch.empty_like(w) for _ in counts]",
     "old, buffers = [w.clone() for _ in counts], [torch.empty_like(w) for _ in counts]",
@@ -107,7 +94,6 @@ slip(
     says="of them are in the w that serve returns",
 )
 slip(
-    HERE,
     "a gradient is applied again when its answer leaves",
     "for j in [j for j in held if counts[j] <= min(counts) + staleness]:",
     "ready = [j for j in held if counts[j] <= min(counts) + staleness]\n        for j in ready:",
@@ -118,7 +104,7 @@ slip(
 )
 
 
-@wrong(HERE, "a barrier in each step", fails=("two_messages", TIME), says="comm.barrier makes all ranks wait")
+@wrong("a barrier in each step", fails=("two_messages", TIME), says="comm.barrier makes all ranks wait")
 def train(comm, grad, w, staleness, steps, lr):
     if comm.rank == 0:
         w, buffer = w.clone(), torch.empty_like(w)
@@ -138,7 +124,7 @@ def train(comm, grad, w, staleness, steps, lr):
     return w
 
 
-@wrong(HERE, "computes with the first weights forever", fails=(VALUES, BEHIND), says="of its own 1 gradients before")
+@wrong("computes with the first weights forever", fails=(VALUES, BEHIND), says="of its own 1 gradients before")
 def work(comm, grad, w, steps):
     new = w.clone()
     for k in range(steps):
@@ -148,7 +134,6 @@ def work(comm, grad, w, steps):
 
 
 slip(
-    HERE,
     "answers without a wait",
     "comm.send(w, j + 1)",
     "comm.isend(w.clone(), j + 1)",
@@ -156,7 +141,6 @@ slip(
     says="is never waited for",
 )
 slip(
-    HERE,
     "answers that change before they have left",
     "w, counts, held = w.clone(), [0] * (comm.size - 1), []",
     "w, counts, held, sent = w.clone(), [0] * (comm.size - 1), [], []",
@@ -167,9 +151,8 @@ slip(
     fails="two_messages",
     says="before its tensor is changed",
 )
-slip(HERE, "works in the weights it was given", "    w = w.clone()\n", "", fails=VALUES, says="changed its argument w")
+slip("works in the weights it was given", "    w = w.clone()\n", "", fails=VALUES, says="changed its argument w")
 slip(
-    HERE,
     "the server works in the weights it was given",
     "w, counts, held = w.clone(), ",
     "counts, held = ",
@@ -177,7 +160,6 @@ slip(
     says="changed its argument w",
 )
 slip(
-    HERE,
     "asks for gradient 0 in each step",
     "grad(w, k)",
     "grad(w, 0)",
@@ -185,7 +167,6 @@ slip(
     says="s = 0",
 )
 slip(
-    HERE,
     "leaves the last weights with the server",
     "        comm.recv(w, 0)\n    return w",
     "        before = w.clone()\n        comm.recv(w, 0)\n    return before",

@@ -1,8 +1,7 @@
 """Wrong answers to `make_buckets`."""
 
-from autograder.authoring import wrong
 from autograder.bank.ddp.later import AFTER_THE_RESULTS, ALL_OF_OVERLAP, STEPS, of
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
 ALL_OF_BUCKETS = (
     "in_reverse",
@@ -12,12 +11,10 @@ ALL_OF_BUCKETS = (
     "the_same_on_every_rank",
 )
 OVERLAPS = of("OverlappedDDP", AFTER_THE_RESULTS)
-BUCKETS = "ddp.make_buckets"
+wrong, slip = answers_to("ddp.make_buckets")
 EARLY = of("OverlappedDDP", ("sends_before_the_last_gradient", "communication_is_hidden"))
 
-
 slip(
-    BUCKETS,
     "forwards",
     "for param in reversed(list(params)):",
     "for param in params:",
@@ -25,7 +22,6 @@ slip(
     says="the order of the forward pass",
 )
 slip(
-    BUCKETS,
     "forwards within a bucket",
     "buckets[-1].append(param)",
     "buckets[-1].insert(0, param)",
@@ -33,7 +29,6 @@ slip(
     says="within a bucket the parameters are in forward order",
 )
 slip(
-    BUCKETS,
     "counts elements",
     "if not buckets or filled + param.nbytes > cap_bytes:",
     "if not buckets or filled + param.numel() > cap_bytes:",
@@ -44,7 +39,7 @@ slip(
 )
 
 
-@wrong(BUCKETS, "four bytes each", fails="full_up_to_the_cap", says="the buckets hold the parameters")
+@wrong("four bytes each", fails="full_up_to_the_cap", says="the buckets hold the parameters")
 def make_buckets(params, cap_bytes):
     buckets, filled = [], 0
     for param in reversed(list(params)):
@@ -57,7 +52,6 @@ def make_buckets(params, cap_bytes):
 
 
 slip(
-    BUCKETS,
     "exactly full is too full",
     "if not buckets or filled + param.nbytes > cap_bytes:",
     "if not buckets or filled + param.nbytes >= cap_bytes:",
@@ -67,7 +61,6 @@ slip(
 
 
 @wrong(
-    BUCKETS,
     "closes a bucket once it is over the cap",
     fails=("full_up_to_the_cap", "a_parameter_larger_than_the_cap"),
     says="as full as the cap allows",
@@ -84,7 +77,6 @@ def make_buckets(params, cap_bytes):
 
 
 slip(
-    BUCKETS,
     "an empty bucket before a large parameter",
     "buckets, filled = [], 0",
     "buckets, filled = [[]], 0",
@@ -95,7 +87,7 @@ slip(
 )
 
 
-@wrong(BUCKETS, "forgets the last bucket", fails=(*ALL_OF_BUCKETS, *STEPS, *OVERLAPS), says="is there 0 times")
+@wrong("forgets the last bucket", fails=(*ALL_OF_BUCKETS, *STEPS, *OVERLAPS), says="is there 0 times")
 def make_buckets(params, cap_bytes):
     buckets, bucket, filled = [], [], 0
     for param in reversed(list(params)):
@@ -108,7 +100,6 @@ def make_buckets(params, cap_bytes):
 
 
 slip(
-    BUCKETS,
     "leaves out what is larger than the cap",
     "if not buckets or filled + param.nbytes > cap_bytes:",
     "if param.nbytes > cap_bytes:\n            continue\n        if not buckets or filled + param.nbytes > cap_bytes:",
@@ -116,7 +107,6 @@ slip(
     says="the buckets hold the parameters",
 )
 slip(
-    BUCKETS,
     "the smallest first",
     "for param in reversed(list(params)):",
     "for param in sorted(params, key=lambda param: param.nbytes):",
@@ -125,7 +115,7 @@ slip(
 )
 
 
-@wrong(BUCKETS, "goes through the parameters twice", fails="extreme_caps", says="only once")
+@wrong("goes through the parameters twice", fails="extreme_caps", says="only once")
 def make_buckets(params, cap_bytes):
     sizes = [param.nbytes for param in params]
     buckets, filled = [], 0
@@ -139,7 +129,6 @@ def make_buckets(params, cap_bytes):
 
 
 @wrong(
-    BUCKETS,
     "remembers the buckets of other parameters of the same sizes",
     fails=("the_same_on_every_rank", *STEPS, *OVERLAPS),
     says="not one of the parameters",
@@ -158,7 +147,6 @@ def make_buckets(params, cap_bytes, remembered={}):
 
 
 slip(
-    BUCKETS,
     "other tensors with the parameters' memory",
     "append(param)",
     "append(param.detach())",
@@ -166,7 +154,6 @@ slip(
     says="not one of the parameters",
 )
 slip(
-    BUCKETS,
     "never resets the count of bytes",
     "            filled = 0\n",
     "",
@@ -174,7 +161,6 @@ slip(
     says="set the count to 0 when you begin one",
 )
 slip(
-    BUCKETS,
     "a large parameter joins the bucket before",
     "if not buckets or filled + param.nbytes > cap_bytes:",
     "if not buckets or filled + param.nbytes > cap_bytes >= param.nbytes:",
@@ -182,7 +168,6 @@ slip(
     says="do not put it into the one before",
 )
 slip(
-    BUCKETS,
     "a bucket for each parameter",
     "if not buckets or filled + param.nbytes > cap_bytes:",
     "if True:",

@@ -1,14 +1,12 @@
 """Wrong answers to `OverlappedDDP`."""
 
 from autograder.bank.ddp.later import AFTER_THE_RESULTS, ALL_OF_OVERLAP, TIMED
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-OVERLAP = "ddp.OverlappedDDP"
+_, slip = answers_to("ddp.OverlappedDDP")
 CAP, InFlight = 25 * 2**20, None  # names of the notebook that these answers use
 
-
 slip(
-    OVERLAP,
     "replicas stay different",
     "        broadcast_parameters(model.parameters(), comm)\n",
     "",
@@ -16,7 +14,6 @@ slip(
     says="broadcast rank 0's when the object is made",
 )
 slip(
-    OVERLAP,
     "broadcasts what learns only",
     "broadcast_parameters(model.parameters(), comm)",
     "broadcast_parameters([param for param in model.parameters() if param.requires_grad], comm)",
@@ -24,7 +21,6 @@ slip(
     says="still has its own weights",
 )
 slip(
-    OVERLAP,
     "nothing before synchronize",
     "        while len(self.flights) < len(self.buckets) and self.ready.issuperset(self.buckets[len(self.flights)]):\n"
     "            self.flights.append(InFlight(self.buckets[len(self.flights)], self.n, self.comm))\n"
@@ -34,7 +30,6 @@ slip(
     says="and the last gradient comes at",
 )
 slip(
-    OVERLAP,
     "waits in the hook for all of it",
     "        any(flight.advance() for flight in self.flights)",
     "            self.flights[-1].finish()",
@@ -44,7 +39,6 @@ slip(
     says="the backward pass stops",
 )
 slip(
-    OVERLAP,
     "unused parameters are waited for",
     "        for bucket in self.buckets[len(self.flights) :]:\n"
     "            self.flights.append(InFlight(bucket, self.n, self.comm))\n",
@@ -53,7 +47,6 @@ slip(
     says="one machine that trains on all ranks'",
 )
 slip(
-    OVERLAP,
     "a bucket starts with its first gradient",
     "self.ready.add(param)\n"
     "        while len(self.flights) < len(self.buckets) and self.ready.issuperset(self.buckets[len(self.flights)]):",
@@ -63,7 +56,6 @@ slip(
     says="one machine that trains on all ranks'",
 )
 slip(
-    OVERLAP,
     "whatever is ready goes first",
     "self.n, self.ready, self.flights = len(x), set(), []",
     "self.n, self.ready, self.flights, self.open = len(x), set(), [], list(self.buckets)",
@@ -79,7 +71,6 @@ slip(
     says="both sides need the same",
 )
 slip(
-    OVERLAP,
     "every rank counts the same",
     "self.n, self.ready, self.flights = len(x), set(), []",
     "self.n, self.ready, self.flights = 1, set(), []",
@@ -87,7 +78,6 @@ slip(
     says="the mean of the ranks' means",
 )
 slip(
-    OVERLAP,
     "forgets what was ready in the step before",
     "self.model, self.comm = model, comm",
     "self.model, self.comm, self.ready = model, comm, set()",
@@ -97,7 +87,6 @@ slip(
     says="after 3 steps",
 )
 slip(
-    OVERLAP,
     "a bucket for each parameter",
     "for bucket in self.buckets:",
     "self.buckets = [[param] for bucket in self.buckets for param in bucket]\n        for bucket in self.buckets:",
@@ -105,7 +94,6 @@ slip(
     says="There is one message per tensor",
 )
 slip(
-    OVERLAP,
     "counts the samples of the first batch only",
     "= len(x), set(), []",
     '= getattr(self, "n", len(x)), set(), []',
@@ -113,7 +101,6 @@ slip(
     says="1 then 3, 4 then 2 samples",
 )
 slip(
-    OVERLAP,
     "advances all running rings at once",
     "any(flight.advance() for flight in self.flights)",
     "[flight.advance() for flight in self.flights]",

@@ -2,17 +2,14 @@
 
 import torch
 
-from autograder.authoring import wrong
 from autograder.bank.ddp.later import ALL_OF_AVERAGE, STEPS, of
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
 ALL_OF_RING = ("whole_chunks", "any_p_and_n", "neighbours_only", "few_bytes", "all_at_once", "the_same_bits")
 AVERAGES = of("average_gradients", ALL_OF_AVERAGE)
-RING = "ddp.ring_all_reduce"
-
+wrong, slip = answers_to("ddp.ring_all_reduce")
 
 slip(
-    RING,
     "send, then receive",
     "comm.sendrecv(given, (rank + 1) % p, incoming, (rank - 1) % p)",
     "comm.send(given, (rank + 1) % p)\n        comm.recv(incoming, (rank - 1) % p)",
@@ -20,7 +17,6 @@ slip(
     says="use sendrecv, or let one side",
 )
 slip(
-    RING,
     "even ranks send first, odd ones receive",
     "comm.sendrecv(given, (rank + 1) % p, incoming, (rank - 1) % p)",
     "if rank % 2 == 0:\n"
@@ -34,12 +30,7 @@ slip(
 )
 
 
-@wrong(
-    RING,
-    "the whole x goes around",
-    fails=("few_bytes", "the_same_bits", *STEPS),
-    says="You send the whole x around",
-)
+@wrong("the whole x goes around", fails=("few_bytes", "the_same_bits", *STEPS), says="You send the whole x around")
 def ring_all_reduce(x, comm):
     p, rank = comm.size, comm.rank
     passing, incoming = x.clone(), torch.empty_like(x)
@@ -50,7 +41,6 @@ def ring_all_reduce(x, comm):
 
 
 slip(
-    RING,
     "adds in the second half too",
     "if step < p - 1:\n            taken += incoming\n        else:\n            taken.copy_(incoming)",
     "taken += incoming",
@@ -59,7 +49,7 @@ slip(
 )
 
 
-@wrong(RING, "stops after the first half", fails=(*ALL_OF_RING, *AVERAGES, *STEPS), says="the x of rank")
+@wrong("stops after the first half", fails=(*ALL_OF_RING, *AVERAGES, *STEPS), says="the x of rank")
 def ring_all_reduce(x, comm):
     p, rank = comm.size, comm.rank
     chunks = x.view(-1).tensor_split(p)
@@ -71,7 +61,6 @@ def ring_all_reduce(x, comm):
 
 
 slip(
-    RING,
     "chunks of n // p",
     "p, rank = comm.size, comm.rank\n    chunks = x.view(-1).tensor_split(p)",
     "p, rank, flat = comm.size, comm.rank, x.view(-1)\n"
@@ -81,7 +70,6 @@ slip(
     says="the x of rank",
 )
 slip(
-    RING,
     "one step too few",
     "for step in range(2 * (p - 1)):",
     "for step in range(2 * (p - 1) - 1):",
@@ -90,12 +78,7 @@ slip(
 )
 
 
-@wrong(
-    RING,
-    "a star",
-    fails=("neighbours_only", "few_bytes"),
-    says="which is not its neighbour on the ring",
-)
+@wrong("a star", fails=("neighbours_only", "few_bytes"), says="which is not its neighbour on the ring")
 def ring_all_reduce(x, comm):
     if comm.rank:
         comm.send(x, 0)
@@ -109,13 +92,12 @@ def ring_all_reduce(x, comm):
         comm.send(x, dest)
 
 
-@wrong(RING, "the machine's own", fails=ALL_OF_RING, says="which this exercise forbids")
+@wrong("the machine's own", fails=ALL_OF_RING, says="which this exercise forbids")
 def ring_all_reduce(x, comm):
     comm.all_reduce(x)
 
 
 slip(
-    RING,
     "a copy is summed",
     "chunks = x.view(-1).tensor_split(p)",
     "chunks = x.clone().view(-1).tensor_split(p)",
@@ -123,7 +105,6 @@ slip(
     says="before the call",
 )
 slip(
-    RING,
     "chunk for tensor_split",
     "chunks = x.view(-1).tensor_split(p)",
     "chunks = x.view(-1).chunk(p)",
@@ -131,7 +112,6 @@ slip(
     says="tensor_split(p) gives p pieces",
 )
 slip(
-    RING,
     "the ring turns to the left",
     "given, taken = chunks[(rank - step) % p], chunks[(rank - step - 1) % p]",
     "given, taken = chunks[(rank + step) % p], chunks[(rank + step + 1) % p]",

@@ -3,15 +3,14 @@
 import torch
 from torch.nn.functional import cross_entropy
 
-from autograder.authoring import wrong
 from autograder.bank.ddp.later import ALL_OF_STEP
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-STEP = "ddp.train_step"
+wrong, slip = answers_to("ddp.train_step")
 CAP = 25 * 2**20  # a name of the notebook that these answers use
 
 
-@wrong(STEP, "each rank alone", fails=ALL_OF_STEP, says="a step with its own gradients")
+@wrong("each rank alone", fails=ALL_OF_STEP, says="a step with its own gradients")
 def train_step(model, batch, lr, comm, cap_bytes=CAP):
     x, y = batch
     model.zero_grad()
@@ -25,7 +24,6 @@ def train_step(model, batch, lr, comm, cap_bytes=CAP):
 
 
 slip(
-    STEP,
     "zero_grad is missing",
     "    model.zero_grad()\n",
     "",
@@ -35,7 +33,6 @@ slip(
     says="begin with zero_grad",
 )
 slip(
-    STEP,
     "uphill",
     "for param, grad in zip(bucket, grads, strict=True):\n                param -= lr * grad",
     "for param, grad in zip(bucket, grads):\n                param += lr * grad",
@@ -43,7 +40,6 @@ slip(
     says="The step goes uphill",
 )
 slip(
-    STEP,
     "one sample per rank, whatever it has",
     "average_gradients(grads, len(x), comm)\n            for param, grad in zip(bucket, grads, strict=True):",
     "average_gradients(grads, 1, comm)\n            for param, grad in zip(bucket, grads):",
@@ -51,7 +47,6 @@ slip(
     says="the mean of the ranks' means",
 )
 slip(
-    STEP,
     "forgets that parameters may be unused",
     "grads = [torch.zeros_like(param) if param.grad is None else param.grad for param in bucket]",
     "grads = [param.grad for param in bucket]",
@@ -61,7 +56,6 @@ slip(
     says="NoneType",
 )
 slip(
-    STEP,
     "leaves unused parameters out of the buckets",
     "params = [param for param in model.parameters() if param.requires_grad]",
     "params = [param for param in model.parameters() if param.grad is not None]",
@@ -73,7 +67,6 @@ slip(
     says="Do all ranks have the same buckets",
 )
 slip(
-    STEP,
     "each rank begins with another bucket",
     "with torch.no_grad():",
     "buckets = make_buckets(params, cap_bytes)\n    first = comm.rank % len(buckets)\n    with torch.no_grad():",
@@ -86,9 +79,7 @@ slip(
 )
 
 
-@wrong(
-    STEP, "module by module, a tied weight twice", fails="tied_and_frozen", says="one machine that trains on all ranks'"
-)
+@wrong("module by module, a tied weight twice", fails="tied_and_frozen", says="one machine that trains on all ranks'")
 def train_step(model, batch, lr, comm, cap_bytes=CAP):
     x, y = batch
     model.zero_grad()
@@ -107,7 +98,7 @@ def train_step(model, batch, lr, comm, cap_bytes=CAP):
     return loss.item()
 
 
-@wrong(STEP, "frozen parameters learn", fails="tied_and_frozen", says="does not require grad")
+@wrong("frozen parameters learn", fails="tied_and_frozen", says="does not require grad")
 def train_step(model, batch, lr, comm, cap_bytes=CAP):
     x, y = batch
     model.zero_grad()
@@ -124,7 +115,7 @@ def train_step(model, batch, lr, comm, cap_bytes=CAP):
     return loss.item()
 
 
-@wrong(STEP, "a message per tensor", fails="one_message_per_bucket", says="There is one message per tensor")
+@wrong("a message per tensor", fails="one_message_per_bucket", says="There is one message per tensor")
 def train_step(model, batch, lr, comm, cap_bytes=CAP):
     x, y = batch
     model.zero_grad()
@@ -140,7 +131,6 @@ def train_step(model, batch, lr, comm, cap_bytes=CAP):
 
 
 slip(
-    STEP,
     "ignores the cap",
     "for bucket in make_buckets(params, cap_bytes):",
     "for bucket in make_buckets(params, CAP):",
@@ -150,7 +140,6 @@ slip(
     says="you ignore cap_bytes",
 )
 slip(
-    STEP,
     "returns nothing",
     "loss = cross_entropy(model(x), y)\n    loss.backward()",
     "cross_entropy(model(x), y).backward()",
@@ -161,7 +150,7 @@ slip(
 )
 
 
-@wrong(STEP, "without no_grad", fails=ALL_OF_STEP, says="change the parameters inside")
+@wrong("without no_grad", fails=ALL_OF_STEP, says="change the parameters inside")
 def train_step(model, batch, lr, comm, cap_bytes=CAP):
     x, y = batch
     model.zero_grad()
@@ -177,7 +166,6 @@ def train_step(model, batch, lr, comm, cap_bytes=CAP):
 
 
 slip(
-    STEP,
     "the loss after the step",
     "return loss.item()",
     "return cross_entropy(model(x), y).item()",

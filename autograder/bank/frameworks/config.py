@@ -1,15 +1,12 @@
 """Wrong answers to `zero_config` and `loop_per_worker`."""
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-HERE = "frameworks.config"
+wrong, slip = answers_to("frameworks.config")
 SIZES = ("sizes_agree", "stage_and_precision", "what_does_not_divide")
 LOOP = ("ray_as_one_process", "all_ranks_report")
 
-
 slip(
-    HERE,
     "the processes are forgotten",
     "steps, rest = divmod(batch, micro * world)",
     "steps, rest = divmod(batch, micro)",
@@ -20,12 +17,7 @@ slip(
 )
 
 
-@wrong(
-    HERE,
-    "the batch of one process",
-    fails=SIZES,
-    says="the batch of all processes together",
-)
+@wrong("the batch of one process", fails=SIZES, says="the batch of all processes together")
 def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3) -> dict:
     steps, rest = divmod(batch, micro * world)
     if rest:
@@ -41,12 +33,7 @@ def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3
     }
 
 
-@wrong(
-    HERE,
-    "the share is taken for the microbatch",
-    fails=SIZES,
-    says="not its micro-batch",
-)
+@wrong("the share is taken for the microbatch", fails=SIZES, says="not its micro-batch")
 def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3) -> dict:
     steps, rest = divmod(batch, micro * world)
     if rest:
@@ -63,7 +50,6 @@ def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3
 
 
 slip(
-    HERE,
     "a name that is misspelt",
     'raise ValueError(f"{micro} x {world} does not divide the batch of {batch}")',
     'raise ValueError(f"micro {micro} x world {world} does not divide the batch of {batch}")',
@@ -74,12 +60,7 @@ slip(
 )
 
 
-@wrong(
-    HERE,
-    "a float from a division",
-    fails=SIZES,
-    says="expected an int",
-)
+@wrong("a float from a division", fails=SIZES, says="expected an int")
 def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3) -> dict:
     steps, rest = divmod(batch, micro * world)
     if rest:
@@ -95,12 +76,7 @@ def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3
     }
 
 
-@wrong(
-    HERE,
-    "the stage next to its section",
-    fails=SIZES,
-    says="which DeepSpeed does not know",
-)
+@wrong("the stage next to its section", fails=SIZES, says="which DeepSpeed does not know")
 def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3) -> dict:
     steps, rest = divmod(batch, micro * world)
     if rest:
@@ -117,7 +93,6 @@ def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3
 
 
 slip(
-    HERE,
     "rounded down",
     '    if rest:\n        raise ValueError(f"{micro} x {world} does not divide the batch of {batch}")\n',
     "",
@@ -126,12 +101,7 @@ slip(
 )
 
 
-@wrong(
-    HERE,
-    "both half precisions",
-    fails="stage_and_precision",
-    says="both switched on",
-)
+@wrong("both half precisions", fails="stage_and_precision", says="both switched on")
 def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3) -> dict:
     steps, rest = divmod(batch, micro * world)
     if rest:
@@ -149,7 +119,6 @@ def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3
 
 
 slip(
-    HERE,
     "rank 0 alone reports",
     'mine = slice(rank, None, world)\n        loss = cross_entropy(model(x[mine]), y[mine], reduction="sum") / len(x)',
     'loss = cross_entropy(model(x[rank::world]), y[rank::world], reduction="sum") / len(x)',
@@ -159,7 +128,6 @@ slip(
     says="every rank calls the same collectives",
 )
 slip(
-    HERE,
     "the model is not prepared",
     'model = train.torch.prepare_model(config["model"]())',
     'model = config["model"]()',
@@ -169,7 +137,6 @@ slip(
     says="prepare_model(model) once",
 )
 slip(
-    HERE,
     "the loss of the own share",
     'mine = slice(rank, None, world)\n        loss = cross_entropy(model(x[mine]), y[mine], reduction="sum") / len(x)',
     'loss = cross_entropy(model(x[rank::world]), y[rank::world], reduction="sum") / len(x)',
@@ -179,7 +146,6 @@ slip(
     says="Of the whole batch",
 )
 slip(
-    HERE,
     "the rate scaled as well as the loss",
     'optimizer = torch.optim.SGD(model.parameters(), config["lr"], momentum=0.9)',
     'optimizer = torch.optim.SGD(model.parameters(), config["lr"] * world, momentum=0.9)',
@@ -189,7 +155,6 @@ slip(
     says="parameter 0",
 )
 slip(
-    HERE,
     "every rank the whole batch",
     "    context = train.get_context()\n    rank, world = context.get_world_rank(), context.get_world_size()\n",
     "",
@@ -201,7 +166,6 @@ slip(
     says="Every worker trains on all samples",
 )
 slip(
-    HERE,
     "one report at the end",
     'mine = slice(rank, None, world)\n        loss = cross_entropy(model(x[mine]), y[mine], reduction="sum") / len(x)',
     'loss = cross_entropy(model(x[rank::world]), y[rank::world], reduction="sum") / len(x)',
@@ -211,7 +175,6 @@ slip(
     says="reports of rank 0",
 )
 slip(
-    HERE,
     "AdamW for Adam",
     'raise ValueError(f"{micro} x {world} does not divide the batch of {batch}")',
     'raise ValueError(f"micro {micro} x world {world} does not divide the batch of {batch}")',
@@ -221,7 +184,6 @@ slip(
     says="AdamW decays the weights",
 )
 slip(
-    HERE,
     "a mean of means on Ray",
     'loss = cross_entropy(model(x[mine]), y[mine], reduction="sum") / len(x)',
     'loss = cross_entropy(model(x[mine]), y[mine], reduction="sum") / max(1, len(x[mine]))',

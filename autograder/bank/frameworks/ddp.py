@@ -1,50 +1,31 @@
 """Wrong answers to `place` and `train`."""
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-HERE = "frameworks.torchrun"
+wrong, slip = answers_to("frameworks.torchrun")
 TRAINS = ("as_one_process", "an_uneven_tail", "one_bucket")
 
 
-@wrong(
-    HERE,
-    "LOCAL_RANK for RANK",
-    fails=("where_am_i", *TRAINS),
-    says="two processes would have the same share",
-)
+@wrong("LOCAL_RANK for RANK", fails=("where_am_i", *TRAINS), says="two processes would have the same share")
 def place(env):
     return int(env["LOCAL_RANK"]), int(env["WORLD_SIZE"]), f"cuda:{env['LOCAL_RANK']}"
 
 
-@wrong(
-    HERE,
-    "RANK for the device",
-    fails=("where_am_i", *TRAINS),
-    says="choose the device by LOCAL_RANK",
-)
+@wrong("RANK for the device", fails=("where_am_i", *TRAINS), says="choose the device by LOCAL_RANK")
 def place(env):
     return int(env["RANK"]), int(env["WORLD_SIZE"]), f"cuda:{env['RANK']}"
 
 
-@wrong(
-    HERE,
-    "the world of one machine",
-    fails=("where_am_i", *TRAINS),
-    says="WORLD_SIZE",
-)
+@wrong("the world of one machine", fails=("where_am_i", *TRAINS), says="WORLD_SIZE")
 def place(env):
     return int(env["RANK"]), int(env["LOCAL_WORLD_SIZE"]), f"cuda:{env['LOCAL_RANK']}"
 
 
-slip(HERE, "set_epoch forgotten", "(len(x), epoch).split", "(len(x), 0).split", fails=TRAINS, says="without set_epoch")
+slip("set_epoch forgotten", "(len(x), epoch).split", "(len(x), 0).split", fails=TRAINS, says="without set_epoch")
+slip("a mean of means", "len(chosen)", "max(1, len(mine)) / world", fails="an_uneven_tail", says="A mean of means")
+slip("the factor p is missing", "(world * loss)", "loss", fails=TRAINS, says="p times too small")
+slip("no DDP", "losses = DistributedDataParallel(model)", "losses = model", fails=TRAINS, says="parameter 0")
 slip(
-    HERE, "a mean of means", "len(chosen)", "max(1, len(mine)) / world", fails="an_uneven_tail", says="A mean of means"
-)
-slip(HERE, "the factor p is missing", "(world * loss)", "loss", fails=TRAINS, says="p times too small")
-slip(HERE, "no DDP", "losses = DistributedDataParallel(model)", "losses = model", fails=TRAINS, says="parameter 0")
-slip(
-    HERE,
     "the loss of the own rank alone",
     "            dist.all_reduce(total)\n",
     "",
@@ -52,7 +33,6 @@ slip(
     says="added up over the ranks",
 )
 slip(
-    HERE,
     "the tail is dropped",
     "mine = chosen[rank::world]",
     "if len(chosen) < batch:\n                continue\n            mine = chosen[rank::world]",
@@ -60,7 +40,6 @@ slip(
     says="You skip the last batch",
 )
 slip(
-    HERE,
     "gradients are added up a second time",
     "optimizer.step()",
     "for param in model.parameters():\n"
@@ -70,9 +49,8 @@ slip(
     fails="one_bucket",
     says="all-reduces of",
 )
-slip(HERE, "the number of processes is written down", "[rank::world]", "[rank::4]", fails=TRAINS, says="parameter 0")
+slip("the number of processes is written down", "[rank::world]", "[rank::4]", fails=TRAINS, says="parameter 0")
 slip(
-    HERE,
     "every process trains on all samples",
     "    rank, world, _ = place(env)\n",
     "",

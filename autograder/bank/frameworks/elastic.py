@@ -1,13 +1,11 @@
 """Wrong answers to `train_elastic`."""
 
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-HERE = "frameworks.elastic"
+_, slip = answers_to("frameworks.elastic")
 ALL = ("as_one_process", "more_ranks_than_samples", "one_fewer", "one_writer", "a_barrier_before_going_on")
 
-
 slip(
-    HERE,
     "the momentum is not restored",
     '        optimizer.load_state_dict(state["optimizer"])\n',
     "",
@@ -15,7 +13,6 @@ slip(
     says="The momentum is not restored",
 )
 slip(
-    HERE,
     "the learning rate begins again",
     'optimizer.param_groups[0]["lr"] = lr_at(step)',
     'optimizer.param_groups[0]["lr"] = lr_at(step - start)',
@@ -23,19 +20,15 @@ slip(
     says="The learning rate starts again",
 )
 slip(
-    HERE,
     "the weights begin again",
     '        model.load_state_dict(state["model"])\n',
     "",
     fails="one_fewer",
     says="The weights start again",
 )
-slip(HERE, "the number of processes is written down", "rank :: comm.size", "rank :: 4", fails=ALL, says="are lost")
+slip("the number of processes is written down", "rank :: comm.size", "rank :: 4", fails=ALL, says="are lost")
+slip("every rank takes the whole batch", "[comm.rank :: comm.size]", "", fails=ALL, says="are used more than once")
 slip(
-    HERE, "every rank takes the whole batch", "[comm.rank :: comm.size]", "", fails=ALL, says="are used more than once"
-)
-slip(
-    HERE,
     "a mean of means",
     "loss = loss_sum(batches[step][comm.rank :: comm.size]) / len(batches[step])",
     "loss = loss_sum(batches[step][comm.rank :: comm.size]) / len(batches[step][comm.rank :: comm.size]) / comm.size",
@@ -43,7 +36,6 @@ slip(
     says="A mean of means",
 )
 slip(
-    HERE,
     "the loss of the own rank alone",
     "        ring_all_reduce(total, comm)\n",
     "",
@@ -51,7 +43,6 @@ slip(
     says="added up over the ranks",
 )
 slip(
-    HERE,
     "a checkpoint by every rank to one file",
     "if comm.rank == 0:",
     "if True:",
@@ -59,7 +50,6 @@ slip(
     says="rank 0 writes it",
 )
 slip(
-    HERE,
     "begins at step 0 again",
     '        start = state["step"]\n',
     "",
@@ -67,7 +57,6 @@ slip(
     says="steps are done after the restart",
 )
 slip(
-    HERE,
     "no rank waits for the file",
     "            comm.barrier()\n",
     "",
@@ -75,7 +64,6 @@ slip(
     says="comm.barrier() after the write",
 )
 slip(
-    HERE,
     "a rank without samples leaves out the step",
     'optimizer.param_groups[0]["lr"] = lr_at(step)',
     "mine = batches[step][comm.rank :: comm.size]\n"
@@ -88,7 +76,6 @@ slip(
     says="a deadlock",
 )
 slip(
-    HERE,
     "a state of each rank",
     'disk.exists("state")',
     'disk.exists(f"state {comm.rank}")',
@@ -102,7 +89,6 @@ slip(
     says="one rank writes it",
 )
 slip(
-    HERE,
     "no rate",
     'optimizer.param_groups[0]["lr"] = lr_at(step)',
     "pass",
@@ -110,7 +96,6 @@ slip(
     says="the optimizer's rate is 0 until you set it",
 )
 slip(
-    HERE,
     "every batch as long as the first one",
     "len(batches[step])",
     "len(batches[0])",
@@ -118,14 +103,12 @@ slip(
     says="divide by len(batches[step])",
 )
 slip(
-    HERE,
     "rank 1 writes",
     *("comm.rank == 0", "comm.rank == 1"),
     fails="one_writer",
     says="p = 1: nothing is on the disk",
 )
 slip(
-    HERE,
     "each state is written twice",
     *('disk.write("state"', f'disk.write("state", {{}})\n{" " * 16}disk.write("state"'),
     fails="one_writer",

@@ -1,43 +1,42 @@
 """Wrong answers to Horovod's interface."""
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-HERE = "frameworks.horovod"
+wrong, slip = answers_to("frameworks.horovod")
 TRAINS = ("as_one_machine", "several_passes_one_sum", "during_the_backward_pass", "zero_grad_too_late")
 
 
-@wrong(HERE, "the sum instead of the mean", fails=("allreduce_averages", *TRAINS), says="Mean and sum are exchanged")
+@wrong("the sum instead of the mean", fails=("allreduce_averages", *TRAINS), says="Mean and sum are exchanged")
 def allreduce(x, comm, average=True):
     total = x.detach().clone()
     ring_all_reduce(total, comm)
     return total
 
 
-@wrong(HERE, "added up in x itself", fails=("allreduce_averages", *TRAINS), says="changed its argument x")
+@wrong("added up in x itself", fails=("allreduce_averages", *TRAINS), says="changed its argument x")
 def allreduce(x, comm, average=True):
     ring_all_reduce(x, comm)
     return x / comm.size if average else x.clone()
 
 
-slip(HERE, "always from rank 0", "(), root_rank", "()", fails="all_begin_alike", says="the root is `root_rank`")
+slip("always from rank 0", "(), root_rank", "()", fails="all_begin_alike", says="the root is `root_rank`")
 
 
-@wrong(HERE, "a copy is broadcast", fails="all_begin_alike", says="broadcast, in place")
+@wrong("a copy is broadcast", fails="all_begin_alike", says="broadcast, in place")
 def broadcast_parameters(params, comm, root_rank=0):
     for param in params:
         param = param.detach().clone()
         comm.broadcast(param, root_rank)
 
 
-@wrong(HERE, "no broadcast of the optimizer's state", fails="all_begin_alike", says="This rank still has its own")
+@wrong("no broadcast of the optimizer's state", fails="all_begin_alike", says="This rank still has its own")
 def broadcast_optimizer_state(optimizer, comm, root_rank=0):
     for group in optimizer.param_groups:
         for param in group["params"]:
             comm.broadcast(param.detach(), root_rank)
 
 
-@wrong(HERE, "averaged in step()", fails="during_the_backward_pass", says="Let a hook of the parameter send it")
+@wrong("averaged in step()", fails="during_the_backward_pass", says="Let a hook of the parameter send it")
 class DistributedOptimizer:
     def __init__(self, optimizer, comm, backward_passes_per_step=1):
         self.optimizer, self.comm, self.ready = optimizer, comm, False
@@ -61,7 +60,7 @@ class DistributedOptimizer:
         self.optimizer.zero_grad()
 
 
-@wrong(HERE, "averaged after every pass", fails="several_passes_one_sum", says="Gradients travel after every pass")
+@wrong("averaged after every pass", fails="several_passes_one_sum", says="Gradients travel after every pass")
 class DistributedOptimizer:
     def __init__(self, optimizer, comm, backward_passes_per_step=1):
         self.optimizer, self.comm, self.ready = optimizer, comm, False
@@ -84,7 +83,6 @@ class DistributedOptimizer:
 
 
 slip(
-    HERE,
     "divided by the passes, as the loss is",
     "if param.requires_grad:\n"
     "                    self.left[param] = self.passes\n"
@@ -98,7 +96,6 @@ slip(
     says="which the loss is already",
 )
 slip(
-    HERE,
     "zero_grad after the hooks fired goes through",
     "if param.requires_grad:\n"
     "                    self.left[param] = self.passes\n"
@@ -112,9 +109,7 @@ slip(
 )
 
 
-@wrong(
-    HERE, "another memory under the name", fails="all_begin_alike", says="the memory that it had still holds the old"
-)
+@wrong("another memory under the name", fails="all_begin_alike", says="the memory that it had still holds the old")
 def broadcast_parameters(params, comm, root_rank=0):
     for param in params:
         new = param.detach().clone()
@@ -122,9 +117,7 @@ def broadcast_parameters(params, comm, root_rank=0):
         param.data = new
 
 
-@wrong(
-    HERE, "the momentum of SGD alone", fails="all_begin_alike", says="Every tensor of every parameter's state travels"
-)
+@wrong("the momentum of SGD alone", fails="all_begin_alike", says="Every tensor of every parameter's state travels")
 def broadcast_optimizer_state(optimizer, comm, root_rank=0):
     for group in optimizer.param_groups:
         for param in group["params"]:
@@ -132,7 +125,7 @@ def broadcast_optimizer_state(optimizer, comm, root_rank=0):
                 comm.broadcast(optimizer.state[param]["momentum_buffer"], root_rank)
 
 
-@wrong(HERE, "the first group alone", fails="all_begin_alike", says="travels, in all groups")
+@wrong("the first group alone", fails="all_begin_alike", says="travels, in all groups")
 def broadcast_optimizer_state(optimizer, comm, root_rank=0):
     for param in optimizer.param_groups[0]["params"]:
         state = optimizer.state[param]
@@ -141,7 +134,6 @@ def broadcast_optimizer_state(optimizer, comm, root_rank=0):
 
 
 slip(
-    HERE,
     "hooks for the first group of parameters",
     "        for group in optimizer.param_groups:\n            for",
     "        for group in optimizer.param_groups[:1]:\n            for",
@@ -149,7 +141,6 @@ slip(
     says="rank 0: parameter",
 )
 slip(
-    HERE,
     "zero_grad that resets nothing",
     "self.optimizer.zero_grad()",
     "pass",

@@ -2,13 +2,15 @@
 
 import torch
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
+
+wrong, slip = answers_to("gradient_descent.gradient_descent")
+
 
 PATH = ("path_starts_at_w0", "follows_the_closed_form", "one_gradient_per_step", "leaves_w0_alone")
 
 
-@wrong("gradient_descent.gradient_descent", "ascends", fails="follows_the_closed_form", says="You climb")
+@wrong("ascends", fails="follows_the_closed_form", says="You climb")
 def gradient_descent(grad, w0, lr, steps):
     path = [w0]
     for _ in range(steps):
@@ -16,7 +18,7 @@ def gradient_descent(grad, w0, lr, steps):
     return torch.stack(path)
 
 
-@wrong("gradient_descent.gradient_descent", "changes w0 in place", fails=PATH, says="the same tensor many times")
+@wrong("changes w0 in place", fails=PATH, says="the same tensor many times")
 def gradient_descent(grad, w0, lr, steps):
     w, path = w0, [w0]
     for _ in range(steps):
@@ -25,7 +27,7 @@ def gradient_descent(grad, w0, lr, steps):
     return torch.stack(path)
 
 
-@wrong("gradient_descent.gradient_descent", "returns the last point alone", fails=PATH, says="expected (4, 1)")
+@wrong("returns the last point alone", fails=PATH, says="expected (4, 1)")
 def gradient_descent(grad, w0, lr, steps):
     w = w0
     for _ in range(steps):
@@ -34,7 +36,6 @@ def gradient_descent(grad, w0, lr, steps):
 
 
 slip(
-    "gradient_descent.gradient_descent",
     "copies the path but steps w0 in place",
     "path = [w0]",
     "w, path = w0, [w0.clone()]",
@@ -44,7 +45,6 @@ slip(
     says="argument w0",
 )
 slip(
-    "gradient_descent.gradient_descent",
     "computes each gradient twice",
     "path.append(path[-1] - lr * grad(path[-1]))",
     "if grad(path[-1]).norm() >= 0:\n            path.append(path[-1] - lr * grad(path[-1]))",
@@ -52,7 +52,6 @@ slip(
     says="calls of grad",
 )
 slip(
-    "gradient_descent.gradient_descent",
     "all gradients at w0",
     "path.append(path[-1] - lr * grad(path[-1]))",
     "path.append(path[-1] - lr * grad(w0))",
@@ -60,7 +59,6 @@ slip(
     says="Every step uses the gradient at w0",
 )
 slip(
-    "gradient_descent.gradient_descent",
     "ends where it no longer moves",
     "path.append(path[-1] - lr * grad(path[-1]))",
     "path.append(path[-1] - lr * grad(path[-1]))\n        if torch.equal(path[-1], path[-2]):\n            break",

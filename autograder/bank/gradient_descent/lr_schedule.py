@@ -2,11 +2,11 @@
 
 import math
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
+
+wrong, slip = answers_to("gradient_descent.lr_schedule")
 
 slip(
-    "gradient_descent.lr_schedule",
     "warm-up one step ahead",
     "return peak * step / warmup",
     "return peak * (step + 1) / warmup",
@@ -14,7 +14,6 @@ slip(
     says="one step ahead",
 )
 slip(
-    "gradient_descent.lr_schedule",
     "cosine from step 0",
     "progress = min((step - warmup) / (total - warmup), 1.0)\n    return peak / 2 * (1 + math.cos(math.pi * progress))",
     "return peak / 2 * (1 + math.cos(math.pi * min(step / total, 1.0)))",
@@ -22,7 +21,6 @@ slip(
     says="You measure from step 0",
 )
 slip(
-    "gradient_descent.lr_schedule",
     "rises again after the end",
     "progress = min((step - warmup) / (total - warmup), 1.0)\n    return peak / 2 * (1 + math.cos(math.pi * progress))",
     "return peak / 2 * (1 + math.cos(math.pi * (step - warmup) / (total - warmup)))",
@@ -31,7 +29,7 @@ slip(
 )
 
 
-@wrong("gradient_descent.lr_schedule", "divides by warmup = 0", fails="no_warmup", says="ZeroDivisionError")
+@wrong("divides by warmup = 0", fails="no_warmup", says="ZeroDivisionError")
 def lr_schedule(step, warmup, total, peak):
     rising = peak * step / warmup
     progress = min((step - warmup) / (total - warmup), 1.0)
@@ -39,7 +37,6 @@ def lr_schedule(step, warmup, total, peak):
 
 
 slip(
-    "gradient_descent.lr_schedule",
     "integer division in the warm-up",
     "return peak * step / warmup",
     "return peak * (step // warmup)",
@@ -47,7 +44,6 @@ slip(
     says="It is 0 until the warm-up is over",
 )
 slip(
-    "gradient_descent.lr_schedule",
     "integer division in the cosine",
     "progress = min((step - warmup) / (total - warmup), 1.0)",
     "progress = min((step - warmup) // (total - warmup), 1.0)",
@@ -55,7 +51,6 @@ slip(
     says="It stays at the peak until the end",
 )
 slip(
-    "gradient_descent.lr_schedule",
     "a vector of one rate",
     "peak * step / warmup",
     "torch.tensor([peak * step / warmup])",
@@ -63,7 +58,6 @@ slip(
     says="has shape (1,), expected ()",
 )
 slip(
-    "gradient_descent.lr_schedule",
     "never below a thousandth",
     "peak / 2 * (1 + math.cos(math.pi * progress))",
     "peak / 2 * (1 + math.cos(math.pi * progress) if progress == 1 else max(1 + math.cos(math.pi * progress), 0.002))",
@@ -71,7 +65,6 @@ slip(
     says="does not fall at every step",
 )
 slip(
-    "gradient_descent.lr_schedule",
     "a quarter of a wave",
     "peak / 2 * (1 + math.cos(math.pi * progress))",
     "peak * math.cos(math.pi / 2 * progress)",

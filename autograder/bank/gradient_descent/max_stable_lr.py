@@ -2,29 +2,30 @@
 
 import torch
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
+
+wrong, slip = answers_to("gradient_descent.max_stable_lr")
+
 
 LIMIT = ("diagonal_valley", "turned_valley", "descent_obeys_it", "flat_directions_and_float32")
 
 
-@wrong("gradient_descent.max_stable_lr", "1 for 2", fails=LIMIT, says="This is 1/λmax")
+@wrong("1 for 2", fails=LIMIT, says="This is 1/λmax")
 def max_stable_lr(hessian):
     return 1 / float(torch.linalg.eigvalsh(hessian)[-1])
 
 
-@wrong("gradient_descent.max_stable_lr", "smallest eigenvalue", fails=LIMIT, says="This is 2/λmin")
+@wrong("smallest eigenvalue", fails=LIMIT, says="This is 2/λmin")
 def max_stable_lr(hessian):
     return 2 / float(torch.linalg.eigvalsh(hessian)[0])
 
 
-@wrong("gradient_descent.max_stable_lr", "reads the diagonal", fails=LIMIT[1:], says="largest entry on the diagonal")
+@wrong("reads the diagonal", fails=LIMIT[1:], says="largest entry on the diagonal")
 def max_stable_lr(hessian):
     return 2 / float(hessian.diagonal().max())
 
 
 slip(
-    "gradient_descent.max_stable_lr",
     "by the inverse, which a flat valley lacks",
     "2 / float(torch.linalg.eigvalsh(hessian)[-1])",
     "2 * float(torch.linalg.eigvalsh(torch.linalg.inv(hessian))[0])",
@@ -32,7 +33,6 @@ slip(
     says="limit",
 )
 slip(
-    "gradient_descent.max_stable_lr",
     "a limit for each direction",
     "2 / float(torch.linalg.eigvalsh(hessian)[-1])",
     "2 / torch.linalg.eigvalsh(hessian)",

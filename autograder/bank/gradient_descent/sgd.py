@@ -2,11 +2,11 @@
 
 import torch
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
+
+wrong, slip = answers_to("gradient_descent.sgd")
 
 slip(
-    "gradient_descent.sgd",
     "shuffles once, before the epochs",
     "path = [w0]",
     "path, batches = [w0], list(minibatches(n, batch_size, generator))",
@@ -18,7 +18,6 @@ slip(
 
 
 @wrong(
-    "gradient_descent.sgd",
     "one row per epoch",
     fails=(
         "one_row_per_step",
@@ -39,7 +38,6 @@ def sgd(grad, n, w0, lr, batch_size, epochs, generator):
 
 
 slip(
-    "gradient_descent.sgd",
     "ascends",
     "for batch in torch.randperm(n, generator=generator).split(batch_size):  # what `minibatches` yields\n"
     "            path.append(path[-1] - lr * grad(path[-1], batch))",
@@ -49,7 +47,6 @@ slip(
     says="You climb",
 )
 slip(
-    "gradient_descent.sgd",
     "takes the whole epoch's gradients at its first point",
     "for batch in torch.randperm(n, generator=generator).split(batch_size):  # what `minibatches` yields\n"
     "            path.append(path[-1] - lr * grad(path[-1], batch))",
@@ -60,7 +57,6 @@ slip(
     says="the points at which you asked",
 )
 slip(
-    "gradient_descent.sgd",
     "all gradients at w0",
     "for batch in torch.randperm(n, generator=generator).split(batch_size):  # what `minibatches` yields\n"
     "            path.append(path[-1] - lr * grad(path[-1], batch))",
@@ -69,7 +65,6 @@ slip(
     says="You compute every gradient at w0",
 )
 slip(
-    "gradient_descent.sgd",
     "asks for the gradient without a batch",
     "for batch in torch.randperm(n, generator=generator).split(batch_size):  # what `minibatches` yields\n"
     "            path.append(path[-1] - lr * grad(path[-1], batch))",
@@ -84,7 +79,6 @@ slip(
     says="sgd(grad, 12, tensor",
 )
 slip(
-    "gradient_descent.sgd",
     "steps w0 in place",
     "path = [w0]",
     "path, w = [w0.clone()], w0",
@@ -101,11 +95,4 @@ for mistake, change, fails, says in (
     ("divides by the size of the batch", " / len(batch)", f"{EACH} {WHOLE}", "grad returns a mean already"),
     ("short batches have shorter steps", " * len(batch) / batch_size", EACH, "take the whole step"),
 ):
-    slip(
-        "gradient_descent.sgd",
-        mistake,
-        "path[-1], batch))",
-        f"path[-1], batch){change})",
-        fails=fails,
-        says=says,
-    )
+    slip(mistake, "path[-1], batch))", f"path[-1], batch){change})", fails=fails, says=says)

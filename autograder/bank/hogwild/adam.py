@@ -2,45 +2,43 @@
 
 import torch
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-HERE = "hogwild.adam"
+wrong, slip = answers_to("hogwild.adam")
 BYTES = ("bytes_of_both", "which_is_less", "control_and_data")
 PRODUCT = ("the_gradient_from_its_factors", "the_server_has_the_sum", "control_and_data")
 LESS = ("which_is_less", "control_and_data")
 SUM = ("the_server_has_the_sum", "control_and_data")
 
+slip("transposed", "return x.T @ delta", "return delta.T @ x", fails=PRODUCT, says="W is m x n here")
+slip("the mean over the batch", "x.T @ delta", "x.T @ delta / len(x)", fails=PRODUCT, says="Sum over the batch")
 
-slip(HERE, "transposed", "return x.T @ delta", "return delta.T @ x", fails=PRODUCT, says="W is m x n here")
-slip(HERE, "the mean over the batch", "x.T @ delta", "x.T @ delta / len(x)", fails=PRODUCT, says="Sum over the batch")
 
-
-@wrong(HERE, "numbers instead of bytes", fails=BYTES, says="each has 4 bytes")
+@wrong("numbers instead of bytes", fails=BYTES, says="each has 4 bytes")
 def fc_bytes(batch, m, n, how):
     return m * n if how == "gradient" else batch * (m + n)
 
 
-@wrong(HERE, "a gradient for each sample", fails=BYTES, says="its size does not depend on the batch")
+@wrong("a gradient for each sample", fails=BYTES, says="its size does not depend on the batch")
 def fc_bytes(batch, m, n, how):
     return 4 * (batch * m * n if how == "gradient" else batch * (m + n))
 
 
-slip(HERE, "errors stay at home", "else batch * (m + n)", "else batch * m", fails=BYTES, says="Count the errors, too")
-slip(HERE, "one sample", "else batch * (m + n)", "else m + n", fails=BYTES, says="there are B samples")
+slip("errors stay at home", "else batch * (m + n)", "else batch * m", fails=BYTES, says="Count the errors, too")
+slip("one sample", "else batch * (m + n)", "else m + n", fails=BYTES, says="there are B samples")
 
 
-@wrong(HERE, "factors where they are equal", fails=LESS, says="If both are equal, choose the gradient")
+@wrong("factors where they are equal", fails=LESS, says="If both are equal, choose the gradient")
 def cheaper(batch, m, n):
     return "factors" if batch * (m + n) <= m * n else "gradient"
 
 
-@wrong(HERE, "a small batch takes the gradient", fails=LESS, says="VGG-16's fc6")
+@wrong("a small batch takes the gradient", fails=LESS, says="VGG-16's fc6")
 def cheaper(batch, m, n):
     return "gradient" if batch < m * n / (m + n) else "factors"
 
 
-@wrong(HERE, "always the gradient", fails="control_and_data", says="send what `cheaper` says")
+@wrong("always the gradient", fails="control_and_data", says="send what `cheaper` says")
 def sum_on_server(x, delta, comm):
     m, n = x.shape[1], delta.shape[1]
     if comm.rank:
@@ -55,7 +53,7 @@ def sum_on_server(x, delta, comm):
     return total
 
 
-@wrong(HERE, "the last worker's gradient", fails=SUM, says="gradient alone")
+@wrong("the last worker's gradient", fails=SUM, says="gradient alone")
 def sum_on_server(x, delta, comm):
     m, n = x.shape[1], delta.shape[1]
     if comm.rank:
@@ -74,7 +72,7 @@ def sum_on_server(x, delta, comm):
     return total
 
 
-@wrong(HERE, "the mean of the workers", fails=SUM, says="not the mean")
+@wrong("the mean of the workers", fails=SUM, says="not the mean")
 def sum_on_server(x, delta, comm):
     m, n = x.shape[1], delta.shape[1]
     if comm.rank:
@@ -94,7 +92,7 @@ def sum_on_server(x, delta, comm):
     return total / (comm.size - 1)
 
 
-@wrong(HERE, "control and data with one tag", fails="control_and_data", says="with tag 1")
+@wrong("control and data with one tag", fails="control_and_data", says="with tag 1")
 def sum_on_server(x, delta, comm):
     m, n = x.shape[1], delta.shape[1]
     if comm.rank:
@@ -115,7 +113,6 @@ def sum_on_server(x, delta, comm):
 
 
 slip(
-    HERE,
     "room for the factors of one sample",
     "[(batch, m), (batch, n)]",
     "[(1, m), (1, n)]",
@@ -123,7 +120,6 @@ slip(
     says="both sides need the same dtype and number of elements",
 )
 slip(
-    "hogwild.adam",
     "workers return their own gradient",
     "return None",
     "return from_factors(x, delta)",
@@ -131,7 +127,6 @@ slip(
     says="expected None",
 )
 slip(
-    "hogwild.adam",
     "control of 32 bits",
     "torch.tensor([len(x), int(factors)])",
     "torch.tensor([len(x), int(factors)], dtype=torch.int32)",
@@ -141,7 +136,6 @@ slip(
     says="expected one of 16",
 )
 slip(
-    "hogwild.adam",
     "a worker without rows stays away",
     "    m, n = x.shape[1], delta.shape[1]\n",
     "    m, n = x.shape[1], delta.shape[1]\n    if comm.rank and not len(x):\n        return None\n",
@@ -149,7 +143,6 @@ slip(
     says="a deadlock",
 )
 slip(
-    "hogwild.adam",
     "room of 32 bits",
     "x.new_empty(shape)",
     "torch.empty(shape)",

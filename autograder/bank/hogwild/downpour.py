@@ -2,16 +2,15 @@
 
 import torch
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-HERE = "hogwild.downpour"
+wrong, slip = answers_to("hogwild.downpour")
 SUMS = ("sums_between", "as_the_messages_came", "bytes_by_n_fetch_and_n_push", "a_slow_replica_stops_nobody")
 ALL = ("one_replica_is_adagrad", *SUMS)
 TIME = "a_slow_replica_stops_nobody"
 
 
-@wrong(HERE, "pushes the last gradient", fails=SUMS, says="not the last one alone")
+@wrong("pushes the last gradient", fails=SUMS, says="not the last one alone")
 def replica(comm, servers, grad, w, n_fetch, n_push, steps):
     w, total, k = w.clone(), torch.zeros_like(w), 0
     for op in plan(n_fetch, n_push, steps):
@@ -27,7 +26,6 @@ def replica(comm, servers, grad, w, n_fetch, n_push, steps):
 
 
 slip(
-    HERE,
     "the sum is never set to 0",
     'parts = (w if op == "fetch" else total).tensor_split(servers)\n        for server, part in enumerate(parts):',
     'for server, part in enumerate((w if op == "fetch" else total).tensor_split(servers)):',
@@ -37,7 +35,6 @@ slip(
     says="the sum starts at 0 again",
 )
 slip(
-    HERE,
     "the mean since the last push",
     "total += grad(w, k)",
     "total += grad(w, k) / n_push",
@@ -47,7 +44,6 @@ slip(
     says="not their mean",
 )
 slip(
-    HERE,
     "fetches into nothing",
     'parts = (w if op == "fetch" else total).tensor_split(servers)\n        for server, part in enumerate(parts):',
     'for server, part in enumerate((w if op == "fetch" else total).tensor_split(servers)):',
@@ -57,7 +53,6 @@ slip(
     says="keeps its first weights",
 )
 slip(
-    HERE,
     "SGD on the servers",
     "squares, buffers = torch.ones_like(mine), {}\n"
     '    ops = [op for op in plan(n_fetch, n_push, steps) if op != "compute"]',
@@ -70,7 +65,6 @@ slip(
     says="That is SGD",
 )
 slip(
-    HERE,
     "divides before it adds the square",
     "squares, buffers = torch.ones_like(mine), {}\n"
     '    ops = [op for op in plan(n_fetch, n_push, steps) if op != "compute"]\n'
@@ -86,7 +80,6 @@ slip(
     says="First add the square of the push",
 )
 slip(
-    HERE,
     "a sum of squares for each replica",
     "squares, buffers = torch.ones_like(mine), {}\n"
     '    ops = [op for op in plan(n_fetch, n_push, steps) if op != "compute"]',
@@ -100,7 +93,7 @@ slip(
 )
 
 
-@wrong(HERE, "replicas in turn", fails=TIME, says="No replica waits in Downpour")
+@wrong("replicas in turn", fails=TIME, says="No replica waits in Downpour")
 def shard_server(comm, servers, w, n_fetch, n_push, steps, lr):
     mine = w.tensor_split(servers)[comm.rank].clone()
     squares = torch.ones_like(mine)
@@ -118,7 +111,6 @@ def shard_server(comm, servers, w, n_fetch, n_push, steps, lr):
 
 
 slip(
-    HERE,
     "what is left is not pushed",
     'parts = (w if op == "fetch" else total).tensor_split(servers)\n        for server, part in enumerate(parts):',
     'if op == "push" and k % n_push:\n'
@@ -128,7 +120,6 @@ slip(
     says="a deadlock",
 )
 slip(
-    HERE,
     "a copy that is none",
     "w, total, k = w.clone(), torch.zeros_like(w), 0",
     "total, k = torch.zeros_like(w), 0",
@@ -139,9 +130,7 @@ slip(
 )
 
 
-@wrong(
-    HERE, "a push that is zeroed before it has left", fails="bytes_by_n_fetch_and_n_push", says="its tensor is changed"
-)
+@wrong("a push that is zeroed before it has left", fails="bytes_by_n_fetch_and_n_push", says="its tensor is changed")
 def replica(comm, servers, grad, w, n_fetch, n_push, steps):
     w, total, k, sent = w.clone(), torch.zeros_like(w), 0, []
     for op in plan(n_fetch, n_push, steps):
@@ -161,7 +150,6 @@ def replica(comm, servers, grad, w, n_fetch, n_push, steps):
 
 
 slip(
-    HERE,
     "a replica returns nothing",
     'parts = (w if op == "fetch" else total).tensor_split(servers)\n        for server, part in enumerate(parts):',
     'for server, part in enumerate((w if op == "fetch" else total).tensor_split(servers)):',
@@ -171,7 +159,6 @@ slip(
     says="what replica 1 returns",
 )
 slip(
-    HERE,
     "a shard that is a view of w",
     "w.tensor_split(servers)[comm.rank].clone()",
     "w.tensor_split(servers)[comm.rank]",
@@ -179,7 +166,6 @@ slip(
     says="changed its argument w",
 )
 slip(
-    HERE,
     "a shard that leaves without a wait",
     "comm.send(mine, r)",
     "comm.isend(mine, r)",
@@ -187,7 +173,6 @@ slip(
     says="wait",
 )
 slip(
-    HERE,
     "a sum of squares that starts at 0",
     "torch.ones_like(mine)",
     "torch.zeros_like(mine)",
@@ -195,18 +180,14 @@ slip(
     says="The sum of squares starts at 1 here",
 )
 slip(
-    HERE,
     "the squares of the last push only",
     "squares += buffers[r] ** 2",
     "squares = 1 + buffers[r] ** 2",
     fails=" ".join(ALL),
     says="The server keeps its sum of squares",
 )
+slip("asks for gradient 0 in each step", "grad(w, k)", "grad(w, 0)", fails=" ".join(ALL), says="the w of gradient")
 slip(
-    HERE, "asks for gradient 0 in each step", "grad(w, k)", "grad(w, 0)", fails=" ".join(ALL), says="the w of gradient"
-)
-slip(
-    HERE,
     "one buffer for all pushes",
     *("    left, now = {", "    buffer, empty = torch.empty_like(mine), mine.new_empty(0)\n    left, now = {"),
     *('torch.empty_like(mine) if now[r] == "push" else mine.new_empty(0)', 'buffer if now[r] == "push" else empty'),

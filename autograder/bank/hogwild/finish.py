@@ -1,19 +1,18 @@
 """Wrong answers to `finish`."""
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-HERE = "hogwild.finish"
+wrong, slip = answers_to("hogwild.finish")
 FINISH = ("who_is_free_takes_the_next", "backup_tasks")
 
 
-@wrong(HERE, "tasks dealt out in turn", fails=FINISH, says="You deal out tasks in turn")
+@wrong("tasks dealt out in turn", fails=FINISH, says="You deal out tasks in turn")
 def finish(tasks, speeds, backups=False):
     p = len(speeds)
     return max(sum(work / speed for work in tasks[i::p]) for i, speed in enumerate(speeds))
 
 
-@wrong(HERE, "speed multiplies", fails=FINISH, says="a fast node takes fewer seconds")
+@wrong("speed multiplies", fails=FINISH, says="a fast node takes fewer seconds")
 def finish(tasks, speeds, backups=False):
     free, ends = [0.0] * len(speeds), []
     for work in tasks:
@@ -26,7 +25,7 @@ def finish(tasks, speeds, backups=False):
     return max(ends)
 
 
-@wrong(HERE, "no backups", fails="backup_tasks", says="your answer ignores backups")
+@wrong("no backups", fails="backup_tasks", says="your answer ignores backups")
 def finish(tasks, speeds, backups=False):
     free = [0.0] * len(speeds)
     for work in tasks:
@@ -36,7 +35,6 @@ def finish(tasks, speeds, backups=False):
 
 
 slip(
-    HERE,
     "a task is done when both copies are",
     "ends[last] = min(ends[last], free[i] + tasks[last] / speeds[i])",
     "ends[last] = max(ends[last], free[i] + tasks[last] / speeds[i])",
@@ -44,7 +42,6 @@ slip(
     says="when its first copy is done",
 )
 slip(
-    HERE,
     "idle nodes in the order of the list",
     "for i in sorted(range(len(free)), key=free.__getitem__) if backups else []:",
     "for i in range(len(free)) if backups else []:",
@@ -52,7 +49,6 @@ slip(
     says="the order in which they become free",
 )
 slip(
-    "hogwild.finish",
     "of several free nodes the last one",
     "min(range(len(free)), key",
     "min(reversed(range(len(free))), key",
@@ -60,7 +56,6 @@ slip(
     says="finish(",
 )
 slip(
-    "hogwild.finish",
     "a copy counts even if it is later",
     "min(ends[last], free[i] + tasks[last] / speeds[i])",
     "free[i] + tasks[last] / speeds[i]",

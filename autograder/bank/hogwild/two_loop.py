@@ -1,13 +1,12 @@
 """Wrong answers to `lbfgs_direction`."""
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-HERE = "hogwild.two_loop"
+wrong, slip = answers_to("hogwild.two_loop")
 LOOPS = ("two_loops", "only_numbers_travel")
 
 
-@wrong(HERE, "dot products of the own shards", fails=LOOPS, says="use only this rank's shards")
+@wrong("dot products of the own shards", fails=LOOPS, says="use only this rank's shards")
 def lbfgs_direction(comm, s, y, g):
     q, kept = g.clone(), []
     for s_i, y_i in zip(reversed(s), reversed(y), strict=True):
@@ -23,7 +22,6 @@ def lbfgs_direction(comm, s, y, g):
 
 
 slip(
-    HERE,
     "no scaling between the loops",
     "    if s:\n        q *= dot(s[-1], y[-1]) / dot(y[-1], y[-1])\n",
     "",
@@ -31,16 +29,14 @@ slip(
     says="of the newest pair",
 )
 slip(
-    HERE,
     "the loops in the wrong order",
     "for s_i, y_i in zip(reversed(s), reversed(y), strict=True):",
     "for s_i, y_i in zip(s, y, strict=True):",
     fails=LOOPS,
     says="from the newest pair to the oldest",
 )
-slip(HERE, "uphill", "return -q", "return q", fails=LOOPS, says="The direction is -r")
+slip("uphill", "return -q", "return q", fails=LOOPS, says="The direction is -r")
 slip(
-    HERE,
     "whole vectors travel",
     "def dot(a, b):\n        x = (a * b).sum().reshape(1)\n        comm.all_reduce(x)\n        return x",
     "sizes = torch.zeros(comm.size, dtype=torch.int64)\n"
@@ -55,7 +51,6 @@ slip(
     says="each dot product needs one number",
 )
 slip(
-    HERE,
     "the gradient is bent in place",
     "q, kept = g.clone(), []",
     "kept = []",
@@ -69,7 +64,6 @@ slip(
     says="changed its argument s, y or g",
 )
 slip(
-    "hogwild.two_loop",
     "reverses the given lists",
     "    q, kept = g.clone(), []",
     "    s.reverse(), y.reverse()\n    q, kept = g.clone(), []",
@@ -81,15 +75,9 @@ slip(
     says="changed its argument s, y or g",
 )
 slip(
-    "hogwild.two_loop",
-    "needs a history",
-    "    if s:\n        q *=",
-    "    q *=",
-    fails="two_loops only_numbers_travel",
-    says="out of range",
+    "needs a history", "    if s:\n        q *=", "    q *=", fails="two_loops only_numbers_travel", says="out of range"
 )
 slip(
-    "hogwild.two_loop",
     "the scaling upside down",
     "dot(s[-1], y[-1]) / dot(y[-1], y[-1])",
     "dot(y[-1], y[-1]) / dot(s[-1], y[-1])",
@@ -97,7 +85,6 @@ slip(
     says="not its inverse",
 )
 slip(
-    "hogwild.two_loop",
     "an empty shard stays away",
     "        x = (a * b)",
     "        if not len(a):\n            return torch.zeros(1)\n        x = (a * b)",
@@ -115,4 +102,4 @@ for mistake, old, new, says in (
     ("the scaling by s and s", SCALE, "dot(s[-1], s[-1]) / dot(s[-1], y[-1])", "(s · y) / (y · y)"),
     ("the second loop from the newest pair", "in reversed(kept):", "in kept:", "from the oldest pair to the newest"),
 ):
-    slip(HERE, mistake, old, new, fails="two_loops only_numbers_travel", says=says)
+    slip(mistake, old, new, fails="two_loops only_numbers_travel", says=says)

@@ -1,9 +1,8 @@
 """Wrong answers to `run_stage`."""
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-RUN = "model_parallel.run_stage"
+wrong, slip = answers_to("model_parallel.run_stage")
 ALL = (
     "as_one_machine",
     "unequal_microbatches",
@@ -13,9 +12,7 @@ ALL = (
     "no_more_messages_and_memory",
 )
 
-
 slip(
-    RUN,
     "mean of means, as transformers #34191",
     "        share_of_rows = rows[k] / sum(rows)\n",
     "",
@@ -27,7 +24,6 @@ slip(
     says="transformers #34191",
 )
 slip(
-    RUN,
     "the sum over microbatches",
     "        share_of_rows = rows[k] / sum(rows)\n",
     "",
@@ -39,7 +35,6 @@ slip(
     says="This is the sum of the microbatches' gradients",
 )
 slip(
-    RUN,
     "only the last microbatch trains, as NeMo-Automodel PR #3530",
     "stage.zero_grad()\n    for op, k, _ in order:\n        share_of_rows = rows[k] / sum(rows)",
     "for op, k, _ in order:",
@@ -55,7 +50,6 @@ slip(
     says="NeMo-Automodel PR #3530",
 )
 slip(
-    RUN,
     "the loss is scaled on every stage",
     "        share_of_rows = rows[k] / sum(rows)\n",
     "",
@@ -67,7 +61,6 @@ slip(
     says="You scale the loss on every stage",
 )
 slip(
-    RUN,
     "gradients of the batch before",
     "stage.zero_grad()\n    for op, k, _ in order:\n        share_of_rows = rows[k] / sum(rows)",
     'if not hasattr(comm, "begun"):\n        stage.zero_grad()\n    comm.begun = True\n    for op, k, _ in order:',
@@ -81,7 +74,6 @@ slip(
     says="The previous batch is still included",
 )
 slip(
-    RUN,
     "no W where B is both, as DeepSpeed #7270",
     '    split = any(op == "W" for op, *_ in order)\n',
     "",
@@ -104,7 +96,6 @@ slip(
     says="DeepSpeed #7270 reports none",
 )
 slip(
-    RUN,
     "W with each B, whatever the order says",
     '    split = any(op == "W" for op, *_ in order)\n',
     "",
@@ -121,7 +112,7 @@ slip(
 )
 
 
-@wrong(RUN, "send waits for the neighbour", fails=ALL, says="a deadlock")
+@wrong("send waits for the neighbour", fails=ALL, says="a deadlock")
 def run_stage(stage, order, rows, comm):
     sent, loss = [], 0.0
     split = any(op == "W" for op, *_ in order)
@@ -147,7 +138,6 @@ def run_stage(stage, order, rows, comm):
 
 
 slip(
-    RUN,
     "receives when the input is needed",
     "posted, sent, loss = post_receives(stage, order, comm), [], 0.0",
     "sent, loss = [], 0.0",
@@ -167,7 +157,6 @@ slip(
     says="post the receives before the first op",
 )
 slip(
-    RUN,
     "waits for every input first",
     "for op, k, _ in order:\n        share_of_rows = rows[k] / sum(rows)",
     "for _, request in posted.values():\n        request.wait()\n    for op, k, _ in order:",
@@ -181,7 +170,6 @@ slip(
     says="a deadlock",
 )
 slip(
-    RUN,
     "waits until each message has been received",
     "        share_of_rows = rows[k] / sum(rows)\n",
     "",
@@ -197,7 +185,6 @@ slip(
     says="A stage waits where it could compute",
 )
 slip(
-    RUN,
     "the last gradient is never sent",
     "        share_of_rows = rows[k] / sum(rows)\n",
     "",
@@ -213,7 +200,6 @@ slip(
     says="rank 1 returned",
 )
 slip(
-    RUN,
     "all forward passes first, whatever the order",
     "for op, k, _ in order:\n        share_of_rows = rows[k] / sum(rows)",
     'for op, k, _ in sorted(order, key=lambda op: "FBW".index(op[0])):',
@@ -225,7 +211,6 @@ slip(
     says="at a time, and its order",
 )
 slip(
-    RUN,
     "the last stage's loss is that of its last microbatch",
     "        share_of_rows = rows[k] / sum(rows)\n",
     "",
@@ -238,7 +223,7 @@ slip(
 )
 
 
-@wrong(RUN, "of several requests one is waited for, as pytorch #132644", fails=ALL, says="pytorch #132644")
+@wrong("of several requests one is waited for, as pytorch #132644", fails=ALL, says="pytorch #132644")
 def run_stage(stage, order, rows, comm):
     posted, begun, loss = post_receives(stage, order, comm), [], 0.0
     split = any(op == "W" for op, *_ in order)
@@ -265,7 +250,6 @@ def run_stage(stage, order, rows, comm):
 
 
 slip(
-    RUN,
     "sends without a wait",
     "posted, sent, loss = post_receives(stage, order, comm), [], 0.0",
     "posted, loss = post_receives(stage, order, comm), 0.0",
@@ -279,7 +263,6 @@ slip(
     says="is never waited for",
 )
 slip(
-    RUN,
     "weights before the gradient is sent",
     "            if comm.rank > 0:\n                sent.append(comm.isend(dx, comm.rank - 1, tag=k))\n",
     "",
@@ -290,16 +273,8 @@ slip(
     fails="as_fast_as_predicted",
     says="before the gradient is sent on",
 )
+slip("messages without a tag", ", tag=k)", ")", fails=" ".join(ALL), says="deadlock")
 slip(
-    RUN,
-    "messages without a tag",
-    ", tag=k)",
-    ")",
-    fails=" ".join(ALL),
-    says="deadlock",
-)
-slip(
-    RUN,
     "nothing on the other stages",
     "return loss",
     "return loss if comm.rank == comm.size - 1 else None",

@@ -1,37 +1,35 @@
 """Wrong answers to `share`, `ColumnLinear` and `RowLinear`."""
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-TENSOR = "model_parallel.tensor_parallel"
+wrong, slip = answers_to("model_parallel.tensor_parallel")
 AFTER_COLUMN = ("column", "one_all_reduce_each_way", "no_more_than_a_share")
 AFTER_ROW = ("row", "one_all_reduce_each_way", "no_more_than_a_share")
 ALL = ("shares", "column", "row", "one_all_reduce_each_way", "no_more_than_a_share")
 
 
-@wrong(TENSOR, "the rest is lost", fails=ALL, says="The rest is lost if p does not divide")
+@wrong("the rest is lost", fails=ALL, says="The rest is lost if p does not divide")
 def share(w, dim, comm):
     each = w.shape[dim] // comm.size
     return w.narrow(dim, comm.rank * each, each).clone()
 
 
-@wrong(TENSOR, "a view keeps the whole", fails="no_more_than_a_share", says="A slice is a view")
+@wrong("a view keeps the whole", fails="no_more_than_a_share", says="A slice is a view")
 def share(w, dim, comm):
     return w.tensor_split(comm.size, dim)[comm.rank]
 
 
-@wrong(TENSOR, "nothing is cut", fails=ALL, says="Every rank has the whole tensor")
+@wrong("nothing is cut", fails=ALL, says="Every rank has the whole tensor")
 def share(w, dim, comm):
     return w.clone()
 
 
-@wrong(TENSOR, "always along the first dimension", fails=("shares", *AFTER_ROW), says="has shape")
+@wrong("always along the first dimension", fails=("shares", *AFTER_ROW), says="has shape")
 def share(w, dim, comm):
     return w.tensor_split(comm.size)[comm.rank].clone()
 
 
 slip(
-    TENSOR,
     "right, and every rank keeps all of it",
     "self.weight, self.bias, self.comm = share(weight, 0, comm), share(bias, 0, comm), comm",
     "self.comm, self.whole = comm, weight\n"
@@ -42,7 +40,6 @@ slip(
     says="bytes; its parameters have",
 )
 slip(
-    TENSOR,
     "no sum of the gradient of x",
     "dx = dy @ self.weight\n        self.comm.all_reduce(dx)\n        return dx",
     "return dy @ self.weight",
@@ -50,7 +47,6 @@ slip(
     says="sum it over the ranks",
 )
 slip(
-    TENSOR,
     "the outputs are gathered",
     "self.weight, self.bias, self.comm = share(weight, 0, comm), share(bias, 0, comm), comm",
     "self.weight, self.bias, self.comm, self.outputs = share(weight, 0, comm), share(bias, 0, comm), comm, len(bias)",
@@ -63,7 +59,6 @@ slip(
     says="has shape",
 )
 slip(
-    TENSOR,
     "another all-reduce that changes nothing",
     "self.x = x\n        return x @ self.weight.T + self.bias",
     "self.x = x / self.comm.size\n"
@@ -73,7 +68,6 @@ slip(
     says="while a ColumnLinear is",
 )
 slip(
-    TENSOR,
     "the bias once for each rank",
     "y = x @ self.weight.T\n        self.comm.all_reduce(y)\n        return y + self.bias",
     "y = x @ self.weight.T + self.bias\n        self.comm.all_reduce(y)\n        return y",
@@ -81,7 +75,6 @@ slip(
     says="once for each rank",
 )
 slip(
-    TENSOR,
     "no sum over the ranks",
     "y = x @ self.weight.T\n        self.comm.all_reduce(y)\n        return y + self.bias",
     "return x @ self.weight.T + self.bias",
@@ -89,7 +82,6 @@ slip(
     says="This is the rank's own part",
 )
 slip(
-    TENSOR,
     "mean for sum",
     "return y + self.bias",
     "return y / self.comm.size + self.bias",
@@ -97,16 +89,14 @@ slip(
     says="sum the parts of a product",
 )
 slip(
-    TENSOR,
     "gradients summed as in data parallelism",
     "return dy @ self.weight",
     "self.comm.all_reduce(self.bias_grad)\n        return dy @ self.weight",
     fails=AFTER_ROW,
     says="dy is the same on all of them",
 )
-slip(TENSOR, "the bias is cut, too", "bias.clone()", "share(bias, 0, comm)", fails=AFTER_ROW, says="must match")
+slip("the bias is cut, too", "bias.clone()", "share(bias, 0, comm)", fails=AFTER_ROW, says="must match")
 slip(
-    "model_parallel.tensor_parallel",
     "gradients add up over passes",
     "self.weight, self.bias, self.comm = share(weight, 0, comm), share(bias, 0, comm), comm",
     "self.weight, self.bias, self.comm = share(weight, 0, comm), share(bias, 0, comm), comm\n"
@@ -117,7 +107,6 @@ slip(
     says="You add the gradients of both passes",
 )
 slip(
-    "model_parallel.tensor_parallel",
     "the bias is the one that was given",
     "self.weight, self.bias, self.comm = share(weight, 1, comm), bias.clone(), comm",
     "self.weight, self.bias, self.comm = share(weight, 1, comm), bias, comm",
@@ -125,7 +114,6 @@ slip(
     says="lies in the whole layer's memory",
 )
 slip(
-    TENSOR,
     "the x of the first pass",
     "self.x = x\n        return x @ self.weight.T + self.bias",
     'self.x = getattr(self, "x", x)\n        return x @ self.weight.T + self.bias',
@@ -133,7 +121,6 @@ slip(
     says="the x of the first pass",
 )
 slip(
-    TENSOR,
     "a row layer whose gradients add up over passes",
     "        self.weight, self.bias, self.comm = share(weight, 1, comm), bias.clone(), comm",
     "        self.weight, self.bias, self.comm = share(weight, 1, comm), bias.clone(), comm\n"
@@ -145,7 +132,6 @@ slip(
     says="You add the gradients of both passes",
 )
 slip(
-    TENSOR,
     "a column layer whose gradients are summed over the ranks",
     "        dx = dy @ self.weight",
     "        self.comm.all_reduce(self.weight_grad)\n        dx = dy @ self.weight",
@@ -153,7 +139,6 @@ slip(
     says="each rank's rows of the weights have their own gradient",
 )
 slip(
-    TENSOR,
     "the longer parts come last",
     "w.tensor_split(comm.size, dim)",
     "w.tensor_split([w.shape[dim] * r // comm.size for r in range(1, comm.size)], dim)",
@@ -161,7 +146,6 @@ slip(
     says="The longer parts come first",
 )
 slip(
-    TENSOR,
     "the bias's gradient is a mean over the rows",
     "dy.sum(0)",
     "dy.mean(0)",

@@ -1,14 +1,13 @@
 """Wrong answers to `zb_h1` and `bubble`."""
 
-from autograder.authoring import wrong
 from autograder.bank.model_parallel.later import ALL_OF_H1
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-ZERO = "model_parallel.zero_bubble"
+wrong, slip = answers_to("model_parallel.zero_bubble")
 ALL_OF_BUBBLE = ("by_hand", "any_schedule", "as_printed", "who_waits_for_ever")
 
 
-@wrong(ZERO, "W right after B", fails=("smaller_bubble", "as_printed"), says="Each W comes right after its B")
+@wrong("W right after B", fails=("smaller_bubble", "as_printed"), says="Each W comes right after its B")
 def zb_h1(p, m):
     orders = []
     for i, plain in enumerate(one_f_one_b(p, m)):
@@ -19,13 +18,12 @@ def zb_h1(p, m):
     return orders
 
 
-@wrong(ZERO, "all W at the end", fails=ALL_OF_H1[1:], says="The data for W stay in memory until W is done")
+@wrong("all W at the end", fails=ALL_OF_H1[1:], says="The data for W stay in memory until W is done")
 def zb_h1(p, m):
     return [order + [("W", k, 0) for k in range(m)] for order in one_f_one_b(p, m)]
 
 
 slip(
-    ZERO,
     "W waits on the wrong stages",
     "if len(waiting) > i:",
     "if len(waiting) > p - i:",
@@ -33,7 +31,6 @@ slip(
     says="holds",
 )
 slip(
-    ZERO,
     "what waits at the end is lost",
     "orders.append(order + waiting)",
     "orders.append(order)",
@@ -42,7 +39,7 @@ slip(
 )
 
 
-@wrong(ZERO, "W before its B", fails=ALL_OF_H1, says="needs B of microbatch 0 on the same stage first")
+@wrong("W before its B", fails=ALL_OF_H1, says="needs B of microbatch 0 on the same stage first")
 def zb_h1(p, m):
     orders = []
     for plain in one_f_one_b(p, m):
@@ -53,12 +50,12 @@ def zb_h1(p, m):
     return orders
 
 
-@wrong(ZERO, "no W at all", fails=ALL_OF_H1, says="lacks ('W', 0, 0)")
+@wrong("no W at all", fails=ALL_OF_H1, says="lacks ('W', 0, 0)")
 def zb_h1(p, m):
     return one_f_one_b(p, m)
 
 
-@wrong(ZERO, "all of the batch, not one stage", fails=("any_schedule", "as_printed"), says="take the one stage that")
+@wrong("all of the batch, not one stage", fails=("any_schedule", "as_printed"), says="take the one stage that")
 def bubble(orders, f, b, w, message=0.0):
     p, split = len(orders), any(op == "W" for order in orders for op, *_ in order)
     seconds = {"F": f, "B": b if split else b + w, "W": w}
@@ -77,7 +74,6 @@ def bubble(orders, f, b, w, message=0.0):
 
 
 slip(
-    ZERO,
     "messages cost nothing",
     'raise ValueError("every stage that has ops left waits for another: these orders cannot be followed")',
     'raise ValueError("no stage can continue")',
@@ -88,7 +84,6 @@ slip(
     says="Your messages are free",
 )
 slip(
-    ZERO,
     "a B without W takes b",
     'p, split = len(orders), any(op == "W" for order in orders for op, *_ in order)\n'
     '    seconds = {"F": f, "B": b if split else b + w, "W": w}',
@@ -99,7 +94,6 @@ slip(
     says="it takes b + w",
 )
 slip(
-    ZERO,
     "the sender waits for its message",
     'raise ValueError("every stage that has ops left waits for another: these orders cannot be followed")',
     'raise ValueError("no stage can continue")',
@@ -113,7 +107,6 @@ slip(
     says="with t the seconds of",
 )
 slip(
-    ZERO,
     "idle time over work",
     'raise ValueError("every stage that has ops left waits for another: these orders cannot be followed")',
     'raise ValueError("no stage can continue")',
@@ -124,7 +117,7 @@ slip(
 )
 
 
-@wrong(ZERO, "waits forever with the stages", fails="who_waits_for_ever", says="did not finish within")
+@wrong("waits forever with the stages", fails="who_waits_for_ever", says="did not finish within")
 def bubble(orders, f, b, w, message=0.0):
     p, split = len(orders), any(op == "W" for order in orders for op, *_ in order)
     seconds = {"F": f, "B": b if split else b + w, "W": w}
@@ -142,7 +135,6 @@ def bubble(orders, f, b, w, message=0.0):
 
 
 slip(
-    "model_parallel.zero_bubble",
     "the newest W first",
     "order.append(waiting.pop(0))",
     "order.append(waiting.pop())",
@@ -150,7 +142,6 @@ slip(
     says="The longest waiting W comes first",
 )
 slip(
-    ZERO,
     "the first stage",
     "max(clock[i] - first[i] for i in range(p))",
     "(clock[0] - first[0])",
@@ -158,7 +149,6 @@ slip(
     says="which need not be the first one",
 )
 slip(
-    ZERO,
     "a message within a stage, too",
     "(message if needed and needed[2] != i else 0.0)",
     "(message if needed else 0.0)",
@@ -166,7 +156,6 @@ slip(
     says="A message comes only from another stage",
 )
 slip(
-    ZERO,
     "raises another error",
     "raise ValueError(",
     "raise RuntimeError(",

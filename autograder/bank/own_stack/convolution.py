@@ -2,16 +2,13 @@
 
 import torch
 
-from autograder.authoring import wrong
 from autograder.bank.own_stack.later import AFTER_THE_LOSS, STEPS
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-CONV = "own_stack.convolution"
+wrong, slip = answers_to("own_stack.convolution")
 AFTER_GRADS = ("in_float32", "leaves_all_alone")
 
-
 slip(
-    CONV,
     "a flipped kernel",
     'y += torch.einsum("kc,ncpq->nkpq", w[:, :, i, j], x[:, :, i : i + P, j : j + Q])',
     'y += torch.einsum("kc,ncpq->nkpq", w[:, :, R - 1 - i, S - 1 - j], x[:, :, i : i + P, j : j + Q])',
@@ -20,13 +17,12 @@ slip(
 )
 
 
-@wrong(CONV, "torch's own", fails=("the_convolution", "leaves_all_alone", *STEPS), says="which this exercise forbids")
+@wrong("torch's own", fails=("the_convolution", "leaves_all_alone", *STEPS), says="which this exercise forbids")
 def conv2d(x, w):
     return torch.nn.functional.conv2d(x, w)
 
 
 slip(
-    CONV,
     "overwrites where windows overlap",
     'dx[:, :, i : i + P, j : j + Q] += torch.einsum("kc,nkpq->ncpq", w[:, :, i, j], g)',
     'dx[:, :, i : i + P, j : j + Q] = torch.einsum("kc,nkpq->ncpq", w[:, :, i, j], g)',
@@ -34,7 +30,6 @@ slip(
     says="windows overlap, so add",
 )
 slip(
-    CONV,
     "the filter flipped",
     'dx[:, :, i : i + P, j : j + Q] += torch.einsum("kc,nkpq->ncpq", w[:, :, i, j], g)',
     'dx[:, :, i : i + P, j : j + Q] += torch.einsum("kc,nkpq->ncpq", w[:, :, R - 1 - i, S - 1 - j], g)',
@@ -43,7 +38,7 @@ slip(
 )
 
 
-@wrong(CONV, "float64 images' gradient", fails=("in_float32", *STEPS), says="float64")
+@wrong("float64 images' gradient", fails=("in_float32", *STEPS), says="float64")
 def conv2d_input_grad(g, w):
     (N, _, P, Q), (_, C, R, S) = g.shape, w.shape
     dx = torch.zeros(N, C, P + R - 1, Q + S - 1, dtype=torch.float64)
@@ -54,7 +49,6 @@ def conv2d_input_grad(g, w):
 
 
 slip(
-    CONV,
     "the mean over the images",
     "(_, K, P, Q), (_, C, H, W) = g.shape, x.shape",
     "(N, K, P, Q), (_, C, H, W) = g.shape, x.shape",
@@ -64,7 +58,6 @@ slip(
     says="This is the mean over the images",
 )
 slip(
-    CONV,
     "the window flipped",
     'dw[:, :, i, j] = torch.einsum("nkpq,ncpq->kc", g, x[:, :, i : i + P, j : j + Q])',
     'dw[:, :, R - 1 - i, S - 1 - j] = torch.einsum("nkpq,ncpq->kc", g, x[:, :, i : i + P, j : j + Q])',
@@ -74,7 +67,6 @@ slip(
 
 
 @wrong(
-    CONV,
     "only the last image",
     fails=("the_filters_gradient", *AFTER_GRADS, *AFTER_THE_LOSS),
     says="Only the last image counts",
@@ -91,7 +83,6 @@ def conv2d_weight_grad(g, x):
 
 
 slip(
-    CONV,
     "y in float64",
     "y = x.new_zeros(N, K, P, Q)",
     "y = torch.zeros(N, K, P, Q, dtype=torch.float64)",
@@ -99,7 +90,6 @@ slip(
     says="float64",
 )
 slip(
-    CONV,
     "images that are changed",
     "    return y\n",
     "    x -= x.mean()\n    return y\n",

@@ -2,16 +2,13 @@
 
 import torch
 
-from autograder.authoring import wrong
 from autograder.bank.own_stack.later import AFTER_THE_LOSS, STEPS
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-RING = "own_stack.ring"
+wrong, slip = answers_to("own_stack.ring")
 ALL = ("whole_chunks", "any_p_and_n", "neighbours_only", "few_bytes", "all_at_once", "the_same_bits")
 
-
 slip(
-    RING,
     "adds in the second half too",
     "if step < p - 1:\n            taken += incoming\n        else:\n            taken.copy_(incoming)",
     "taken += incoming",
@@ -19,7 +16,6 @@ slip(
     says="counts 2 times",
 )
 slip(
-    RING,
     "everyone sends first",
     "comm.sendrecv(given, (rank + 1) % p, incoming, (rank - 1) % p)",
     "comm.send(given, (rank + 1) % p)\n        comm.recv(incoming, (rank - 1) % p)",
@@ -28,7 +24,7 @@ slip(
 )
 
 
-@wrong(RING, "a star", fails=("neighbours_only", "few_bytes"), says="which is not its neighbour on the ring")
+@wrong("a star", fails=("neighbours_only", "few_bytes"), says="which is not its neighbour on the ring")
 def ring_all_reduce(x, comm):
     if comm.rank:
         comm.send(x, 0)
@@ -42,13 +38,12 @@ def ring_all_reduce(x, comm):
         comm.send(x, dest)
 
 
-@wrong(RING, "the machine's own", fails=(*ALL, "step.the_loss", *AFTER_THE_LOSS), says="which this exercise forbids")
+@wrong("the machine's own", fails=(*ALL, "step.the_loss", *AFTER_THE_LOSS), says="which this exercise forbids")
 def ring_all_reduce(x, comm):
     comm.all_reduce(x)
 
 
 slip(
-    RING,
     "the ring turns to the left",
     "given, taken = chunks[(rank - step) % p], chunks[(rank - step - 1) % p]",
     "given, taken = chunks[(rank + step) % p], chunks[(rank + step + 1) % p]",
@@ -58,7 +53,6 @@ slip(
     says="your ring turns the other way",
 )
 slip(
-    RING,
     "equal chunks",
     "x.view(-1).tensor_split(p)",
     "x.view(p, -1)",

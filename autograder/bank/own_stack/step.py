@@ -1,15 +1,12 @@
 """Wrong answers to `network` and `train_step`."""
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-STEP = "own_stack.step"
+wrong, slip = answers_to("own_stack.step")
 AFTER = ("as_one_machine", "step_after_step", "unequal_parts", "one_message_a_bucket")
 
-
-slip(STEP, "each rank for itself", "        ring_all_reduce(flat, comm)\n", "", fails=AFTER, says="own gradient")
+slip("each rank for itself", "        ring_all_reduce(flat, comm)\n", "", fails=AFTER, says="own gradient")
 slip(
-    STEP,
     "the mean of the means",
     "flat = torch.cat([g.flatten() for g in bucket] + [torch.ones(1)]) * len(y)",
     "flat = torch.cat([g.flatten() for g in bucket] + [torch.ones(1)])",
@@ -17,7 +14,6 @@ slip(
     says="the mean of the ranks' means",
 )
 slip(
-    STEP,
     "the sum over the ranks",
     "means = flat[:-1] / flat[-1]",
     "means = flat[:-1] / len(y)",
@@ -25,7 +21,6 @@ slip(
     says="This is the sum over the ranks",
 )
 slip(
-    STEP,
     "not rounded",
     "w.copy_(bf16_round_bits(new_w, random16(seed + i, w.numel()).view_as(w)))",
     "w.copy_(new_w)",
@@ -33,7 +28,6 @@ slip(
     says="numbers that bfloat16 does not have",
 )
 slip(
-    STEP,
     "rounded to nearest",
     "w.copy_(bf16_round_bits(new_w, random16(seed + i, w.numel()).view_as(w)))",
     "w.copy_(new_w.bfloat16())",
@@ -41,7 +35,6 @@ slip(
     says="They are rounded to nearest",
 )
 slip(
-    STEP,
     "one noise for all tensors",
     "w.copy_(bf16_round_bits(new_w, random16(seed + i, w.numel()).view_as(w)))",
     "w.copy_(bf16_round_bits(new_w, random16(seed, w.numel()).view_as(w)))",
@@ -49,16 +42,14 @@ slip(
     says="Every tensor has the noise of `seed`",
 )
 slip(
-    STEP,
     "every rank its own noise",
     "w.copy_(bf16_round_bits(new_w, random16(seed + i, w.numel()).view_as(w)))",
     "w.copy_(bf16_round_bits(new_w, random16(seed + i + 1000 * comm.rank, w.numel()).view_as(w)))",
     fails=AFTER,
     says="not those of one machine",
 )
-slip(STEP, "velocities are forgotten", "        v.copy_(new_v)\n", "", fails=AFTER, says="It did not change")
+slip("velocities are forgotten", "        v.copy_(new_v)\n", "", fails=AFTER, says="It did not change")
 slip(
-    STEP,
     "weights are not written",
     "w.copy_(bf16_round_bits(new_w, random16(seed + i, w.numel()).view_as(w)))",
     "w = bf16_round_bits(new_w, random16(seed + i, w.numel()).view_as(w))",
@@ -66,7 +57,6 @@ slip(
     says="They did not change",
 )
 slip(
-    STEP,
     "a message for each tensor",
     "for bucket in make_buckets(grads, cap_bytes):",
     "for bucket in [[g] for g in grads]:",
@@ -74,7 +64,6 @@ slip(
     says="There is one message per tensor",
 )
 slip(
-    STEP,
     "you ignore cap_bytes",
     "for bucket in make_buckets(grads, cap_bytes):",
     "for bucket in [grads]:",
@@ -82,7 +71,6 @@ slip(
     says="You send all gradients together",
 )
 slip(
-    STEP,
     "the loss of all images as a sum",
     "return loss.data.item()",
     "return loss.data.item() * len(y)",
@@ -90,7 +78,6 @@ slip(
     says="This is the sum over the images",
 )
 slip(
-    STEP,
     "no ReLU between the convolutions",
     "return conv(conv(x, w1).relu(), w2).relu().flat() @ w3 + b3",
     "return conv(conv(x, w1), w2).relu().flat() @ w3 + b3",
@@ -99,7 +86,7 @@ slip(
 )
 
 
-@wrong(STEP, "the pulls are swapped", fails=("the_loss", *AFTER), says="The size of tensor")
+@wrong("the pulls are swapped", fails=("the_loss", *AFTER), says="The size of tensor")
 def network(x, weights):
     def conv(x, w):
         pulls = (lambda g: conv2d_weight_grad(g, x.data), lambda g: conv2d_input_grad(g, w.data))
@@ -110,11 +97,10 @@ def network(x, weights):
 
 
 slip(
-    STEP,
     "the loss after the step",
     "return loss.data.item()",
     "return network(Node(x), [Node(w) for w in weights]).cross_entropy(y).data.item()",
     fails=" ".join(("the_loss", *AFTER)),
     says="train_step(...) on rank 0",
 )
-slip(STEP, "momentum 0.5", "lr, 0.9)", "lr, 0.5)", fails="step_after_step", says="the velocity of w1")
+slip("momentum 0.5", "lr, 0.9)", "lr, 0.5)", fails="step_after_step", says="the velocity of w1")

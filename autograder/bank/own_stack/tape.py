@@ -2,17 +2,15 @@
 
 import torch
 
-from autograder.authoring import wrong
 from autograder.bank.own_stack.later import AFTER_THE_LOSS, STEPS
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 from hpcdl.training.own_stack.lent import Node
 
-TAPE = "own_stack.tape"
+wrong, slip = answers_to("own_stack.tape")
 SWEEPS = ("a_node_used_twice", "children_come_first", "each_node_once", "a_second_sweep")
 
 
 @wrong(
-    TAPE,
     "the bias takes one row",
     fails=("pulls_of_sums_and_products", *SWEEPS, *AFTER_THE_LOSS),
     says="This is one row of the gradient",
@@ -24,7 +22,6 @@ class Node(Node):
 
 
 @wrong(
-    TAPE,
     "relu lets everything back",
     fails=("pulls_of_relu_and_flat", "children_come_first", *AFTER_THE_LOSS),
     says="ReLU lets everything through",
@@ -34,20 +31,19 @@ class Node(Node):
         return Node(self.data.clamp(min=0), (self,), (lambda g: g,))
 
 
-@wrong(TAPE, "slope 1 at 0", fails=("pulls_of_relu_and_flat",), says="The slope of ReLU at 0 is 0 here")
+@wrong("slope 1 at 0", fails=("pulls_of_relu_and_flat",), says="The slope of ReLU at 0 is 0 here")
 class Node(Node):
     def relu(self):
         return Node(self.data.clamp(min=0), (self,), (lambda g: g * (self.data >= 0),))
 
 
-@wrong(TAPE, "flat keeps the flat gradient", fails=("pulls_of_relu_and_flat", "a_second_sweep", *STEPS), says="shape")
+@wrong("flat keeps the flat gradient", fails=("pulls_of_relu_and_flat", "a_second_sweep", *STEPS), says="shape")
 class Node(Node):
     def flat(self):
         return Node(self.data.flatten(1), (self,), (lambda g: g,))
 
 
 @wrong(
-    TAPE,
     "a sum over the samples",
     fails=(
         "forward",
@@ -71,7 +67,6 @@ class Node(Node):
 
 
 @wrong(
-    TAPE,
     "the gradient of the sum",
     fails=("pull_of_the_loss", "large_logits", *SWEEPS, *AFTER_THE_LOSS),
     says="The gradient is of the sum",
@@ -85,7 +80,7 @@ class Node(Node):
         return Node(-logs[rows, y].mean(), (self,), (lambda g: g * error,))
 
 
-@wrong(TAPE, "overflows", fails="large_logits", says="e^1000 overflows")
+@wrong("overflows", fails="large_logits", says="e^1000 overflows")
 class Node(Node):
     def cross_entropy(self, y):
         n, rows = len(y), torch.arange(len(y))
@@ -96,7 +91,7 @@ class Node(Node):
         return Node(-shares[rows, y].log().mean(), (self,), (lambda g: g * error / n,))
 
 
-@wrong(TAPE, "the last way wins", fails=SWEEPS, says="Only one path counts")
+@wrong("the last way wins", fails=SWEEPS, says="Only one path counts")
 class Node(Node):
     def backward(self):
         order, seen = [], set()
@@ -115,12 +110,7 @@ class Node(Node):
                 parent.grad = pull(node.grad)
 
 
-@wrong(
-    TAPE,
-    "passes on too early",
-    fails=("children_come_first",),
-    says="A node passed on before all its children were done",
-)
+@wrong("passes on too early", fails=("children_come_first",), says="A node passed on before all its children were done")
 class Node(Node):
     def backward(self):
         order, waiting = [], [self]
@@ -137,7 +127,7 @@ class Node(Node):
                 parent.grad = parent.grad + pull(node.grad)
 
 
-@wrong(TAPE, "the second sweep adds to the first", fails="a_second_sweep", says="The second sweep added to the first")
+@wrong("the second sweep adds to the first", fails="a_second_sweep", says="The second sweep added to the first")
 class Node(Node):
     def backward(self):
         order, seen = [], set()
@@ -161,7 +151,6 @@ class Node(Node):
 
 
 @wrong(
-    TAPE,
     "two nodes share a gradient",
     fails=("a_node_used_twice", "children_come_first", "each_node_once", "a_second_sweep"),
     says="Two nodes share one tensor",
@@ -189,7 +178,7 @@ class Node(Node):
                     parent.grad += pull(node.grad)
 
 
-@wrong(TAPE, "each path by itself", fails="each_node_once", says="visit each node once")
+@wrong("each path by itself", fails="each_node_once", says="visit each node once")
 class Node(Node):
     def backward(self, g=None):
         if g is None:
@@ -203,7 +192,7 @@ class Node(Node):
             parent.backward(pull(g))
 
 
-@wrong(TAPE, "the loss ignores the incoming gradient", fails=SWEEPS, says="You ignore the incoming gradient")
+@wrong("the loss ignores the incoming gradient", fails=SWEEPS, says="You ignore the incoming gradient")
 class Node(Node):
     def cross_entropy(self, y):
         rows = torch.arange(len(y))
@@ -214,16 +203,14 @@ class Node(Node):
 
 
 slip(
-    TAPE,
     "a pull that changes what it uses",
     *("        error[rows, y] -= 1\n", ""),
     *("g * error / n", "g * error.index_put_((rows, y), error[rows, y] - 1) / n"),
     fails="a_second_sweep",
     says="must not change what it uses",
 )
-slip(TAPE, "relu in place", ".clamp(min=0)", ".clamp_(min=0)", fails="pulls_of_relu_and_flat", says="no method changes")
+slip("relu in place", ".clamp(min=0)", ".clamp_(min=0)", fails="pulls_of_relu_and_flat", says="no method changes")
 slip(
-    TAPE,
     "no gradient before a sweep",
     "self.grad = torch.zeros_like(data)",
     "self.grad = None",
@@ -231,7 +218,6 @@ slip(
     says="a.grad before a sweep",
 )
 slip(
-    TAPE,
     "a default set that remembers earlier sweeps",
     "def backward(self)",
     "def backward(self, seen=set())",
@@ -241,7 +227,6 @@ slip(
     says="The second sweep added to the first",
 )
 slip(
-    TAPE,
     "pulls that take the node, too",
     "lambda g:",
     "lambda g, node:",
@@ -251,7 +236,6 @@ slip(
     says="positional argument",
 )
 slip(
-    TAPE,
     "one maximum for all rows",
     "self.data - self.data.logsumexp(1, keepdim=True)",
     "self.data - self.data.max() - (self.data - self.data.max()).exp().sum(1, keepdim=True).log()",

@@ -1,13 +1,12 @@
 """Wrong answers to `lars_step`, `lamb_step` and `lr_at`."""
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-HERE = "scaling.large_batch"
+wrong, slip = answers_to("scaling.large_batch")
 LARS, LAMB, RATE = ("lars_by_layers", "scale_of_the_gradient"), "lamb_by_layers", "the_learning_rate"
 
 
-@wrong(HERE, "one ratio for all tensors", fails=LARS, says="the norms of all tensors together")
+@wrong("one ratio for all tensors", fails=LARS, says="the norms of all tensors together")
 def lars_step(weights, gradients, velocities, lr, momentum=0.9, decay=1e-4, trust=1e-3):
     size = sum(w.square().sum() for w in weights).sqrt()
     slope = sum(g.square().sum() for g in gradients).sqrt()
@@ -20,7 +19,7 @@ def lars_step(weights, gradients, velocities, lr, momentum=0.9, decay=1e-4, trus
     return moved, kept
 
 
-@wrong(HERE, "a ratio for biases", fails=LARS, says="they take the step of SGD")
+@wrong("a ratio for biases", fails=LARS, says="they take the step of SGD")
 def lars_step(weights, gradients, velocities, lr, momentum=0.9, decay=1e-4, trust=1e-3):
     moved, kept = [], []
     for w, g, v in zip(weights, gradients, velocities):
@@ -32,7 +31,7 @@ def lars_step(weights, gradients, velocities, lr, momentum=0.9, decay=1e-4, trus
     return moved, kept
 
 
-@wrong(HERE, "decay next to the ratio", fails=LARS, says="Weight decay is missing in the step")
+@wrong("decay next to the ratio", fails=LARS, says="Weight decay is missing in the step")
 def lars_step(weights, gradients, velocities, lr, momentum=0.9, decay=1e-4, trust=1e-3):
     moved, kept = [], []
     for w, g, v in zip(weights, gradients, velocities):
@@ -44,7 +43,7 @@ def lars_step(weights, gradients, velocities, lr, momentum=0.9, decay=1e-4, trus
     return moved, kept
 
 
-@wrong(HERE, "inverted", fails=LARS, says="The ratio is inverted")
+@wrong("inverted", fails=LARS, says="The ratio is inverted")
 def lars_step(weights, gradients, velocities, lr, momentum=0.9, decay=1e-4, trust=1e-3):
     moved, kept = [], []
     for w, g, v in zip(weights, gradients, velocities):
@@ -56,7 +55,7 @@ def lars_step(weights, gradients, velocities, lr, momentum=0.9, decay=1e-4, trus
     return moved, kept
 
 
-@wrong(HERE, "the rate outside the velocity", fails=LARS, says="Put the learning rate into the velocity")
+@wrong("the rate outside the velocity", fails=LARS, says="Put the learning rate into the velocity")
 def lars_step(weights, gradients, velocities, lr, momentum=0.9, decay=1e-4, trust=1e-3):
     moved, kept = [], []
     for w, g, v in zip(weights, gradients, velocities):
@@ -68,7 +67,7 @@ def lars_step(weights, gradients, velocities, lr, momentum=0.9, decay=1e-4, trus
     return moved, kept
 
 
-@wrong(HERE, "zero by zero", fails="scale_of_the_gradient", says="the ratio is 1")
+@wrong("zero by zero", fails="scale_of_the_gradient", says="the ratio is 1")
 def lars_step(weights, gradients, velocities, lr, momentum=0.9, decay=1e-4, trust=1e-3):
     moved, kept = [], []
     for w, g, v in zip(weights, gradients, velocities):
@@ -79,7 +78,7 @@ def lars_step(weights, gradients, velocities, lr, momentum=0.9, decay=1e-4, trus
     return moved, kept
 
 
-@wrong(HERE, "one ratio for all tensors of LAMB", fails=LAMB, says="the norms of all tensors together")
+@wrong("one ratio for all tensors of LAMB", fails=LAMB, says="the norms of all tensors together")
 def lamb_step(weights, gradients, momenta, variances, t, lr, decay=0.01):
     momenta = [0.9 * m + 0.1 * g for m, g in zip(momenta, gradients)]
     variances = [0.999 * v + 0.001 * g * g for v, g in zip(variances, gradients)]
@@ -94,7 +93,7 @@ def lamb_step(weights, gradients, momenta, variances, t, lr, decay=0.01):
     return moved, momenta, variances
 
 
-@wrong(HERE, "no corrections", fails=LAMB, says="Adam's corrections of the first steps are missing")
+@wrong("no corrections", fails=LAMB, says="Adam's corrections of the first steps are missing")
 def lamb_step(weights, gradients, momenta, variances, t, lr, decay=0.01):
     momenta = [0.9 * m + 0.1 * g for m, g in zip(momenta, gradients)]
     variances = [0.999 * v + 0.001 * g * g for v, g in zip(variances, gradients)]
@@ -109,7 +108,7 @@ def lamb_step(weights, gradients, momenta, variances, t, lr, decay=0.01):
     return moved, momenta, variances
 
 
-@wrong(HERE, "the gradient's norm", fails=LAMB, says="not of the gradient")
+@wrong("the gradient's norm", fails=LAMB, says="not of the gradient")
 def lamb_step(weights, gradients, momenta, variances, t, lr, decay=0.01):
     momenta = [0.9 * m + 0.1 * g for m, g in zip(momenta, gradients)]
     variances = [0.999 * v + 0.001 * g * g for v, g in zip(variances, gradients)]
@@ -124,7 +123,7 @@ def lamb_step(weights, gradients, momenta, variances, t, lr, decay=0.01):
     return moved, momenta, variances
 
 
-@wrong(HERE, "zero weights that never move", fails=LAMB, says="such weights never move")
+@wrong("zero weights that never move", fails=LAMB, says="such weights never move")
 def lamb_step(weights, gradients, momenta, variances, t, lr, decay=0.01):
     momenta = [0.9 * m + 0.1 * g for m, g in zip(momenta, gradients)]
     variances = [0.999 * v + 0.001 * g * g for v, g in zip(variances, gradients)]
@@ -139,41 +138,41 @@ def lamb_step(weights, gradients, momenta, variances, t, lr, decay=0.01):
     return moved, momenta, variances
 
 
-@wrong(HERE, "the root of k", fails=RATE, says="not the root of k")
+@wrong("the root of k", fails=RATE, says="not the root of k")
 def lr_at(step, lr, k, warmup, drops=()):
     k = k**0.5
     grown = lr * (1 + (k - 1) * min(1.0, step / warmup)) if warmup else k * lr
     return grown * 0.1 ** sum(step >= drop for drop in drops)
 
 
-@wrong(HERE, "no warm-up", fails=RATE, says="There is a warm-up")
+@wrong("no warm-up", fails=RATE, says="There is a warm-up")
 def lr_at(step, lr, k, warmup, drops=()):
     return k * lr * 0.1 ** sum(step >= drop for drop in drops)
 
 
-@wrong(HERE, "warm-up from nothing", fails=RATE, says="The warm-up begins at lr")
+@wrong("warm-up from nothing", fails=RATE, says="The warm-up begins at lr")
 def lr_at(step, lr, k, warmup, drops=()):
     return k * lr * (min(1.0, step / warmup) if warmup else 1.0) * 0.1 ** sum(step >= drop for drop in drops)
 
 
-slip(HERE, "warm-up without end", "min(1.0, step / warmup)", "step / warmup", fails=RATE, says="The warm-up ends")
+slip("warm-up without end", "min(1.0, step / warmup)", "step / warmup", fails=RATE, says="The warm-up ends")
 
 
-@wrong(HERE, "warm-up after each drop", fails=RATE, says="not again after each drop")
+@wrong("warm-up after each drop", fails=RATE, says="not again after each drop")
 def lr_at(step, lr, k, warmup, drops=()):
     since = step - max([0, *(drop for drop in drops if drop <= step)])
     grown = lr * (1 + (k - 1) * min(1.0, since / warmup)) if warmup else k * lr
     return grown * 0.1 ** sum(step >= drop for drop in drops)
 
 
-@wrong(HERE, "no drop in the warm-up", fails=RATE, says="also during the warm-up")
+@wrong("no drop in the warm-up", fails=RATE, says="also during the warm-up")
 def lr_at(step, lr, k, warmup, drops=()):
     if step < warmup:
         return lr * (1 + (k - 1) * step / warmup)
     return lr * k * 0.1 ** sum(step >= drop for drop in drops)
 
 
-@wrong(HERE, "epsilon under the root", fails=LAMB, says="Add epsilon to the root")
+@wrong("epsilon under the root", fails=LAMB, says="Add epsilon to the root")
 def lamb_step(weights, gradients, momenta, variances, t, lr, decay=0.01):
     momenta = [0.9 * m + 0.1 * g for m, g in zip(momenta, gradients)]
     variances = [0.999 * v + 0.001 * g * g for v, g in zip(variances, gradients)]
@@ -188,7 +187,6 @@ def lamb_step(weights, gradients, momenta, variances, t, lr, decay=0.01):
 
 
 slip(
-    HERE,
     "velocities in place",
     "moved, kept = [], []\n    for w, g, v in zip(weights, gradients, velocities, strict=True):",
     "moved = []\n    for w, g, v in zip(weights, gradients, velocities):",
@@ -199,7 +197,7 @@ slip(
 )
 
 
-@wrong(HERE, "the norm of the decayed gradient", fails=LARS, says="a sum of two norms")
+@wrong("the norm of the decayed gradient", fails=LARS, says="a sum of two norms")
 def lars_step(weights, gradients, velocities, lr, momentum=0.9, decay=1e-4, trust=1e-3):
     moved, kept = [], []
     for w, g, v in zip(weights, gradients, velocities):
@@ -213,7 +211,6 @@ def lars_step(weights, gradients, velocities, lr, momentum=0.9, decay=1e-4, trus
 
 
 slip(
-    HERE,
     "drops taken out of their list",
     "    return grown * 0.1 ** sum(step >= drop for drop in drops)",
     "    while drops and drops[0] <= step:\n        grown, _ = grown / 10, drops.pop(0)\n    return grown",
@@ -221,7 +218,6 @@ slip(
     says="changes its argument drops",
 )
 slip(
-    HERE,
     "momenta in place",
     "[0.9 * m + 0.1 * g for",
     "[m.mul_(0.9).add_(0.1 * g) for",
@@ -229,18 +225,10 @@ slip(
     says="changed its argument momenta",
 )
 slip(
-    "scaling.large_batch",
     "drops after their step",
     "step >= drop",
     "step > drop",
     fails="the_learning_rate",
     says="A drop begins with its step",
 )
-slip(
-    "scaling.large_batch",
-    "an update of zero",
-    "size > 0 and length > 0",
-    "size > 0",
-    fails=LAMB,
-    says="the update is 0 everywhere",
-)
+slip("an update of zero", "size > 0 and length > 0", "size > 0", fails=LAMB, says="the update is 0 everywhere")

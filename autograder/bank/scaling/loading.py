@@ -1,33 +1,32 @@
 """Wrong answers to `input_rate`, `waiting` and `samples`."""
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-HERE = "scaling.loading"
+wrong, slip = answers_to("scaling.loading")
 RATE = "the_slowest_stage"
 WAITING = ("moment_by_moment", "room_hides_jitter")
 SAMPLES = ("each_sample_once", "going_on_with_others")
 
 
-@wrong(HERE, "one stage after the other", fails=RATE, says="The stages work at the same time")
+@wrong("one stage after the other", fails=RATE, says="The stages work at the same time")
 def input_rate(stages):
     return 1 / sum(seconds / workers for workers, seconds in stages)
 
 
-slip(HERE, "the fastest stage", "return min", "return max", fails=RATE, says="That is the fastest stage")
+slip("the fastest stage", "return min", "return max", fails=RATE, says="That is the fastest stage")
 
 
-@wrong(HERE, "one worker in each stage", fails=RATE, says="A stage has several workers")
+@wrong("one worker in each stage", fails=RATE, says="A stage has several workers")
 def input_rate(stages):
     return min(1 / seconds for _, seconds in stages)
 
 
-@wrong(HERE, "no worker loads ahead", fails=WAITING, says="No worker loads ahead here")
+@wrong("no worker loads ahead", fails=WAITING, says="No worker loads ahead here")
 def waiting(load, compute, workers, room):
     return sum(load)
 
 
-@wrong(HERE, "room without end", fails=WAITING, says="Room is limited")
+@wrong("room without end", fails=WAITING, says="Room is limited")
 def waiting(load, compute, workers, room):
     free, waited, done = [0.0] * workers, 0.0, 0.0
     for seconds in load:
@@ -40,7 +39,6 @@ def waiting(load, compute, workers, room):
 
 
 slip(
-    HERE,
     "room for one more",
     "begin = max(min(free), taken[i - room] if i >= room else 0.0)",
     "begin = max(min(free), taken[i - room - 1] if i > room else 0.0)",
@@ -49,7 +47,7 @@ slip(
 )
 
 
-@wrong(HERE, "room when it has been computed", fails=WAITING, says="There is room as soon as a batch is taken")
+@wrong("room when it has been computed", fails=WAITING, says="There is room as soon as a batch is taken")
 def waiting(load, compute, workers, room):
     free, ends, waited = [0.0] * workers, [0.0], 0.0
     for i, seconds in enumerate(load):
@@ -61,7 +59,7 @@ def waiting(load, compute, workers, room):
     return waited
 
 
-@wrong(HERE, "one worker", fails=WAITING, says="All workers load")
+@wrong("one worker", fails=WAITING, says="All workers load")
 def waiting(load, compute, workers, room):
     free, taken, waited, done = 0.0, [], 0.0, 0.0
     for i, seconds in enumerate(load):
@@ -72,37 +70,36 @@ def waiting(load, compute, workers, room):
     return waited
 
 
-@wrong(HERE, "the same order in each epoch", fails=SAMPLES, says="Each epoch has its own order")
+@wrong("the same order in each epoch", fails=SAMPLES, says="Each epoch has its own order")
 def samples(step, rank, p, n, batch, seed):
     steps = -(-n // batch)
     i = step % steps
     return shuffled(n, seed, 0)[i * batch : (i + 1) * batch].tensor_split(p)[rank]
 
 
-@wrong(HERE, "the last batch left out", fails=SAMPLES, says="The last batch of an epoch is smaller")
+@wrong("the last batch left out", fails=SAMPLES, says="The last batch of an epoch is smaller")
 def samples(step, rank, p, n, batch, seed):
     epoch, i = divmod(step, n // batch)
     return shuffled(n, seed, epoch)[i * batch : (i + 1) * batch].tensor_split(p)[rank]
 
 
-@wrong(HERE, "cut into ranks first", fails=SAMPLES, says="The order is cut into ranks first")
+@wrong("cut into ranks first", fails=SAMPLES, says="The order is cut into ranks first")
 def samples(step, rank, p, n, batch, seed):
     epoch, i = divmod(step, -(-n // batch))
     mine = shuffled(n, seed, epoch).tensor_split(p)[rank]
     return mine[i * (batch // p) : (i + 1) * (batch // p)]
 
 
-slip(HERE, "a seed for each rank", "n, seed, epoch", "n, seed + rank, epoch", fails=SAMPLES, says="one order for all")
+slip("a seed for each rank", "n, seed, epoch", "n, seed + rank, epoch", fails=SAMPLES, says="one order for all")
 
 
-@wrong(HERE, "the whole batch on each rank", fails=SAMPLES, says="Every rank has the whole batch")
+@wrong("the whole batch on each rank", fails=SAMPLES, says="Every rank has the whole batch")
 def samples(step, rank, p, n, batch, seed):
     epoch, i = divmod(step, -(-n // batch))
     return shuffled(n, seed, epoch)[i * batch : (i + 1) * batch]
 
 
 slip(
-    HERE,
     "the first batch is there at once",
     "waited += taken[-1] - done",
     "waited += taken[-1] - done if i else 0.0",
@@ -110,7 +107,6 @@ slip(
     says="The training waits for the first batch, too",
 )
 slip(
-    HERE,
     "every p-th sample",
     ".tensor_split(p)[rank]",
     "[rank::p]",

@@ -2,17 +2,14 @@
 
 import torch
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-HERE = "scaling.loss_scaler"
+wrong, slip = answers_to("scaling.loss_scaler")
 AGREE = ("all_ranks_agree", "one_number_travels", "one_round")
 FROM_LEFT_OUT = ("left_out", *AGREE)
 ALL = ("divided_and_grown", *FROM_LEFT_OUT)
 
-
 slip(
-    HERE,
     "each rank for itself",
     "bad = torch.tensor([float(not all(x.isfinite().all() for x in unscaled))])\n"
     "        self.comm.all_reduce(bad)\n"
@@ -23,7 +20,7 @@ slip(
 )
 
 
-@wrong(HERE, "grows with each step", fails=ALL, says="The scale grows after each good step")
+@wrong("grows with each step", fails=ALL, says="The scale grows after each good step")
 class LossScaler:
     def __init__(self, comm, scale=2.0**15, growth=2.0, backoff=0.5, interval=2000):
         self.comm, self.scale, self.growth, self.backoff = comm, scale, growth, backoff
@@ -41,7 +38,6 @@ class LossScaler:
 
 
 slip(
-    HERE,
     "the count continues after growing",
     "if self.good == self.interval:\n            self.scale, self.good = self.scale * self.growth, 0",
     "if self.good >= self.interval:\n            self.scale *= self.growth",
@@ -49,7 +45,6 @@ slip(
     says="Reset the count after the scale has grown",
 )
 slip(
-    HERE,
     "good steps that are not in a row",
     "self.scale, self.good = self.scale * self.backoff, 0",
     "self.scale *= self.backoff",
@@ -57,7 +52,6 @@ slip(
     says="resets the count of good steps",
 )
 slip(
-    HERE,
     "updates all the same",
     "if bad > 0:\n"
     "            self.scale, self.good = self.scale * self.backoff, 0\n"
@@ -71,7 +65,6 @@ slip(
     says="skip such a step",
 )
 slip(
-    HERE,
     "NaN not seen",
     "bad = torch.tensor([float(not all(x.isfinite().all() for x in unscaled))])",
     "bad = torch.tensor([float(any(x.isinf().any() for x in unscaled))])",
@@ -79,16 +72,14 @@ slip(
     says="skip such a step",
 )
 slip(
-    HERE,
     "the scale never falls",
     "self.scale, self.good = self.scale * self.backoff, 0",
     "self.good = 0",
     fails=FROM_LEFT_OUT,
     says="multiplied by backoff",
 )
-slip(HERE, "divided in FP16", "x.float() / self.scale", "x / self.scale", fails=ALL, says="small gradients are 0 there")
+slip("divided in FP16", "x.float() / self.scale", "x / self.scale", fails=ALL, says="small gradients are 0 there")
 slip(
-    HERE,
     "never divided",
     "unscaled = [x.float() / self.scale for x in gradients]\n"
     "        bad = torch.tensor([float(not all(x.isfinite().all() for x in unscaled))])",
@@ -100,7 +91,6 @@ slip(
     says="update needs it divided by the scale",
 )
 slip(
-    HERE,
     "an all-reduce for each tensor",
     "unscaled = [x.float() / self.scale for x in gradients]\n"
     "        bad = torch.tensor([float(not all(x.isfinite().all() for x in unscaled))])\n"
@@ -116,7 +106,6 @@ slip(
     says="ask once for all tensors together",
 )
 slip(
-    HERE,
     "the gradients travel",
     "bad = torch.tensor([float(not all(x.isfinite().all() for x in unscaled))])\n"
     "        self.comm.all_reduce(bad)\n"
@@ -128,7 +117,6 @@ slip(
     says="Send one number",
 )
 slip(
-    HERE,
     "a sum that overflows",
     "bad = torch.tensor([float(not all(x.isfinite().all() for x in unscaled))])",
     "bad = torch.tensor([float(not all(x.sum().isfinite() for x in gradients))])",
@@ -136,7 +124,6 @@ slip(
     says="a sum or a norm of finite numbers overflows",
 )
 slip(
-    HERE,
     "says nothing of a good step",
     "        return True\n",
     "",

@@ -2,10 +2,9 @@
 
 import torch
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-HERE = "sharding.clip"
+wrong, slip = answers_to("sharding.clip")
 ALL = (
     "the_norm_of_all",
     "scaled_by_the_same",
@@ -15,9 +14,7 @@ ALL = (
 )
 SCALED = "scaled_by_the_same"
 
-
 slip(
-    HERE,
     "the rank's own norm, as pytorch #72548",
     "    comm.all_reduce(squares)\n",
     "",
@@ -25,16 +22,14 @@ slip(
     says="pytorch #72548",
 )
 slip(
-    HERE,
     "You add the ranks' norms",
     "comm.all_reduce(squares)\n    norm = squares.sqrt().item()",
     "squares = squares.sqrt()\n    comm.all_reduce(squares)\n    norm = squares.item()",
     fails=ALL,
     says="add their squares",
 )
-slip(HERE, "no root", "norm = squares.sqrt().item()", "norm = squares.item()", fails=ALL, says="The root is missing")
+slip("no root", "norm = squares.sqrt().item()", "norm = squares.item()", fails=ALL, says="The root is missing")
 slip(
-    HERE,
     "a mean over the ranks",
     "norm = squares.sqrt().item()",
     "norm = (squares / comm.size).sqrt().item()",
@@ -42,16 +37,14 @@ slip(
     says="not of a mean over the ranks",
 )
 slip(
-    HERE,
     "new tensors, which are lost",
     "mine.mul_(max_norm / norm)",
     "mine = mine * (max_norm / norm)",
     fails=SCALED,
     says="scale each share in place",
 )
-slip(HERE, "small gradients are scaled up", "if norm > max_norm:", "if norm > 0:", fails=SCALED, says="only scale down")
+slip("small gradients are scaled up", "if norm > max_norm:", "if norm > 0:", fails=SCALED, says="only scale down")
 slip(
-    HERE,
     "each rank scales by its own norm",
     "comm.all_reduce(squares)",
     "own = squares.sqrt().item()\n    comm.all_reduce(squares)",
@@ -61,7 +54,6 @@ slip(
     says="Each rank scales by its own norm",
 )
 slip(
-    HERE,
     "a rank that owns nothing goes away",
     "squares = torch.zeros(1, dtype=torch.float64)",
     "if not shares:\n        return 0.0\n    squares = torch.zeros(1, dtype=torch.float64)",
@@ -69,7 +61,6 @@ slip(
     says="rank 1 returned",
 )
 slip(
-    HERE,
     "bad numbers are swept away",
     "squares += mine.double().square().sum()",
     "squares += mine.double().nan_to_num(0, 0, 0).square().sum()",
@@ -78,7 +69,7 @@ slip(
 )
 
 
-@wrong(HERE, "the whole gradient travels", fails="one_number_travels", says="The sum of its squares is one number")
+@wrong("the whole gradient travels", fails="one_number_travels", says="The sum of its squares is one number")
 def clip(shares, comm, max_norm):
     lengths = torch.zeros(comm.size, dtype=torch.int64)
     lengths[comm.rank] = sum(mine.numel() for mine in shares)
@@ -95,7 +86,6 @@ def clip(shares, comm, max_norm):
 
 
 slip(
-    "sharding.clip",
     "a sum of 32 bits",
     "squares = torch.zeros(1, dtype=torch.float64)\n"
     "    for mine in shares:\n"
@@ -105,7 +95,6 @@ slip(
     says="square and add in float64",
 )
 slip(
-    "sharding.clip",
     "squares in the dtype of the share",
     "squares += mine.double().square().sum()",
     "squares += mine.square().sum()",
@@ -113,7 +102,6 @@ slip(
     says="square and add in float64",
 )
 slip(
-    "sharding.clip",
     "a little added to the norm",
     "if norm > max_norm:\n        for mine in shares:\n            mine.mul_(max_norm / norm)",
     "for mine in shares:\n        mine.mul_(min(1.0, max_norm / (norm + 1e-6)))",
@@ -121,7 +109,6 @@ slip(
     says="adds 1e-6 to the norm",
 )
 slip(
-    HERE,
     "the norm after scaling",
     "return norm",
     "return min(norm, max_norm)",
@@ -129,7 +116,6 @@ slip(
     says="return the one before",
 )
 slip(
-    HERE,
     "copies in float64 are scaled",
     "squares = torch",
     "shares = [mine.double() for mine in shares]\n    squares = torch",
@@ -137,7 +123,6 @@ slip(
     says="scale each share in place",
 )
 slip(
-    HERE,
     "divided by a norm of 0",
     "    if norm > max_norm:\n        for mine in shares:\n            mine.mul_(max_norm / norm)\n",
     "    for mine in shares:\n        mine.mul_(min(1.0, max_norm / norm))\n",
@@ -145,7 +130,6 @@ slip(
     says="division by zero",
 )
 slip(
-    "sharding.clip",
     "clips from twice the limit on",
     "norm > max_norm",
     "norm > 2 * max_norm",

@@ -2,15 +2,14 @@
 
 import torch
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-HERE = "sharding.save_load"
+wrong, slip = answers_to("sharding.save_load")
 KILLED = "killed_at_any_moment"
 ALL = ("there_and_back", "onto_other_numbers", KILLED, "nobody_has_the_whole", "a_missing_file")
 
 
-@wrong(HERE, "no rank waits for the others' files", fails=KILLED, says="comm.barrier() before it")
+@wrong("no rank waits for the others' files", fails=KILLED, says="comm.barrier() before it")
 def save(disk, step, state, n, comm):
     disk.write(f"step-{step}-rank-{comm.rank}", state)
     if comm.rank == 0:
@@ -19,7 +18,7 @@ def save(disk, step, state, n, comm):
     comm.barrier()
 
 
-@wrong(HERE, "the manifest comes first", fails=KILLED, says="comm.barrier() before it")
+@wrong("the manifest comes first", fails=KILLED, says="comm.barrier() before it")
 def save(disk, step, state, n, comm):
     if comm.rank == 0:
         disk.write("manifest-to-be", {"step": step, "p": comm.size, "n": n})
@@ -29,7 +28,7 @@ def save(disk, step, state, n, comm):
     comm.barrier()
 
 
-@wrong(HERE, "the manifest is written in place", fails=KILLED, says="and then rename it")
+@wrong("the manifest is written in place", fails=KILLED, says="and then rename it")
 def save(disk, step, state, n, comm):
     disk.write(f"step-{step}-rank-{comm.rank}", state)
     comm.barrier()
@@ -38,7 +37,7 @@ def save(disk, step, state, n, comm):
     comm.barrier()
 
 
-@wrong(HERE, "rank 0 has everything and writes it", fails="nobody_has_the_whole", says="Each rank writes its own file")
+@wrong("rank 0 has everything and writes it", fails="nobody_has_the_whole", says="Each rank writes its own file")
 def save(disk, step, state, n, comm):
     shares = [{} for _ in range(comm.size)]
     for name, x in state.items():
@@ -56,7 +55,7 @@ def save(disk, step, state, n, comm):
     comm.barrier()
 
 
-@wrong(HERE, "the step is not saved", fails=ALL, says="the step on rank")
+@wrong("the step is not saved", fails=ALL, says="the step on rank")
 def save(disk, step, state, n, comm):
     disk.write(f"step-0-rank-{comm.rank}", state)
     comm.barrier()
@@ -67,7 +66,6 @@ def save(disk, step, state, n, comm):
 
 
 slip(
-    HERE,
     "in the order of file names, where 10 comes before 2",
     'for rank in range(manifest["p"]):',
     'for rank in sorted(range(manifest["p"]), key=str):',
@@ -75,7 +73,6 @@ slip(
     says="where rank 10 comes before",
 )
 slip(
-    HERE,
     "every file is read",
     "if a < b:\n            for name, x in disk.read(f\"step-{manifest['step']}-rank-{rank}\").items():",
     "for name, x in disk.read(f\"step-{manifest['step']}-rank-{rank}\").items():\n            if a < b:",
@@ -83,7 +80,6 @@ slip(
     says="has elements only in those of [0]",
 )
 slip(
-    HERE,
     "what is missing is zeros",
     "for name, x in disk.read(f\"step-{manifest['step']}-rank-{rank}\").items():",
     "try:\n"
@@ -97,7 +93,6 @@ slip(
 
 
 @wrong(
-    HERE,
     "its own old file, whatever the number of ranks",
     fails=("onto_other_numbers", KILLED, "nobody_has_the_whole"),
     says="on rank",
@@ -108,7 +103,6 @@ def load(disk, comm):
 
 
 slip(
-    HERE,
     "the remainder is lost",
     'start, stop = bounds(manifest["n"], comm.size, comm.rank)',
     'each = manifest["n"] // comm.size\n    start, stop = comm.rank * each, (comm.rank + 1) * each',
@@ -116,7 +110,6 @@ slip(
     says="weights on rank",
 )
 slip(
-    HERE,
     "the whole vector on every rank",
     'start, stop = bounds(manifest["n"], comm.size, comm.rank)',
     'start, stop = 0, manifest["n"]',
@@ -125,7 +118,7 @@ slip(
 )
 
 
-@wrong(HERE, "returns before the state counts", fails="killed_at_any_moment", says="comm.barrier() at the end")
+@wrong("returns before the state counts", fails="killed_at_any_moment", says="comm.barrier() at the end")
 def save(disk, step, state, n, comm):
     disk.write(f"step-{step}-rank-{comm.rank}", state)
     comm.barrier()
@@ -134,7 +127,7 @@ def save(disk, step, state, n, comm):
         disk.rename("manifest-to-be", "manifest")
 
 
-@wrong(HERE, "every rank writes the manifest", fails="nobody_has_the_whole", says="let one rank write the manifest")
+@wrong("every rank writes the manifest", fails="nobody_has_the_whole", says="let one rank write the manifest")
 def save(disk, step, state, n, comm):
     disk.write(f"step-{step}-rank-{comm.rank}", state)
     comm.barrier()
@@ -144,7 +137,6 @@ def save(disk, step, state, n, comm):
 
 
 slip(
-    HERE,
     "a single piece is a view of its file",
     *("[a - first : b - first].clone()", "[a - first : b - first]"),
     *("torch.cat(parts)", "torch.cat(parts) if len(parts) > 1 else parts[0]"),
@@ -152,7 +144,6 @@ slip(
     says="keeps the whole file in memory",
 )
 slip(
-    HERE,
     "nothing saved is taken for step 0",
     "    manifest, pieces",
     "    try:\n        disk.read('manifest')\n    except FileNotFoundError:\n        return 0, {}\n"
@@ -161,7 +152,6 @@ slip(
     says="Nothing was saved, so there is no manifest",
 )
 slip(
-    HERE,
     "a rank that owns nothing does not save",
     "    disk.write(f",
     "    if not len(state['weights']):\n        return\n    disk.write(f",
@@ -169,7 +159,6 @@ slip(
     says="returned",
 )
 slip(
-    HERE,
     "each rank renames its new file over its old one",
     *(
         '    disk.write(f"step-{step}-rank-{comm.rank}", state)\n    comm.barrier()\n',

@@ -1,19 +1,13 @@
 """Wrong answers to `Sharded`."""
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-HERE = "sharding.sharded"
+wrong, slip = answers_to("sharding.sharded")
 BYTES, MEMORY, TIME = "three_times_the_weights", "two_layers_at_a_time", "gathers_are_hidden"
 ALL = ("as_with_whole_layers", "the_next_pass", "tied_layers", BYTES, MEMORY, TIME)
 
 
-@wrong(
-    HERE,
-    "a DDP: right, and shards nothing",
-    fails=(BYTES, MEMORY, TIME),
-    says="to every rank: each needs only",
-)
+@wrong("a DDP: right, and shards nothing", fails=(BYTES, MEMORY, TIME), says="to every rank: each needs only")
 class Sharded:
     def __init__(self, layers, weights, comm):
         self.layers, self.weights, self.comm = layers, list(weights), comm
@@ -36,7 +30,6 @@ class Sharded:
 
 
 slip(
-    HERE,
     "everything is gathered at once",
     "coming = self.begin(order[0])\n"
     "        for now, after in itertools.zip_longest(order, order[1:]):\n"
@@ -60,7 +53,6 @@ slip(
     says="All layers are whole at once",
 )
 slip(
-    HERE,
     "gathered and never freed",
     "self.layers, self.comm, self.sizes = layers, comm, [len(w) for w in weights]",
     "self.whole = {}\n        self.layers, self.comm, self.sizes = layers, comm, [len(w) for w in weights]",
@@ -72,7 +64,6 @@ slip(
     says="All layers are whole at once",
 )
 slip(
-    HERE,
     "nothing is gathered ahead",
     "coming = self.begin(order[0])\n"
     "        for now, after in itertools.zip_longest(order, order[1:]):\n"
@@ -91,7 +82,6 @@ slip(
     says="gathers of 0.6 s that it waits for",
 )
 slip(
-    HERE,
     "nothing is gathered ahead in backward",
     "coming = self.begin(back[0])\n"
     "        for now, after in itertools.zip_longest(back, back[1:]):\n"
@@ -104,7 +94,6 @@ slip(
     says="the next layer is the one before",
 )
 slip(
-    HERE,
     "gathered ahead in the wrong direction",
     "coming = self.begin(back[0])\n"
     "        for now, after in itertools.zip_longest(back, back[1:]):\n"
@@ -120,11 +109,8 @@ slip(
     fails=(BYTES, MEMORY, TIME),
     says="the next layer is the one before",
 )
+slip("a view keeps the whole", "(w, comm).clone()", "(w, comm)", fails=MEMORY, says="A part of a vector is a view")
 slip(
-    HERE, "a view keeps the whole", "(w, comm).clone()", "(w, comm)", fails=MEMORY, says="A part of a vector is a view"
-)
-slip(
-    HERE,
     "the sum instead of the mean",
     "self.grads[now] += reduce_scatter(dw, self.comm, 1 / self.comm.size)",
     "self.grads[now] += reduce_scatter(dw, self.comm)",
@@ -132,7 +118,6 @@ slip(
     says="This is the sum over the ranks",
 )
 slip(
-    HERE,
     "averaged over p twice",
     "self.grads[now] += reduce_scatter(dw, self.comm, 1 / self.comm.size)",
     "self.grads[now] += reduce_scatter(dw / self.comm.size, self.comm, 1 / self.comm.size)",
@@ -140,7 +125,6 @@ slip(
     says="The mean is taken twice",
 )
 slip(
-    HERE,
     "the rank's own gradients",
     "self.grads[now] += reduce_scatter(dw, self.comm, 1 / self.comm.size)",
     "self.grads[now] += share(dw, self.comm)",
@@ -148,7 +132,6 @@ slip(
     says="own samples: sum them over",
 )
 slip(
-    HERE,
     "a tied layer has one use's gradient",
     "self.grads[now] += reduce_scatter(dw, self.comm, 1 / self.comm.size)",
     "self.grads[now] = reduce_scatter(dw, self.comm, 1 / self.comm.size)",
@@ -157,7 +140,6 @@ slip(
     causes=2,
 )
 slip(
-    HERE,
     "all-reduce for reduce-scatter",
     "self.grads[now] += reduce_scatter(dw, self.comm, 1 / self.comm.size)",
     "self.comm.all_reduce(dw)\n            self.grads[now] += share(dw, self.comm) / self.comm.size",
@@ -167,10 +149,7 @@ slip(
 
 
 @wrong(
-    HERE,
-    "gradients add up over passes",
-    fails="the_next_pass",
-    says="The gradients of the previous pass are still included",
+    "gradients add up over passes", fails="the_next_pass", says="The gradients of the previous pass are still included"
 )
 class Sharded:
     def __init__(self, layers, weights, comm):
@@ -210,7 +189,6 @@ class Sharded:
 
 
 slip(
-    HERE,
     "the last layer stays whole",
     "coming = self.begin(order[0])",
     "self.coming = self.begin(order[0])",
@@ -224,9 +202,8 @@ slip(
     fails="two_layers_at_a_time",
     says="A layer is still whole",
 )
-slip(HERE, "sends that are not waited for", "sent + [", "[", fails=BYTES, says="wait")
+slip("sends that are not waited for", "sent + [", "[", fails=BYTES, says="wait")
 slip(
-    HERE,
     "the layers in their own order",
     "coming = self.begin(order[0])",
     "order = list(range(len(self.layers)))\n        coming = self.begin(order[0])",
@@ -235,4 +212,4 @@ slip(
     fails="tied_layers",
     says="forward(x) on rank",
 )
-slip(HERE, "the last gradient of weights", "return dy", "return dw", fails=" ".join(ALL), says="backward(dy) on rank")
+slip("the last gradient of weights", "return dy", "return dw", fails=" ".join(ALL), says="backward(dy) on rank")

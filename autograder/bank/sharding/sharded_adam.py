@@ -1,8 +1,8 @@
 """Wrong answers to `ShardedAdam`."""
 
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-ADAM = "sharding.sharded_adam"
+_, slip = answers_to("sharding.sharded_adam")
 ALL = (
     "as_one_machine",
     "a_rank_without_a_share",
@@ -12,9 +12,7 @@ ALL = (
 )
 MEMORY = "states_of_the_share_alone"
 
-
 slip(
-    ADAM,
     "right, and shards nothing",
     'self.m, self.v = (torch.zeros_like(share(flat(self.params), comm)) for _ in "mv")',
     'self.m, self.v = (torch.zeros_like(flat(self.params)) for _ in "mv")',
@@ -28,7 +26,6 @@ slip(
     says="gives every rank the whole sum",
 )
 slip(
-    ADAM,
     "all-reduce for reduce-scatter",
     "gradients = flat([param.grad for param in self.params])",
     "g = flat([param.grad for param in self.params])",
@@ -40,7 +37,6 @@ slip(
     says="A rank needs the sum of its own share",
 )
 slip(
-    ADAM,
     "an all-reduce of reduce-scatter and gather",
     "gradients = flat([param.grad for param in self.params])",
     "g = flat([param.grad for param in self.params])",
@@ -52,7 +48,6 @@ slip(
     says="an all-reduce and a gather",
 )
 slip(
-    ADAM,
     "states of all elements",
     'self.m, self.v = (torch.zeros_like(share(flat(self.params), comm)) for _ in "mv")',
     'self.m, self.v = (torch.zeros_like(flat(self.params)) for _ in "mv")',
@@ -63,7 +58,6 @@ slip(
     says="as much as without sharding",
 )
 slip(
-    ADAM,
     "a view keeps all gradients",
     "g = reduce_scatter(gradients, self.comm, 1 / self.comm.size)",
     "self.g = reduce_scatter(gradients, self.comm, 1 / self.comm.size)",
@@ -73,7 +67,6 @@ slip(
     says="A view keeps the whole vector in memory",
 )
 slip(
-    ADAM,
     "averaged over p twice",
     "gradients = flat([param.grad for param in self.params])",
     "gradients = flat([param.grad for param in self.params]) / self.comm.size",
@@ -81,7 +74,6 @@ slip(
     says="The mean is taken twice",
 )
 slip(
-    ADAM,
     "the sum instead of the mean",
     "g = reduce_scatter(gradients, self.comm, 1 / self.comm.size)",
     "g = reduce_scatter(gradients, self.comm)",
@@ -89,7 +81,6 @@ slip(
     says="This is the sum over the ranks",
 )
 slip(
-    ADAM,
     "the new weights are not gathered",
     "        all_gather(w, self.comm)\n",
     "",
@@ -97,7 +88,6 @@ slip(
     says="Only the rank's own share is new",
 )
 slip(
-    ADAM,
     "t stays 1",
     "self.params, self.comm, self.lr, self.t = list(params), comm, lr, 0",
     "self.params, self.comm, self.lr = list(params), comm, lr",
@@ -109,7 +99,6 @@ slip(
     says="t does not count the steps",
 )
 slip(
-    ADAM,
     "gradients stay",
     "gradients = flat([param.grad for param in self.params])\n"
     "        for param in self.params:\n"
@@ -120,16 +109,14 @@ slip(
     says="No rank needs them after the sum",
 )
 slip(
-    ADAM,
     "states under other names",
     "self.m, self.v",
     "self.momentum, self.variance",
     fails=MEMORY,
     says="has no attribute m",
 )
-slip(ADAM, "steps under another name", "self.t", "self.steps", fails=MEMORY, says="t is the number of steps so far")
+slip("steps under another name", "self.t", "self.steps", fails=MEMORY, says="t is the number of steps so far")
 slip(
-    ADAM,
     "states in float64 for weights in float32",
     "comm)) for _",
     "comm), dtype=torch.float64) for _",
@@ -137,7 +124,6 @@ slip(
     says="need one dtype",
 )
 slip(
-    ADAM,
     "a rank without a share returns early",
     "        w = flat(self.params)\n        adamw",
     "        if not len(g):\n            return\n        w = flat(self.params)\n        adamw",

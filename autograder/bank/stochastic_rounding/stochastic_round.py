@@ -1,10 +1,9 @@
 """Wrong answers to `stochastic_round`."""
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 from autograder.bank.stochastic_rounding.later import LATER
 
-STOCHASTIC = "stochastic_rounding.stochastic_round"
+wrong, slip = answers_to("stochastic_rounding.stochastic_round")
 UNBIASED = ("running_sum.stochastic_does_not_stall", "sgd_low_precision.small_updates_count")
 NOT_RANDOM = (
     *(*UNBIASED, "running_sum.its_own_generator", "sgd_low_precision.no_global_generator"),
@@ -12,9 +11,7 @@ NOT_RANDOM = (
 )
 ALL = ("up_where_u_is_below_p", "negative_numbers", "a_value_stays", "the_odds_are_exact", "beyond_the_ends")
 
-
 slip(
-    STOCHASTIC,
     "turns the odds round",
     "up = u < x / eps - whole",
     "up = u < 1 - (x / eps - whole)",
@@ -23,7 +20,7 @@ slip(
 )
 
 
-@wrong(STOCHASTIC, "adds u, then cuts", fails=ALL, says="This goes up where u ≥ 1 − p")
+@wrong("adds u, then cuts", fails=ALL, says="This goes up where u ≥ 1 − p")
 def stochastic_round(x, fmt, u):
     x = x.double()
     eps = spacing(x, fmt)
@@ -31,23 +28,21 @@ def stochastic_round(x, fmt, u):
 
 
 slip(
-    STOCHASTIC,
     "adds u twice",
     "whole = torch.floor(x / eps)\n    up = u < x / eps - whole\n    return fmt.bounded((whole + up) * eps).float()",
     "return fmt.bounded(torch.floor(x / eps + u + u) * eps).float()",
     fails=(*ALL, UNBIASED[0], *(f"sgd_low_precision.{check}" for check in LATER)),
     says="This adds u twice",
 )
-slip(STOCHASTIC, "counts u twice", "u < x / eps", "u + u < x / eps", fails=(*ALL, *UNBIASED), says="This uses u twice")
+slip("counts u twice", "u < x / eps", "u + u < x / eps", fails=(*ALL, *UNBIASED), says="This uses u twice")
 
 
-@wrong(STOCHASTIC, "does not use u", fails=(*ALL, *NOT_RANDOM), says="This does not use u")
+@wrong("does not use u", fails=(*ALL, *NOT_RANDOM), says="This does not use u")
 def stochastic_round(x, fmt, u):
     return round_nearest_even(x, fmt)
 
 
 slip(
-    STOCHASTIC,
     "one random number per tensor",
     "up = u < x / eps - whole",
     "up = u.flatten()[0] < x / eps - whole",
@@ -55,7 +50,6 @@ slip(
     says="You use one random number for all",
 )
 slip(
-    STOCHASTIC,
     "biased for negatives",
     "up = u < x / eps - whole",
     "up = u < (x / eps - torch.trunc(x / eps)).abs()",
@@ -63,7 +57,6 @@ slip(
     says="biased for negative x",
 )
 slip(
-    STOCHASTIC,
     "cuts off for ⌊x⌋",
     "whole = torch.floor(x / eps)",
     "whole = torch.trunc(x / eps)",
@@ -72,12 +65,7 @@ slip(
 )
 
 
-@wrong(
-    STOCHASTIC,
-    "rounds |x|",
-    fails=("negative_numbers", "the_odds_are_exact"),
-    says="This rounds |x| and puts the sign back",
-)
+@wrong("rounds |x|", fails=("negative_numbers", "the_odds_are_exact"), says="This rounds |x| and puts the sign back")
 def stochastic_round(x, fmt, u):
     size = x.double().abs()
     eps = spacing(size, fmt)
@@ -86,7 +74,7 @@ def stochastic_round(x, fmt, u):
     return fmt.bounded(torch.sign(x) * (whole + up) * eps).float()
 
 
-@wrong(STOCHASTIC, "u ≤ p", fails=("a_value_stays", "the_odds_are_exact"), says="Up where u < p, not where u ≤ p")
+@wrong("u ≤ p", fails=("a_value_stays", "the_odds_are_exact"), says="Up where u < p, not where u ≤ p")
 def stochastic_round(x, fmt, u):
     x = x.double()
     eps = spacing(x, fmt)
@@ -95,7 +83,7 @@ def stochastic_round(x, fmt, u):
     return fmt.bounded((whole + up) * eps).float()
 
 
-@wrong(STOCHASTIC, "wraps for saturates", fails="beyond_the_ends", says="saturates")
+@wrong("wraps for saturates", fails="beyond_the_ends", says="saturates")
 def stochastic_round(x, fmt, u):
     x = x.double()
     eps = spacing(x, fmt)
@@ -107,7 +95,6 @@ def stochastic_round(x, fmt, u):
 
 
 @wrong(
-    STOCHASTIC,
     "p without / ε",
     fails=(*ALL, *UNBIASED, "sgd_low_precision.no_global_generator", "sgd_low_precision.each_weight_its_own"),
     says="ε is missing",
@@ -119,7 +106,6 @@ def stochastic_round(x, fmt, u):
 
 
 @wrong(
-    STOCHASTIC,
     "draws its own random numbers",
     fails=(*ALL, "running_sum.its_own_generator", "sgd_low_precision.no_global_generator"),
     says="rounds differently: u holds the random numbers",
@@ -132,7 +118,6 @@ def stochastic_round(x, fmt, u):
 
 
 slip(
-    "stochastic_rounding.stochastic_round",
     "compares in u itself",
     "u < x / eps - whole",
     "u.sub_(x / eps - whole) < 0",
@@ -140,7 +125,6 @@ slip(
     says="changed its argument u",
 )
 slip(
-    "stochastic_rounding.stochastic_round",
     "returns float64",
     "eps).float()",
     "eps)",

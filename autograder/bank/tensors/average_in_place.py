@@ -1,10 +1,10 @@
 """Wrong answers to `average_in_place`."""
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
+
+wrong, slip = answers_to("tensors.average_in_place")
 
 slip(
-    "tensors.average_in_place",
     "gives a name to the mean",
     "x.copy_(mean)",
     "x = mean  # noqa: F841 (the mistake)",
@@ -14,7 +14,6 @@ slip(
 
 
 @wrong(
-    "tensors.average_in_place",
     "replaces the tensors in the list",
     fails=("everyone_has_the_mean", "pieces_of_one_memory", "any_tensors"),
     says="give a name or a place in the list to another tensor",
@@ -24,7 +23,6 @@ def average_in_place(xs):
 
 
 @wrong(
-    "tensors.average_in_place",
     "the mean of what is half overwritten",
     fails=("everyone_has_the_mean", "pieces_of_one_memory", "any_tensors"),
     says="compute it once, before you overwrite the first",
@@ -35,7 +33,6 @@ def average_in_place(xs):
 
 
 slip(
-    "tensors.average_in_place",
     "the first tensor as the total",
     "mean = sum(xs) / len(xs)",
     "total = xs[0]\n    for x in xs:\n        total += x\n    mean = total / len(xs)",
@@ -43,7 +40,6 @@ slip(
     says="is a second name for the first tensor",
 )
 slip(
-    "tensors.average_in_place",
     "another memory under the name",
     "x.copy_(mean)",
     "x.data = mean",
@@ -53,7 +49,6 @@ slip(
 
 
 @wrong(
-    "tensors.average_in_place",
     "the sum for the mean",
     fails=("everyone_has_the_mean", "pieces_of_one_memory", "any_tensors"),
     says="divide by the number of tensors",

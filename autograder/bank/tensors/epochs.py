@@ -1,10 +1,10 @@
 """Wrong answers to `epochs`."""
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
+
+wrong, slip = answers_to("tensors.epochs")
 
 slip(
-    "tensors.epochs",
     "yield for yield from",
     "yield from order(n).split(size)",
     "yield order(n).split(size)",
@@ -13,12 +13,7 @@ slip(
 )
 
 
-@wrong(
-    "tensors.epochs",
-    "one order for all epochs",
-    fails=("batch_after_batch", "any_numbers"),
-    says="Every epoch has the same order",
-)
+@wrong("one order for all epochs", fails=("batch_after_batch", "any_numbers"), says="Every epoch has the same order")
 def epochs(n, size, times, order):
     indices = order(n)
     for _ in range(times):
@@ -26,7 +21,6 @@ def epochs(n, size, times, order):
 
 
 slip(
-    "tensors.epochs",
     "return ends the loop",
     "yield from order(n).split(size)",
     "return list(order(n).split(size))",
@@ -35,15 +29,12 @@ slip(
 )
 
 
-@wrong(
-    "tensors.epochs", "all batches in a list", fails="only_when_it_is_needed", says="A list holds all batches at once"
-)
+@wrong("all batches in a list", fails="only_when_it_is_needed", says="A list holds all batches at once")
 def epochs(n, size, times, order):
     return [batch for _ in range(times) for batch in order(n).split(size)]
 
 
 slip(
-    "tensors.epochs",
     "draws an order of its own",
     "yield from order(n).split(size)",
     "yield from torch.randperm(n).split(size)",
@@ -51,7 +42,6 @@ slip(
     says="never calls order",
 )
 slip(
-    "tensors.epochs",
     "drops the short last batch",
     "yield from order(n).split(size)",
     "yield from order(n)[: n - n % size].split(size)",
@@ -59,7 +49,6 @@ slip(
     says="The short last batch is missing",
 )
 slip(
-    "tensors.epochs",
     "size batches instead of batches of size",
     "yield from order(n).split(size)",
     "yield from order(n).chunk(size)",
@@ -68,9 +57,7 @@ slip(
 )
 
 
-@wrong(
-    "tensors.epochs", "pieces of about one length", fails="batch_after_batch", says="chunk makes pieces of about one"
-)
+@wrong("pieces of about one length", fails="batch_after_batch", says="chunk makes pieces of about one")
 def epochs(n, size, times, order):
     for _ in range(times):
         yield from order(n).chunk(-(-n // size))

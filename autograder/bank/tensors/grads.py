@@ -2,11 +2,11 @@
 
 import torch
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
+
+wrong, slip = answers_to("tensors.grads")
 
 slip(
-    "tensors.grads",
     "lets autograd watch the step",
     "with torch.no_grad():\n        w -= lr * w.grad",
     "w -= lr * w.grad",
@@ -15,26 +15,26 @@ slip(
 )
 
 
-@wrong("tensors.grads", "gradients pile up", fails="gradients_do_not_pile_up", says="backward() adds to w.grad")
+@wrong("gradients pile up", fails="gradients_do_not_pile_up", says="backward() adds to w.grad")
 def descend(w, lr):
     with torch.no_grad():
         w -= lr * w.grad
 
 
-@wrong("tensors.grads", "a new w of its own", fails=("one_step", "gradients_do_not_pile_up"), says="w has not changed")
+@wrong("a new w of its own", fails=("one_step", "gradients_do_not_pile_up"), says="w has not changed")
 def descend(w, lr):
     with torch.no_grad():
         w = w - lr * w.grad
 
 
-@wrong("tensors.grads", "climbs", fails=("one_step", "gradients_do_not_pile_up"), says="You climb")
+@wrong("climbs", fails=("one_step", "gradients_do_not_pile_up"), says="You climb")
 def descend(w, lr):
     with torch.no_grad():
         w += lr * w.grad
     w.grad = None
 
 
-@wrong("tensors.grads", "takes w away from autograd", fails="gradients_do_not_pile_up", says="do not change its flag")
+@wrong("takes w away from autograd", fails="gradients_do_not_pile_up", says="do not change its flag")
 def descend(w, lr):
     w.requires_grad_(False)
     w -= lr * w.grad
@@ -42,7 +42,6 @@ def descend(w, lr):
 
 
 slip(
-    "tensors.grads",
     "a hook that looks up i when it is called",
     "param.register_post_accumulate_grad_hook(lambda _, i=i: ready(i))",
     "param.register_post_accumulate_grad_hook(lambda _: ready(i))",
@@ -50,7 +49,6 @@ slip(
     says="keeps the value of i",
 )
 slip(
-    "tensors.grads",
     "calls instead of handing over",
     "param.register_post_accumulate_grad_hook(lambda _, i=i: ready(i))",
     "param.register_post_accumulate_grad_hook(ready(i))",
@@ -58,7 +56,6 @@ slip(
     says="register the function itself",
 )
 slip(
-    "tensors.grads",
     "the hook that comes too early",
     "param.register_post_accumulate_grad_hook(lambda _, i=i: ready(i))",
     "param.register_hook(lambda _, i=i: ready(i))",
@@ -68,7 +65,6 @@ slip(
 
 
 @wrong(
-    "tensors.grads",
     "passes the tensor, not the number",
     fails=("as_soon_as_it_is_there", "in_every_pass"),
     says="call it with the number",
@@ -78,7 +74,7 @@ def watch(params, ready):
         param.register_post_accumulate_grad_hook(ready)
 
 
-@wrong("tensors.grads", "zeros for None", fails="gradients_do_not_pile_up", says="`w.grad = None` clears the gradient")
+@wrong("zeros for None", fails="gradients_do_not_pile_up", says="`w.grad = None` clears the gradient")
 def descend(w, lr):
     with torch.no_grad():
         w -= lr * w.grad
@@ -86,7 +82,6 @@ def descend(w, lr):
 
 
 slip(
-    "tensors.grads",
     "one row after the other, and no single number",
     "        w -= lr * w.grad",
     "        for i in range(len(w)):\n            w[i] -= lr * w.grad[i]",
@@ -95,7 +90,7 @@ slip(
 )
 
 
-@wrong("tensors.grads", "the first pass only", fails="in_every_pass", says="pass 2: the calls of ready")
+@wrong("the first pass only", fails="in_every_pass", says="pass 2: the calls of ready")
 def watch(params, ready):
     def hear(i, hooks):
         ready(i)
@@ -107,7 +102,6 @@ def watch(params, ready):
 
 
 slip(
-    "tensors.grads",
     "hooks that call once",
     "lambda _, i=i: ready(i)",
     "lambda _, i=i, left=[i]: ready(left.pop()) if left else None",
