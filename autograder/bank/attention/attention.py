@@ -46,17 +46,7 @@ def attention(q, k, v, causal=True):
 
 
 slip("the past is hidden", "triu(1), -math", "tril(-1), -math", fails=(*MASK, *BLOCKS), says="You hide the past")
-
-
-@wrong("a token does not see itself", fails=(*MASK, *BLOCKS), says="expected a finite number")
-def attention(q, k, v, causal=True):
-    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
-    if causal:
-        n = q.shape[-2]
-        scores = scores.masked_fill(torch.ones(n, n, dtype=torch.bool).triu(0), -math.inf)
-    return scores.softmax(-1) @ v
-
-
+slip("a token does not see itself", "(1), -math", "(0), -math", fails=(*MASK, *BLOCKS), says="expected a finite number")
 slip("a hidden score is 0", "(1), -math.inf", "(1), 0.0", fails=(*MASK, *BLOCKS), says="A hidden score is -inf")
 
 
@@ -82,16 +72,13 @@ def attention(q, k, v, causal=True):
     return scores.softmax(-1) @ v
 
 
-@wrong("the caller's q is divided in place", fails=ALL, says="changed its argument q")
-def attention(q, k, v, causal=True):
-    q /= math.sqrt(q.shape[-1])
-    scores = q @ k.transpose(-1, -2)
-    if causal:
-        n = q.shape[-2]
-        scores = scores.masked_fill(torch.ones(n, n, dtype=torch.bool).triu(1), -math.inf)
-    return scores.softmax(-1) @ v
-
-
+slip(
+    "the caller's q is divided in place",
+    "scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])",
+    "q /= math.sqrt(q.shape[-1])\n    scores = q @ k.transpose(-1, -2)",
+    fails=ALL,
+    says="changed its argument q",
+)
 slip(
     "everything in float64",
     "scores.softmax(-1) @ v",

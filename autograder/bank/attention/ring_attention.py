@@ -79,29 +79,23 @@ slip(
     fails="large_scores",
     says="expected a finite number",
 )
-
-
-@wrong("masks by the place in the block", fails=ALL, says="You mask by the index in a block")
-def ring_attention(q, k, v, positions, comm):
-    p, rank, d = comm.size, comm.rank, q.shape[1]
-    kv, out = torch.stack([k, v]), torch.zeros_like(q)
-    top, total = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1])
-    for step in range(p):
-        source, requests = (rank - step) % p, []
-        if step < p - 1:
-            arriving = kv.new_empty(2, len(positions[(source - 1) % p]), d)
-            requests = [comm.isend(kv, (rank + 1) % p), comm.irecv(arriving, (rank - 1) % p)]
-        visible = torch.arange(len(q))[:, None] >= torch.arange(kv.shape[1])
-        scores = (q @ kv[0].T / math.sqrt(d)).masked_fill(~visible, -math.inf)
-        new_top = torch.maximum(top, scores.amax(1, keepdim=True))
-        weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
-        total, out, top = total * shrink + weights.sum(1, keepdim=True), out * shrink + weights @ kv[1], new_top
-        for request in requests:
-            request.wait()
-        kv = arriving if requests else kv
-    return out / total
-
-
+slip(
+    "masks by the place in the block",
+    "kv = torch.stack([k, v])\n"
+    "    running = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1]), torch.zeros_like(q)",
+    "kv, out = torch.stack([k, v]), torch.zeros_like(q)\n"
+    "    top, total = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1])",
+    "visible = positions[rank][:, None] >= positions[source]",
+    "visible = torch.arange(len(q))[:, None] >= torch.arange(kv.shape[1])",
+    "running = absorb(*running, scores, kv[1])",
+    "new_top = torch.maximum(top, scores.amax(1, keepdim=True))\n"
+    "        weights, shrink = (scores - new_top).exp(), (top - new_top).exp()\n"
+    "        total, out, top = total * shrink + weights.sum(1, keepdim=True), out * shrink + weights @ kv[1], new_top",
+    "    _, total, out = running\n",
+    "",
+    fails=ALL,
+    says="You mask by the index in a block",
+)
 slip(
     "masks what comes before",
     "kv = torch.stack([k, v])\n"
@@ -141,25 +135,23 @@ def ring_attention(q, k, v, positions, comm):
     return out / total
 
 
-@wrong("scores are not divided by sqrt(d)", fails=ALL, says="Divide the scores by the square root of d")
-def ring_attention(q, k, v, positions, comm):
-    p, rank, d = comm.size, comm.rank, q.shape[1]
-    kv, out = torch.stack([k, v]), torch.zeros_like(q)
-    top, total = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1])
-    for step in range(p):
-        source, requests = (rank - step) % p, []
-        if step < p - 1:
-            arriving = kv.new_empty(2, len(positions[(source - 1) % p]), d)
-            requests = [comm.isend(kv, (rank + 1) % p), comm.irecv(arriving, (rank - 1) % p)]
-        visible = positions[rank][:, None] >= positions[source]
-        scores = (q @ kv[0].T).masked_fill(~visible, -math.inf)
-        new_top = torch.maximum(top, scores.amax(1, keepdim=True))
-        weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
-        total, out, top = total * shrink + weights.sum(1, keepdim=True), out * shrink + weights @ kv[1], new_top
-        for request in requests:
-            request.wait()
-        kv = arriving if requests else kv
-    return out / total
+slip(
+    "scores are not divided by sqrt(d)",
+    "kv = torch.stack([k, v])\n"
+    "    running = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1]), torch.zeros_like(q)",
+    "kv, out = torch.stack([k, v]), torch.zeros_like(q)\n"
+    "    top, total = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1])",
+    "scores = (q @ kv[0].T / math.sqrt(d)).masked_fill(~visible, -math.inf)\n"
+    "        running = absorb(*running, scores, kv[1])",
+    "scores = (q @ kv[0].T).masked_fill(~visible, -math.inf)\n"
+    "        new_top = torch.maximum(top, scores.amax(1, keepdim=True))\n"
+    "        weights, shrink = (scores - new_top).exp(), (top - new_top).exp()\n"
+    "        total, out, top = total * shrink + weights.sum(1, keepdim=True), out * shrink + weights @ kv[1], new_top",
+    "    _, total, out = running\n",
+    "",
+    fails=ALL,
+    says="Divide the scores by the square root of d",
+)
 
 
 @wrong("only its own block", fails=(*ALL,), says="sees only its own block")
@@ -226,25 +218,23 @@ def ring_attention(q, k, v, positions, comm):
     return out / total
 
 
-@wrong("one step too many", fails="two_blocks_a_step", says="in the last step no rank needs")
-def ring_attention(q, k, v, positions, comm):
-    p, rank, d = comm.size, comm.rank, q.shape[1]
-    kv, out = torch.stack([k, v]), torch.zeros_like(q)
-    top, total = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1])
-    for step in range(p):
-        source, requests = (rank - step) % p, []
-        if p > 1:
-            arriving = kv.new_empty(2, len(positions[(source - 1) % p]), d)
-            requests = [comm.isend(kv, (rank + 1) % p), comm.irecv(arriving, (rank - 1) % p)]
-        visible = positions[rank][:, None] >= positions[source]
-        scores = (q @ kv[0].T / math.sqrt(d)).masked_fill(~visible, -math.inf)
-        new_top = torch.maximum(top, scores.amax(1, keepdim=True))
-        weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
-        total, out, top = total * shrink + weights.sum(1, keepdim=True), out * shrink + weights @ kv[1], new_top
-        for request in requests:
-            request.wait()
-        kv = arriving if requests else kv
-    return out / total
+slip(
+    "one step too many",
+    "kv = torch.stack([k, v])\n"
+    "    running = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1]), torch.zeros_like(q)",
+    "kv, out = torch.stack([k, v]), torch.zeros_like(q)\n"
+    "    top, total = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1])",
+    "if step < p - 1:",
+    "if p > 1:",
+    "running = absorb(*running, scores, kv[1])",
+    "new_top = torch.maximum(top, scores.amax(1, keepdim=True))\n"
+    "        weights, shrink = (scores - new_top).exp(), (top - new_top).exp()\n"
+    "        total, out, top = total * shrink + weights.sum(1, keepdim=True), out * shrink + weights @ kv[1], new_top",
+    "    _, total, out = running\n",
+    "",
+    fails="two_blocks_a_step",
+    says="in the last step no rank needs",
+)
 
 
 @wrong("stripes: pieces of the sequence", fails="stripes_share_the_work", says="the slowest sets the pace")
@@ -257,28 +247,24 @@ def stripes(n, p):
     return [torch.arange(n) for _ in range(p)]
 
 
-@wrong("scales q where it lies", fails="two_blocks_a_step", says="changed its argument q")
-def ring_attention(q, k, v, positions, comm):
-    p, rank, d = comm.size, comm.rank, q.shape[1]
-    q /= math.sqrt(d)
-    kv, out = torch.stack([k, v]), torch.zeros_like(q)
-    top, total = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1])
-    for step in range(p):
-        source, requests = (rank - step) % p, []
-        if step < p - 1:
-            arriving = kv.new_empty(2, len(positions[(source - 1) % p]), d)
-            requests = [comm.isend(kv, (rank + 1) % p), comm.irecv(arriving, (rank - 1) % p)]
-        visible = positions[rank][:, None] >= positions[source]
-        scores = (q @ kv[0].T).masked_fill(~visible, -math.inf)
-        new_top = torch.maximum(top, scores.amax(1, keepdim=True))
-        weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
-        total, out, top = total * shrink + weights.sum(1, keepdim=True), out * shrink + weights @ kv[1], new_top
-        for request in requests:
-            request.wait()
-        kv = arriving if requests else kv
-    return out / total
-
-
+slip(
+    "scales q where it lies",
+    "kv = torch.stack([k, v])\n"
+    "    running = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1]), torch.zeros_like(q)",
+    "q /= math.sqrt(d)\n"
+    "    kv, out = torch.stack([k, v]), torch.zeros_like(q)\n"
+    "    top, total = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1])",
+    "scores = (q @ kv[0].T / math.sqrt(d)).masked_fill(~visible, -math.inf)\n"
+    "        running = absorb(*running, scores, kv[1])",
+    "scores = (q @ kv[0].T).masked_fill(~visible, -math.inf)\n"
+    "        new_top = torch.maximum(top, scores.amax(1, keepdim=True))\n"
+    "        weights, shrink = (scores - new_top).exp(), (top - new_top).exp()\n"
+    "        total, out, top = total * shrink + weights.sum(1, keepdim=True), out * shrink + weights @ kv[1], new_top",
+    "    _, total, out = running\n",
+    "",
+    fails="two_blocks_a_step",
+    says="changed its argument q",
+)
 slip(
     "frees the positions that it has used",
     "torch.stack([k, v])\n",

@@ -1,11 +1,9 @@
 """Wrong answers to `train`."""
 
-import torch
-
 from autograder.bank.backprop.later import TRAIN
 from autograder.bank.slips import answers_to
 
-wrong, slip = answers_to("backprop.train")
+_, slip = answers_to("backprop.train")
 
 slip(
     "climbs",
@@ -23,23 +21,17 @@ slip(
     fails="the_short_last_batch",
     says="The last batch is missing",
 )
-
-
-@wrong("sends the error through the new weights", fails=TRAIN, says="the weights were changed before")
-def train(X, labels, weights, biases, lr, batch_size, epochs, generator):
-    weights, biases = list(weights), list(biases)
-    for _ in range(epochs):
-        for rows in torch.randperm(len(X), generator=generator).split(batch_size):
-            zs, activations = feedforward(weights, biases, X[rows])
-            _, delta = softmax_cross_entropy(zs[-1], labels[rows])
-            for i in range(len(weights) - 1, -1, -1):
-                weights[i] = weights[i] - lr * delta.T @ activations[i]
-                biases[i] = biases[i] - lr * delta.sum(dim=0)
-                if i > 0:
-                    delta = backpropagate_error(delta, weights[i], zs[i - 1])
-    return weights, biases
-
-
+slip(
+    "sends the error through the new weights",
+    "weight_grad, bias_grad = delta.T @ activations[i], delta.sum(dim=0)",
+    "weights[i] = weights[i] - lr * delta.T @ activations[i]\n"
+    "                biases[i] = biases[i] - lr * delta.sum(dim=0)",
+    "                weights[i] = weights[i] - lr * weight_grad\n"
+    "                biases[i] = biases[i] - lr * bias_grad\n",
+    "",
+    fails=TRAIN,
+    says="the weights were changed before",
+)
 slip(
     "never shuffles",
     "for rows in torch.randperm(len(X), generator=generator).split(batch_size):",

@@ -22,11 +22,7 @@ def logistic_grad(y):
     return logistic(y) * (1 - logistic(y))
 
 
-@wrong("the rule of tanh", fails="slope_from_the_output", says="the rule of tanh")
-def logistic_grad(y):
-    return 1 - y**2
-
-
+slip("the rule of tanh", "y * (1 - y)", "1 - y**2", fails="slope_from_the_output", says="the rule of tanh")
 slip(
     "computes in x itself",
     "    e = torch.exp(-x.abs())\n    return torch.where(x >= 0",

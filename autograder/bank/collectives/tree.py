@@ -66,21 +66,17 @@ slip(
     fails=AFTER_THE_SUM,
     says="a deadlock",
 )
-
-
-@wrong("returns the sum", fails=AFTER_THE_SUM, says="but the returned value is")
-def tree_reduce(x, comm, root=0):
-    p, place = comm.size, (comm.rank - root) % comm.size
-    total, incoming = x.clone(), torch.empty_like(x)
-    distance = 1 << (p - 1).bit_length()
-    while distance > 1:
-        distance //= 2
-        if place < distance and place + distance < p:
-            comm.recv(incoming, (comm.rank + distance) % p)
-            total += incoming
-        elif distance <= place < 2 * distance:
-            comm.send(total, (comm.rank - distance) % p)
-    return total
+slip(
+    "returns the sum",
+    "incoming = torch.empty_like(x)",
+    "total, incoming = x.clone(), torch.empty_like(x)",
+    "x += incoming",
+    "total += incoming",
+    "comm.send(x, (comm.rank - distance) % p)",
+    "comm.send(total, (comm.rank - distance) % p)\n    return total",
+    fails=AFTER_THE_SUM,
+    says="but the returned value is",
+)
 
 
 @wrong("broadcasts rank 0's", fails=AFTER_THE_COPIES, says="You sent rank 0's x")

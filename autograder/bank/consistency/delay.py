@@ -19,14 +19,7 @@ def delayed_sgd(w, grad, lr, delay, steps):
 
 
 slip("one step too early", "(0, t - delay)", "(0, t - max(0, delay - 1))", fails=LATE, says="one step too early")
-
-
-@wrong("an index that wraps around", fails=LATE, says="delayed_sgd(w, grad")
-def delayed_sgd(w, grad, lr, delay, steps):
-    ws = [w]
-    for t in range(steps):
-        ws.append(ws[-1] - lr * grad(ws[(t - delay) % len(ws)]))
-    return ws
+slip("an index that wraps around", "max(0, t - delay)", "(t - delay) % len(ws)", fails=LATE, says="delayed_sgd(w, grad")
 
 
 @wrong("nothing happens in the first steps", fails=LATE, says="Every step moves w")

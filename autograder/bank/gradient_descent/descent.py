@@ -9,13 +9,7 @@ wrong, slip = answers_to("gradient_descent.gradient_descent")
 
 PATH = ("path_starts_at_w0", "follows_the_closed_form", "one_gradient_per_step", "leaves_w0_alone")
 
-
-@wrong("ascends", fails="follows_the_closed_form", says="You climb")
-def gradient_descent(grad, w0, lr, steps):
-    path = [w0]
-    for _ in range(steps):
-        path.append(path[-1] + lr * grad(path[-1]))
-    return torch.stack(path)
+slip("ascends", "path[-1] - lr * grad", "path[-1] + lr * grad", fails="follows_the_closed_form", says="You climb")
 
 
 @wrong("changes w0 in place", fails=PATH, says="the same tensor many times")

@@ -1,7 +1,5 @@
 """Wrong answers to `max_stable_lr`."""
 
-import torch
-
 from autograder.bank.slips import answers_to
 
 wrong, slip = answers_to("gradient_descent.max_stable_lr")
@@ -9,15 +7,8 @@ wrong, slip = answers_to("gradient_descent.max_stable_lr")
 
 LIMIT = ("diagonal_valley", "turned_valley", "descent_obeys_it", "flat_directions_and_float32")
 
-
-@wrong("1 for 2", fails=LIMIT, says="This is 1/λmax")
-def max_stable_lr(hessian):
-    return 1 / float(torch.linalg.eigvalsh(hessian)[-1])
-
-
-@wrong("smallest eigenvalue", fails=LIMIT, says="This is 2/λmin")
-def max_stable_lr(hessian):
-    return 2 / float(torch.linalg.eigvalsh(hessian)[0])
+slip("1 for 2", "return 2 / float", "return 1 / float", fails=LIMIT, says="This is 1/λmax")
+slip("smallest eigenvalue", "eigvalsh(hessian)[-1]", "eigvalsh(hessian)[0]", fails=LIMIT, says="This is 2/λmin")
 
 
 @wrong("reads the diagonal", fails=LIMIT[1:], says="largest entry on the diagonal")

@@ -12,10 +12,7 @@ def mse_loss(w, X, y):
 
 GRADIENT = ("gradient_equals_autograd", "one_sample_one_weight", "data_stay_as_they_were")
 
-
-@wrong("the gradient of a sum", fails=GRADIENT, says="gradient of the sum")
-def mse_grad(w, X, y):
-    return 2 * X.T @ (X @ w - y)
+slip("the gradient of a sum", "return 2 / len(y) * X.T", "return 2 * X.T", fails=GRADIENT, says="gradient of the sum")
 
 
 @wrong("forgets the 2", fails=GRADIENT, says="factor 2 is missing")
@@ -23,9 +20,7 @@ def mse_grad(w, X, y):
     return X.T @ (X @ w - y) / len(y)
 
 
-@wrong("error with the wrong sign", fails=GRADIENT, says="sign is wrong")
-def mse_grad(w, X, y):
-    return 2 / len(y) * X.T @ (y - X @ w)
+slip("error with the wrong sign", "X.T @ (X @ w - y)", "X.T @ (y - X @ w)", fails=GRADIENT, says="sign is wrong")
 
 
 @wrong("a column instead of a vector", fails=GRADIENT, says="shape (2, 1)")
@@ -40,11 +35,7 @@ def mse_grad(w, X, y):
     return w.grad
 
 
-@wrong("X is not transposed", fails=GRADIENT, says="The shapes do not fit")
-def mse_grad(w, X, y):
-    return 2 / len(y) * X @ (X @ w - y)
-
-
+slip("X is not transposed", "X.T @ (X @ w - y)", "X @ (X @ w - y)", fails=GRADIENT, says="The shapes do not fit")
 slip(
     "the loss in brackets",
     ".mean()",

@@ -9,22 +9,17 @@ SUMS = ("sums_between", "as_the_messages_came", "bytes_by_n_fetch_and_n_push", "
 ALL = ("one_replica_is_adagrad", *SUMS)
 TIME = "a_slow_replica_stops_nobody"
 
-
-@wrong("pushes the last gradient", fails=SUMS, says="not the last one alone")
-def replica(comm, servers, grad, w, n_fetch, n_push, steps):
-    w, total, k = w.clone(), torch.zeros_like(w), 0
-    for op in plan(n_fetch, n_push, steps):
-        if op == "compute":
-            total = grad(w, k)
-            k += 1
-            continue
-        for server, part in enumerate((w if op == "fetch" else total).tensor_split(servers)):
-            comm.send(w.new_empty(0) if op == "fetch" else part, server)
-            if op == "fetch":
-                comm.recv(part, server)
-    return w
-
-
+slip(
+    "pushes the last gradient",
+    "total += grad(w, k)",
+    "total = grad(w, k)",
+    'parts = (w if op == "fetch" else total).tensor_split(servers)\n        for server, part in enumerate(parts):',
+    'for server, part in enumerate((w if op == "fetch" else total).tensor_split(servers)):',
+    '        if op == "push":\n            total.zero_()\n',
+    "",
+    fails=SUMS,
+    says="not the last one alone",
+)
 slip(
     "the sum is never set to 0",
     'parts = (w if op == "fetch" else total).tensor_split(servers)\n        for server, part in enumerate(parts):',

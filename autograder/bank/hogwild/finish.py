@@ -12,17 +12,15 @@ def finish(tasks, speeds, backups=False):
     return max(sum(work / speed for work in tasks[i::p]) for i, speed in enumerate(speeds))
 
 
-@wrong("speed multiplies", fails=FINISH, says="a fast node takes fewer seconds")
-def finish(tasks, speeds, backups=False):
-    free, ends = [0.0] * len(speeds), []
-    for work in tasks:
-        i = min(range(len(free)), key=free.__getitem__)
-        free[i] += work * speeds[i]
-        ends.append(free[i])
-    for i in sorted(range(len(free)), key=free.__getitem__) if backups else []:
-        last = max(range(len(ends)), key=ends.__getitem__)
-        ends[last] = min(ends[last], free[i] + tasks[last] * speeds[i])
-    return max(ends)
+slip(
+    "speed multiplies",
+    "free[i] += work / speeds[i]",
+    "free[i] += work * speeds[i]",
+    "ends[last] = min(ends[last], free[i] + tasks[last] / speeds[i])",
+    "ends[last] = min(ends[last], free[i] + tasks[last] * speeds[i])",
+    fails=FINISH,
+    says="a fast node takes fewer seconds",
+)
 
 
 @wrong("no backups", fails="backup_tasks", says="your answer ignores backups")

@@ -97,21 +97,17 @@ def hogwild(w, edges, gradient, lr, schedule):
     return w
 
 
-@wrong("a view instead of a copy", fails=LOST, says="two updates of w[0]")
-def hogwild(w, edges, gradient, lr, schedule):
-    w, seen, loaded, steps = w.clone(), {}, {}, {}
-    for op, k, v in schedule:
-        if op == "read":
-            seen[k, v] = w[v].clone()
-        elif op == "load":
-            loaded[k, v] = w[v]
-        else:
-            if k not in steps:
-                steps[k] = lr * gradient(k, torch.stack([seen[k, u] for u in edges[k]]))
-            w[v] = loaded[k, v] - steps[k][edges[k].index(v)]
-    return w
-
-
+slip(
+    "a view instead of a copy",
+    "w, read, loaded, steps = w.clone(), {}, {}, {}",
+    "w, seen, loaded, steps = w.clone(), {}, {}, {}",
+    'read[k, v] = w[v].clone()\n        elif op == "load":\n            loaded[k, v] = w[v].clone()',
+    'seen[k, v] = w[v].clone()\n        elif op == "load":\n            loaded[k, v] = w[v]',
+    "x = torch.stack([read[k, u] for u in edges[k]])\n                steps[k] = lr * gradient(k, x)",
+    "steps[k] = lr * gradient(k, torch.stack([seen[k, u] for u in edges[k]]))",
+    fails=LOST,
+    says="two updates of w[0]",
+)
 slip(
     "works in the weights it was given",
     "w, read, loaded, steps = w.clone(), {}, {}, {}",

@@ -28,24 +28,14 @@ def roof(flops, nbytes, peak, bandwidth):
     return max(arithmetic, memory), "memory" if arithmetic >= memory else "compute"
 
 
-@wrong("a MAC counted as one operation", fails=PLACE, says="A MAC is two operations")
-def place(layers, batch, peak, bandwidth, itemsize):
-    rows = []
-    for weights, macs, moved in layers:
-        flops, nbytes = batch * macs, itemsize * (batch * moved + weights)
-        seconds, limit = roof(flops, nbytes, peak, bandwidth)
-        rows.append((flops / nbytes, flops / seconds, limit))
-    return rows
-
-
-@wrong("weights read for each sample", fails=PLACE, says="once for the whole batch")
-def place(layers, batch, peak, bandwidth, itemsize):
-    rows = []
-    for weights, macs, moved in layers:
-        flops, nbytes = 2 * batch * macs, itemsize * batch * (moved + weights)
-        seconds, limit = roof(flops, nbytes, peak, bandwidth)
-        rows.append((flops / nbytes, flops / seconds, limit))
-    return rows
+slip("a MAC counted as one operation", "2 * batch * macs", "batch * macs", fails=PLACE, says="A MAC is two operations")
+slip(
+    "weights read for each sample",
+    "flops, nbytes = 2 * batch * macs, itemsize * (batch * moved + weights)",
+    "flops, nbytes = 2 * batch * macs, itemsize * batch * (moved + weights)",
+    fails=PLACE,
+    says="once for the whole batch",
+)
 
 
 @wrong("weights forgotten", fails=PLACE, says="Weights are read, too")
@@ -58,14 +48,13 @@ def place(layers, batch, peak, bandwidth, itemsize):
     return rows
 
 
-@wrong("numbers instead of bytes", fails=PLACE, says="each number has `itemsize` bytes")
-def place(layers, batch, peak, bandwidth, itemsize):
-    rows = []
-    for weights, macs, moved in layers:
-        flops, nbytes = 2 * batch * macs, itemsize * (batch * moved + weights)
-        seconds, limit = roof(flops, nbytes, peak, bandwidth)
-        rows.append((itemsize * flops / nbytes, flops / seconds, limit))
-    return rows
+slip(
+    "numbers instead of bytes",
+    "rows.append((flops / nbytes, flops / seconds, limit))",
+    "rows.append((itemsize * flops / nbytes, flops / seconds, limit))",
+    fails=PLACE,
+    says="each number has `itemsize` bytes",
+)
 
 
 @wrong("faster than the peak", fails=PLACE, says="No layer is faster than the peak")

@@ -2,7 +2,7 @@
 
 from autograder.bank.slips import answers_to
 
-wrong, _ = answers_to("model_parallel.one_weird_trick")
+wrong, slip = answers_to("model_parallel.one_weird_trick")
 VOLUMES = ("by_the_batch", "by_the_network")
 PLANS = ("least_of_all_plans", "alexnet_and_vgg")
 
@@ -54,6 +54,4 @@ def one_weird_trick(layers, batch, p):
     return [max(("data", "model"), key=lambda how: volume(*layer, batch, p, how)) for layer in layers]
 
 
-@wrong("batch on each rank", fails=PLANS, says="if each rank has `batch` samples")
-def one_weird_trick(layers, batch, p):
-    return [min(("data", "model"), key=lambda how: volume(*layer, batch * p, p, how)) for layer in layers]
+slip("batch on each rank", "batch, p, how", "batch * p, p, how", fails=PLANS, says="if each rank has `batch` samples")

@@ -9,47 +9,34 @@ wrong, slip = answers_to("own_stack.rounding")
 NOISE = ("the_noise", "as_int32", "the_same_every_time")
 BITS = ("add_and_cut", "carry_into_the_exponent", "all_random_numbers", "every_bf16_stays", "not_a_number")
 
-
-@wrong("the seed is not mixed", fails=(*NOISE, *AFTER_THE_LOSS), says="The seed was not mixed")
-def random16(seed, n):
-    def mix(x):
-        x = (x ^ x >> 16) * 0x7FEB352D & 0xFFFFFFFF
-        x = (x ^ x >> 15) * 0x846CA68B & 0xFFFFFFFF
-        return x ^ x >> 16
-
-    return (mix(torch.tensor(seed) ^ torch.arange(n)) >> 16).to(torch.int32)
-
-
-@wrong("words are not cut", fails=(*NOISE, *AFTER_THE_LOSS), says="Cut each product to 32 bits")
-def random16(seed, n):
-    def mix(x):
-        x = (x ^ x >> 16) * 0x7FEB352D
-        x = (x ^ x >> 15) * 0x846CA68B
-        return x ^ x >> 16
-
-    return (mix(mix(torch.tensor(seed)) ^ torch.arange(n)) >> 16).to(torch.int32)
-
-
-@wrong("the lower half", fails=(*NOISE, *AFTER_THE_LOSS), says="The lower half was kept")
-def random16(seed, n):
-    def mix(x):
-        x = (x ^ x >> 16) * 0x7FEB352D & 0xFFFFFFFF
-        x = (x ^ x >> 15) * 0x846CA68B & 0xFFFFFFFF
-        return x ^ x >> 16
-
-    return (mix(mix(torch.tensor(seed)) ^ torch.arange(n)) & 0xFFFF).to(torch.int32)
-
-
-@wrong("plus for xor", fails=(*NOISE, *AFTER_THE_LOSS), says="Seed and i are added here")
-def random16(seed, n):
-    def mix(x):
-        x = (x ^ x >> 16) * 0x7FEB352D & 0xFFFFFFFF
-        x = (x ^ x >> 15) * 0x846CA68B & 0xFFFFFFFF
-        return x ^ x >> 16
-
-    return (mix(mix(torch.tensor(seed)) + torch.arange(n) & 0xFFFFFFFF) >> 16).to(torch.int32)
-
-
+slip(
+    "the seed is not mixed",
+    "return (mix(mix(torch.tensor(seed)) ^ torch.arange(n)) >> 16).to(torch.int32)",
+    "return (mix(torch.tensor(seed) ^ torch.arange(n)) >> 16).to(torch.int32)",
+    fails=(*NOISE, *AFTER_THE_LOSS),
+    says="The seed was not mixed",
+)
+slip(
+    "words are not cut",
+    "x = (x ^ x >> 16) * 0x7FEB352D & 0xFFFFFFFF\n        x = (x ^ x >> 15) * 0x846CA68B & 0xFFFFFFFF",
+    "x = (x ^ x >> 16) * 0x7FEB352D\n        x = (x ^ x >> 15) * 0x846CA68B",
+    fails=(*NOISE, *AFTER_THE_LOSS),
+    says="Cut each product to 32 bits",
+)
+slip(
+    "the lower half",
+    "return (mix(mix(torch.tensor(seed)) ^ torch.arange(n)) >> 16).to(torch.int32)",
+    "return (mix(mix(torch.tensor(seed)) ^ torch.arange(n)) & 0xFFFF).to(torch.int32)",
+    fails=(*NOISE, *AFTER_THE_LOSS),
+    says="The lower half was kept",
+)
+slip(
+    "plus for xor",
+    "return (mix(mix(torch.tensor(seed)) ^ torch.arange(n)) >> 16).to(torch.int32)",
+    "return (mix(mix(torch.tensor(seed)) + torch.arange(n) & 0xFFFFFFFF) >> 16).to(torch.int32)",
+    fails=(*NOISE, *AFTER_THE_LOSS),
+    says="Seed and i are added here",
+)
 slip(
     "shifts of 16 everywhere",
     "x = (x ^ x >> 15) * 0x846CA68B & 0xFFFFFFFF",
@@ -57,16 +44,13 @@ slip(
     fails=(*NOISE, *AFTER_THE_LOSS),
     says=">> 15 stands between the two products",
 )
-
-
-@wrong("int64", fails=("as_int32",), says="int64")
-def random16(seed, n):
-    def mix(x):
-        x = (x ^ x >> 16) * 0x7FEB352D & 0xFFFFFFFF
-        x = (x ^ x >> 15) * 0x846CA68B & 0xFFFFFFFF
-        return x ^ x >> 16
-
-    return mix(mix(torch.tensor(seed)) ^ torch.arange(n)) >> 16
+slip(
+    "int64",
+    "return (mix(mix(torch.tensor(seed)) ^ torch.arange(n)) >> 16).to(torch.int32)",
+    "return mix(mix(torch.tensor(seed)) ^ torch.arange(n)) >> 16",
+    fails=("as_int32",),
+    says="int64",
+)
 
 
 @wrong("torch's generator", fails=(*NOISE, *AFTER_THE_LOSS), says="numbers differ")

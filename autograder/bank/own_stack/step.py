@@ -2,7 +2,7 @@
 
 from autograder.bank.slips import answers_to
 
-wrong, slip = answers_to("own_stack.step")
+_, slip = answers_to("own_stack.step")
 AFTER = ("as_one_machine", "step_after_step", "unequal_parts", "one_message_a_bucket")
 
 slip("each rank for itself", "        ring_all_reduce(flat, comm)\n", "", fails=AFTER, says="own gradient")
@@ -84,18 +84,13 @@ slip(
     fails=("the_loss", *AFTER),
     says="train_step(...) on rank 0",
 )
-
-
-@wrong("the pulls are swapped", fails=("the_loss", *AFTER), says="The size of tensor")
-def network(x, weights):
-    def conv(x, w):
-        pulls = (lambda g: conv2d_weight_grad(g, x.data), lambda g: conv2d_input_grad(g, w.data))
-        return Node(conv2d(x.data, w.data), (x, w), pulls)
-
-    w1, w2, w3, b3 = weights
-    return conv(conv(x, w1).relu(), w2).relu().flat() @ w3 + b3
-
-
+slip(
+    "the pulls are swapped",
+    "pulls = (lambda g: conv2d_input_grad(g, w.data), lambda g: conv2d_weight_grad(g, x.data))",
+    "pulls = lambda g: conv2d_weight_grad(g, x.data), lambda g: conv2d_input_grad(g, w.data)",
+    fails=("the_loss", *AFTER),
+    says="The size of tensor",
+)
 slip(
     "the loss after the step",
     "return loss.data.item()",

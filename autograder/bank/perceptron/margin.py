@@ -2,7 +2,7 @@
 
 from autograder.bank.slips import answers_to
 
-wrong, _ = answers_to("perceptron.margin")
+wrong, slip = answers_to("perceptron.margin")
 
 
 NEAREST, WRONG_SIDE = "the_nearest_sample", "negative_when_wrong"
@@ -13,9 +13,7 @@ def margin(w, X, y):
     return (y * (X @ w)).min().item()
 
 
-@wrong("|w| without w_0", fails=(NEAREST, WRONG_SIDE), says="the whole w, w_0 included")
-def margin(w, X, y):
-    return ((y * (X @ w)).min() / w[1:].norm()).item()
+slip("|w| without w_0", "() / w.norm", "() / w[1:].norm", fails=(NEAREST, WRONG_SIDE), says="the whole w, w_0 included")
 
 
 @wrong("the mean for the minimum", fails=(NEAREST, WRONG_SIDE), says="This is the mean")
@@ -23,14 +21,8 @@ def margin(w, X, y):
     return ((y * (X @ w)).mean() / w.norm()).item()
 
 
-@wrong("no labels", fails=(NEAREST, WRONG_SIDE), says="The labels are missing")
-def margin(w, X, y):
-    return ((X @ w).min() / w.norm()).item()
-
-
-@wrong("absolute values", fails=WRONG_SIDE, says="You took absolute values")
-def margin(w, X, y):
-    return ((X @ w).abs().min() / w.norm()).item()
+slip("no labels", "(y * (X @ w)).min()", "(X @ w).min()", fails=(NEAREST, WRONG_SIDE), says="The labels are missing")
+slip("absolute values", "(y * (X @ w)).min()", "(X @ w).abs().min()", fails=WRONG_SIDE, says="You took absolute values")
 
 
 @wrong("cut off at 0", fails=WRONG_SIDE, says="You cut it off at 0")

@@ -25,16 +25,8 @@ def predict(w, X):
     return torch.sign(X @ w)
 
 
-@wrong("sgn(0) = -1", fails="zero_counts_as_plus", says="compare with >=, not with >")
-def predict(w, X):
-    return torch.where(X @ w > 0, 1.0, -1.0)
-
-
-@wrong("no bias", fails=ALL_OF_PREDICT, says="The bias is missing")
-def predict(w, X):
-    return torch.where(X[..., 1:] @ w[1:] >= 0, 1.0, -1.0)
-
-
+slip("sgn(0) = -1", "X @ w >= 0, 1", "X @ w > 0, 1", fails="zero_counts_as_plus", says="compare with >=, not with >")
+slip("no bias", "X @ w >= 0, 1.0", "X[..., 1:] @ w[1:] >= 0, 1.0", fails=ALL_OF_PREDICT, says="The bias is missing")
 slip("signs flipped", "X @ w >= 0", "X @ w < 0", fails=ALL_OF_PREDICT, says="Every sign is wrong")
 
 
@@ -43,9 +35,7 @@ def predict(w, X):
     return X @ w >= 0
 
 
-@wrong("whole numbers", fails=ALL_OF_PREDICT, says="has dtype int64, expected float32")
-def predict(w, X):
-    return torch.where(X @ w >= 0, 1, -1)
+slip("whole numbers", "0, 1.0, -1.0", "0, 1, -1", fails=ALL_OF_PREDICT, says="has dtype int64, expected float32")
 
 
 @wrong("batches only", fails="one_sample_or_many", says="for a single sample x")
@@ -53,9 +43,7 @@ def predict(w, X):
     return torch.where((X * w).sum(dim=-1, keepdim=X.dim() == 1) >= 0, 1.0, -1.0)
 
 
-@wrong("forgets to return", fails=ALL_OF_PREDICT, says="Does every path of the function end in")
-def predict(w, X):
-    torch.where(X @ w >= 0, 1.0, -1.0)
+slip("forgets to return", "return torch", "torch", fails=ALL_OF_PREDICT, says="Does every path of the function end in")
 
 
 @wrong("w * x without the sum", fails=ALL_OF_PREDICT, says="w^T x is the sum of these products")

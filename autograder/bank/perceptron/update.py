@@ -22,10 +22,7 @@ def update(w, x, y, lr):
     return w + lr * y * x if yhat != y else w.clone()
 
 
-@wrong("moves away", fails=ALL_BUT_STAYING, says="You moved the wrong way")
-def update(w, x, y, lr):
-    yhat = 1.0 if w @ x >= 0 else -1.0
-    return w - lr * (y - yhat) * x
+slip("moves away", "w + lr * (y - yhat)", "w - lr * (y - yhat)", fails=ALL_BUT_STAYING, says="You moved the wrong way")
 
 
 @wrong("no bias", fails=ALL_BUT_STAYING, says="w_0 did not move")
@@ -36,12 +33,7 @@ def update(w, x, y, lr):
     return new
 
 
-@wrong("no rate", fails=ALL_BUT_STAYING, says="The learning rate is missing")
-def update(w, x, y, lr):
-    yhat = 1.0 if w @ x >= 0 else -1.0
-    return w + (y - yhat) * x
-
-
+slip("no rate", "lr * (y - yhat) * x", "(y - yhat) * x", fails=ALL_BUT_STAYING, says="The learning rate is missing")
 slip(
     "moves w in place",
     "return w + lr * (y - yhat) * x",

@@ -1,10 +1,8 @@
 """Wrong answers to `LossScaler`."""
 
-import torch
-
 from autograder.bank.slips import answers_to
 
-wrong, slip = answers_to("scaling.loss_scaler")
+_, slip = answers_to("scaling.loss_scaler")
 AGREE = ("all_ranks_agree", "one_number_travels", "one_round")
 FROM_LEFT_OUT = ("left_out", *AGREE)
 ALL = ("divided_and_grown", *FROM_LEFT_OUT)
@@ -18,25 +16,19 @@ slip(
     fails=AGREE,
     says="all must skip the step, or their weights differ from then on",
 )
-
-
-@wrong("grows with each step", fails=ALL, says="The scale grows after each good step")
-class LossScaler:
-    def __init__(self, comm, scale=2.0**15, growth=2.0, backoff=0.5, interval=2000):
-        self.comm, self.scale, self.growth, self.backoff = comm, scale, growth, backoff
-
-    def step(self, gradients, update):
-        unscaled = [x.float() / self.scale for x in gradients]
-        bad = torch.tensor([float(not all(x.isfinite().all() for x in unscaled))])
-        self.comm.all_reduce(bad)
-        if bad > 0:
-            self.scale *= self.backoff
-            return False
-        update(unscaled)
-        self.scale *= self.growth
-        return True
-
-
+slip(
+    "grows with each step",
+    "        self.interval, self.good = interval, 0\n",
+    "",
+    "self.scale, self.good = self.scale * self.backoff, 0",
+    "self.scale *= self.backoff",
+    "self.good += 1\n"
+    "        if self.good == self.interval:\n"
+    "            self.scale, self.good = self.scale * self.growth, 0",
+    "self.scale *= self.growth",
+    fails=ALL,
+    says="The scale grows after each good step",
+)
 slip(
     "the count continues after growing",
     "if self.good == self.interval:\n            self.scale, self.good = self.scale * self.growth, 0",

@@ -17,33 +17,24 @@ def offload(compute, nbytes, link, room):
 
 
 slip("room without end", "done[i - room] if i >= room else 0", "0", fails=ALL, says="You assume unlimited room")
-
-
-@wrong("room for one more", fails=ALL, says="room for one layer too many")
-def offload(compute, nbytes, link, room):
-    there, done = ([], [])
-    for i, (seconds, size) in enumerate(zip(compute, nbytes, strict=True)):
-        free = max(there[-1] if there else 0.0, done[i - room - 1] if i > room else 0.0)
-        there.append(free + size / link)
-        done.append(max(there[-1], done[-1] if done else 0.0) + seconds)
-    return done[-1]
-
-
-@wrong("room for one less", fails=ALL, says="room for one layer too few")
-def offload(compute, nbytes, link, room):
-    there, done = ([], [])
-    for i, (seconds, size) in enumerate(zip(compute, nbytes, strict=True)):
-        free = max(there[-1] if there else 0.0, done[i - max(1, room - 1)] if i >= max(1, room - 1) else 0.0)
-        there.append(free + size / link)
-        done.append(max(there[-1], done[-1] if done else 0.0) + seconds)
-    return done[-1]
-
-
-@wrong("all layers on the link at once", fails=ALL, says="The link loads one layer at a time")
-def offload(compute, nbytes, link, room):
-    there, done = ([], [])
-    for i, (seconds, size) in enumerate(zip(compute, nbytes, strict=True)):
-        free = done[i - room] if i >= room else 0.0
-        there.append(free + size / link)
-        done.append(max(there[-1], done[-1] if done else 0.0) + seconds)
-    return done[-1]
+slip(
+    "room for one more",
+    "free = max(there[-1] if there else 0.0, done[i - room] if i >= room else 0.0)",
+    "free = max(there[-1] if there else 0.0, done[i - room - 1] if i > room else 0.0)",
+    fails=ALL,
+    says="room for one layer too many",
+)
+slip(
+    "room for one less",
+    "free = max(there[-1] if there else 0.0, done[i - room] if i >= room else 0.0)",
+    "free = max(there[-1] if there else 0.0, done[i - max(1, room - 1)] if i >= max(1, room - 1) else 0.0)",
+    fails=ALL,
+    says="room for one layer too few",
+)
+slip(
+    "all layers on the link at once",
+    "free = max(there[-1] if there else 0.0, done[i - room] if i >= room else 0.0)",
+    "free = done[i - room] if i >= room else 0.0",
+    fails=ALL,
+    says="The link loads one layer at a time",
+)

@@ -30,13 +30,7 @@ def round_nearest_even(x, fmt):
 
 
 slip("truncates", "torch.round", "torch.trunc", fails=(*WHOLE, *AFTER), says="This cuts off (rounds toward 0)")
-
-
-@wrong("rounds down", fails=(*WHOLE, *AFTER), says="This is always the lower neighbour")
-def round_nearest_even(x, fmt):
-    x = x.double()
-    eps = spacing(x, fmt)
-    return fmt.bounded(torch.floor(x / eps) * eps).float()
+slip("rounds down", "torch.round", "torch.floor", fails=(*WHOLE, *AFTER), says="This is always the lower neighbour")
 
 
 @wrong("the farther one", fails=(*WHOLE, *AFTER), says="the farther neighbour")

@@ -13,12 +13,7 @@ slip(
     fails=("one_step", "gradients_do_not_pile_up"),
     says="Autograd watches w",
 )
-
-
-@wrong("gradients pile up", fails="gradients_do_not_pile_up", says="backward() adds to w.grad")
-def descend(w, lr):
-    with torch.no_grad():
-        w -= lr * w.grad
+slip("gradients pile up", "    w.grad = None\n", "", fails="gradients_do_not_pile_up", says="backward() adds to w.grad")
 
 
 @wrong("a new w of its own", fails=("one_step", "gradients_do_not_pile_up"), says="w has not changed")
@@ -27,11 +22,7 @@ def descend(w, lr):
         w = w - lr * w.grad
 
 
-@wrong("climbs", fails=("one_step", "gradients_do_not_pile_up"), says="You climb")
-def descend(w, lr):
-    with torch.no_grad():
-        w += lr * w.grad
-    w.grad = None
+slip("climbs", "w -= lr * w.grad", "w += lr * w.grad", fails=("one_step", "gradients_do_not_pile_up"), says="You climb")
 
 
 @wrong("takes w away from autograd", fails="gradients_do_not_pile_up", says="do not change its flag")

@@ -4,12 +4,9 @@ import torch
 
 from autograder.bank.slips import answers_to
 
-wrong, _ = answers_to("tensors.sums")
+wrong, slip = answers_to("tensors.sums")
 
-
-@wrong("keepdim forgotten", fails=("rows_add_up_to_one", "any_matrix"), says="keepdim is missing")
-def shares(x):
-    return x / x.sum(1)
+slip("keepdim forgotten", "1, keepdim=True", "1", fails=("rows_add_up_to_one", "any_matrix"), says="keepdim is missing")
 
 
 @wrong("dim off by one", fails=("rows_add_up_to_one", "any_matrix"), says="Your columns add up to 1")
@@ -54,6 +51,4 @@ def mix(w, x):
     return torch.einsum("kc,ncpq->knpq", w, x)
 
 
-@wrong("no sum", fails=("a_sum_over_channels", "any_sizes"), says="missing after the arrow")
-def mix(w, x):
-    return torch.einsum("kc,ncpq->nkcpq", w, x)
+slip("no sum", "ncpq->nkpq", "ncpq->nkcpq", fails=("a_sum_over_channels", "any_sizes"), says="missing after the arrow")
