@@ -15,40 +15,24 @@ slip(
     fails=SIZES,
     says="divide by their number, too",
 )
-
-
-@wrong("the batch of one process", fails=SIZES, says="the batch of all processes together")
-def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3) -> dict:
-    steps, rest = divmod(batch, micro * world)
-    if rest:
-        raise ValueError(f"micro {micro} x world {world} does not divide the batch of {batch}")
-    return {
-        "train_batch_size": batch // world,
-        "train_micro_batch_size_per_gpu": micro,
-        "gradient_accumulation_steps": steps,
-        "zero_optimization": {"stage": stage},
-        "bf16": {"enabled": True},
-        "gradient_clipping": 1.0,
-        "optimizer": {"type": "Adam", "params": {"lr": lr}},
-    }
-
-
-@wrong("the share is taken for the microbatch", fails=SIZES, says="not its micro-batch")
-def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3) -> dict:
-    steps, rest = divmod(batch, micro * world)
-    if rest:
-        raise ValueError(f"micro {micro} x world {world} does not divide the batch of {batch}")
-    return {
-        "train_batch_size": batch,
-        "train_micro_batch_size_per_gpu": batch // world,
-        "gradient_accumulation_steps": steps,
-        "zero_optimization": {"stage": stage},
-        "bf16": {"enabled": True},
-        "gradient_clipping": 1.0,
-        "optimizer": {"type": "Adam", "params": {"lr": lr}},
-    }
-
-
+slip(
+    "the batch of one process",
+    'raise ValueError(f"{micro} x {world} does not divide the batch of {batch}")',
+    'raise ValueError(f"micro {micro} x world {world} does not divide the batch of {batch}")',
+    '"train_batch_size": batch,',
+    '"train_batch_size": batch // world,',
+    fails=SIZES,
+    says="the batch of all processes together",
+)
+slip(
+    "the share is taken for the microbatch",
+    'raise ValueError(f"{micro} x {world} does not divide the batch of {batch}")',
+    'raise ValueError(f"micro {micro} x world {world} does not divide the batch of {batch}")',
+    '"train_micro_batch_size_per_gpu": micro,',
+    '"train_micro_batch_size_per_gpu": batch // world,',
+    fails=SIZES,
+    says="not its micro-batch",
+)
 slip(
     "a name that is misspelt",
     'raise ValueError(f"{micro} x {world} does not divide the batch of {batch}")',
@@ -58,40 +42,24 @@ slip(
     fails=SIZES,
     says="which DeepSpeed does not know",
 )
-
-
-@wrong("a float from a division", fails=SIZES, says="expected an int")
-def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3) -> dict:
-    steps, rest = divmod(batch, micro * world)
-    if rest:
-        raise ValueError(f"micro {micro} x world {world} does not divide the batch of {batch}")
-    return {
-        "train_batch_size": batch,
-        "train_micro_batch_size_per_gpu": micro,
-        "gradient_accumulation_steps": batch / micro / world,
-        "zero_optimization": {"stage": stage},
-        "bf16": {"enabled": True},
-        "gradient_clipping": 1.0,
-        "optimizer": {"type": "Adam", "params": {"lr": lr}},
-    }
-
-
-@wrong("the stage next to its section", fails=SIZES, says="which DeepSpeed does not know")
-def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3) -> dict:
-    steps, rest = divmod(batch, micro * world)
-    if rest:
-        raise ValueError(f"micro {micro} x world {world} does not divide the batch of {batch}")
-    return {
-        "train_batch_size": batch,
-        "train_micro_batch_size_per_gpu": micro,
-        "gradient_accumulation_steps": steps,
-        "stage": stage,
-        "bf16": {"enabled": True},
-        "gradient_clipping": 1.0,
-        "optimizer": {"type": "Adam", "params": {"lr": lr}},
-    }
-
-
+slip(
+    "a float from a division",
+    'raise ValueError(f"{micro} x {world} does not divide the batch of {batch}")',
+    'raise ValueError(f"micro {micro} x world {world} does not divide the batch of {batch}")',
+    '"gradient_accumulation_steps": steps,',
+    '"gradient_accumulation_steps": batch / micro / world,',
+    fails=SIZES,
+    says="expected an int",
+)
+slip(
+    "the stage next to its section",
+    'raise ValueError(f"{micro} x {world} does not divide the batch of {batch}")',
+    'raise ValueError(f"micro {micro} x world {world} does not divide the batch of {batch}")',
+    '"zero_optimization": {"stage": stage},',
+    '"stage": stage,',
+    fails=SIZES,
+    says="which DeepSpeed does not know",
+)
 slip(
     "rounded down",
     '    if rest:\n        raise ValueError(f"{micro} x {world} does not divide the batch of {batch}")\n',
@@ -99,25 +67,15 @@ slip(
     fails="what_does_not_divide",
     says="Raise ValueError",
 )
-
-
-@wrong("both half precisions", fails="stage_and_precision", says="both switched on")
-def zero_config(batch: int, micro: int, world: int, stage: int, lr: float = 1e-3) -> dict:
-    steps, rest = divmod(batch, micro * world)
-    if rest:
-        raise ValueError(f"micro {micro} x world {world} does not divide the batch of {batch}")
-    return {
-        "train_batch_size": batch,
-        "train_micro_batch_size_per_gpu": micro,
-        "gradient_accumulation_steps": steps,
-        "zero_optimization": {"stage": stage},
-        "fp16": {"enabled": True},
-        "bf16": {"enabled": True},
-        "gradient_clipping": 1.0,
-        "optimizer": {"type": "Adam", "params": {"lr": lr}},
-    }
-
-
+slip(
+    "both half precisions",
+    'raise ValueError(f"{micro} x {world} does not divide the batch of {batch}")',
+    'raise ValueError(f"micro {micro} x world {world} does not divide the batch of {batch}")',
+    '"bf16": {"enabled": True},',
+    '"fp16": {"enabled": True},\n        "bf16": {"enabled": True},',
+    fails="stage_and_precision",
+    says="both switched on",
+)
 slip(
     "rank 0 alone reports",
     'mine = slice(rank, None, world)\n        loss = cross_entropy(model(x[mine]), y[mine], reduction="sum") / len(x)',
