@@ -98,21 +98,19 @@ def train_step(model, batch, lr, comm, cap_bytes=CAP):
     return loss.item()
 
 
-@wrong("frozen parameters learn", fails="tied_and_frozen", says="does not require grad")
-def train_step(model, batch, lr, comm, cap_bytes=CAP):
-    x, y = batch
-    model.zero_grad()
-    loss = cross_entropy(model(x), y)
-    gradients = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
-    for param, gradient in zip(model.parameters(), gradients):
-        param.grad = torch.zeros_like(param) if gradient is None else gradient
-    with torch.no_grad():
-        for bucket in make_buckets(list(model.parameters()), cap_bytes):
-            grads = [param.grad for param in bucket]
-            average_gradients(grads, len(x), comm)
-            for param, grad in zip(bucket, grads):
-                param -= lr * grad
-    return loss.item()
+slip(
+    "frozen parameters learn",
+    "loss.backward()\n    params = [param for param in model.parameters() if param.requires_grad]",
+    "gradients = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)\n"
+    "    for param, gradient in zip(model.parameters(), gradients):\n"
+    "        param.grad = torch.zeros_like(param) if gradient is None else gradient",
+    "for bucket in make_buckets(params, cap_bytes):\n"
+    "            grads = [torch.zeros_like(param) if param.grad is None else param.grad for param in bucket]",
+    "for bucket in make_buckets(list(model.parameters()), cap_bytes):\n"
+    "            grads = [param.grad for param in bucket]",
+    fails="tied_and_frozen",
+    says="does not require grad",
+)
 
 
 @wrong("a message per tensor", fails="one_message_per_bucket", says="There is one message per tensor")

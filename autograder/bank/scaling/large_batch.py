@@ -93,19 +93,16 @@ def lamb_step(weights, gradients, momenta, variances, t, lr, decay=0.01):
     return moved, momenta, variances
 
 
-@wrong("no corrections", fails=LAMB, says="Adam's corrections of the first steps are missing")
-def lamb_step(weights, gradients, momenta, variances, t, lr, decay=0.01):
-    momenta = [0.9 * m + 0.1 * g for m, g in zip(momenta, gradients)]
-    variances = [0.999 * v + 0.001 * g * g for v, g in zip(variances, gradients)]
-    moved = []
-    for w, m, v in zip(weights, momenta, variances):
-        update = m / (v.sqrt() + 1e-6)
-        ratio = 1.0
-        if w.dim() > 1:
-            update = update + decay * w
-            ratio = w.norm() / update.norm() if w.norm() > 0 and update.norm() > 0 else 1.0
-        moved.append(w - lr * ratio * update)
-    return moved, momenta, variances
+slip(
+    "no corrections",
+    "for w, m, v in zip(weights, momenta, variances, strict=True):\n"
+    "        update, ratio = (m / (1 - 0.9**t)) / ((v / (1 - 0.999**t)).sqrt() + 1e-6), 1.0",
+    "for w, m, v in zip(weights, momenta, variances):\n        update = m / (v.sqrt() + 1e-6)\n        ratio = 1.0",
+    "size, length = w.norm(), update.norm()\n            ratio = size / length if size > 0 and length > 0 else 1.0",
+    "ratio = w.norm() / update.norm() if w.norm() > 0 and update.norm() > 0 else 1.0",
+    fails=LAMB,
+    says="Adam's corrections of the first steps are missing",
+)
 
 
 @wrong("the gradient's norm", fails=LAMB, says="not of the gradient")
@@ -123,19 +120,13 @@ def lamb_step(weights, gradients, momenta, variances, t, lr, decay=0.01):
     return moved, momenta, variances
 
 
-@wrong("zero weights that never move", fails=LAMB, says="such weights never move")
-def lamb_step(weights, gradients, momenta, variances, t, lr, decay=0.01):
-    momenta = [0.9 * m + 0.1 * g for m, g in zip(momenta, gradients)]
-    variances = [0.999 * v + 0.001 * g * g for v, g in zip(variances, gradients)]
-    moved = []
-    for w, m, v in zip(weights, momenta, variances):
-        update = (m / (1 - 0.9**t)) / ((v / (1 - 0.999**t)).sqrt() + 1e-6)
-        ratio = 1.0
-        if w.dim() > 1:
-            update = update + decay * w
-            ratio = w.norm() / update.norm()
-        moved.append(w - lr * ratio * update)
-    return moved, momenta, variances
+slip(
+    "zero weights that never move",
+    "size, length = w.norm(), update.norm()\n            ratio = size / length if size > 0 and length > 0 else 1.0",
+    "ratio = w.norm() / update.norm()",
+    fails=LAMB,
+    says="such weights never move",
+)
 
 
 @wrong("the root of k", fails=RATE, says="not the root of k")
@@ -172,20 +163,15 @@ def lr_at(step, lr, k, warmup, drops=()):
     return lr * k * 0.1 ** sum(step >= drop for drop in drops)
 
 
-@wrong("epsilon under the root", fails=LAMB, says="Add epsilon to the root")
-def lamb_step(weights, gradients, momenta, variances, t, lr, decay=0.01):
-    momenta = [0.9 * m + 0.1 * g for m, g in zip(momenta, gradients)]
-    variances = [0.999 * v + 0.001 * g * g for v, g in zip(variances, gradients)]
-    moved = []
-    for w, m, v in zip(weights, momenta, variances):
-        update, ratio = (m / (1 - 0.9**t)) / (v / (1 - 0.999**t) + 1e-6).sqrt(), 1.0
-        if w.dim() > 1:
-            update = update + decay * w
-            ratio = w.norm() / update.norm() if w.norm() > 0 and update.norm() > 0 else 1.0
-        moved.append(w - lr * ratio * update)
-    return moved, momenta, variances
-
-
+slip(
+    "epsilon under the root",
+    "update, ratio = (m / (1 - 0.9**t)) / ((v / (1 - 0.999**t)).sqrt() + 1e-6), 1.0",
+    "update, ratio = (m / (1 - 0.9**t)) / (v / (1 - 0.999**t) + 1e-6).sqrt(), 1.0",
+    "size, length = w.norm(), update.norm()\n            ratio = size / length if size > 0 and length > 0 else 1.0",
+    "ratio = w.norm() / update.norm() if w.norm() > 0 and update.norm() > 0 else 1.0",
+    fails=LAMB,
+    says="Add epsilon to the root",
+)
 slip(
     "velocities in place",
     "moved, kept = [], []\n    for w, g, v in zip(weights, gradients, velocities, strict=True):",
@@ -195,21 +181,15 @@ slip(
     fails=LARS,
     says="changed its argument velocities",
 )
-
-
-@wrong("the norm of the decayed gradient", fails=LARS, says="a sum of two norms")
-def lars_step(weights, gradients, velocities, lr, momentum=0.9, decay=1e-4, trust=1e-3):
-    moved, kept = [], []
-    for w, g, v in zip(weights, gradients, velocities):
-        size, ratio = w.norm(), 1.0
-        if w.dim() > 1:
-            g = g + decay * w
-            ratio = trust * size / g.norm() if size > 0 and g.norm() > 0 else 1.0
-        kept.append(momentum * v + lr * ratio * g)
-        moved.append(w - kept[-1])
-    return moved, kept
-
-
+slip(
+    "the norm of the decayed gradient",
+    "below = g.norm() + decay * size\n"
+    "            ratio = trust * size / below if size > 0 and below > 0 else 1.0\n"
+    "            g = g + decay * w",
+    "g = g + decay * w\n            ratio = trust * size / g.norm() if size > 0 and g.norm() > 0 else 1.0",
+    fails=LARS,
+    says="a sum of two norms",
+)
 slip(
     "drops taken out of their list",
     "    return grown * 0.1 ** sum(step >= drop for drop in drops)",
