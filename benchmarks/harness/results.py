@@ -10,7 +10,7 @@ from hpcdl.files import write_whole
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS, QUICK = ROOT / "benchmarks" / "results", ROOT / "artifacts" / "benchmarks"
 SAMPLES = 5  # a list of at least so many numbers is a sample
-WIDTH = 120  # letters of a line
+WIDTH = 120  # letters of a line that holds several rows
 
 
 def file(name: str, quick: bool, out: Path | None) -> Path:
@@ -39,9 +39,9 @@ def summary(found: Any) -> Any:
 
 
 def written(found: Any, indent: str = "") -> str:
-    """Return `found` as JSON in which whatever fits on a line has one line."""
+    """Return `found` as JSON in which whatever fits on a line has one line, and so has each row."""
     line = json.dumps(found, ensure_ascii=False)
-    if len(indent) + len(line) <= WIDTH or not isinstance(found, dict | list) or not found:
+    if len(indent) + len(line) <= WIDTH or not isinstance(found, dict | list) or is_row(found):
         return line
     inner = indent + " "
     if isinstance(found, dict):
@@ -50,3 +50,9 @@ def written(found: Any, indent: str = "") -> str:
         parts = [written(value, inner) for value in found]
     left, right = "{}" if isinstance(found, dict) else "[]"
     return f"{left}\n{inner}" + f",\n{inner}".join(parts) + f"\n{indent}{right}"
+
+
+def is_row(found: dict | list) -> bool:
+    """Return whether it holds no row itself: only numbers, texts and lists of these."""
+    values = found.values() if isinstance(found, dict) else found
+    return not any(isinstance(value, dict) or (isinstance(value, list) and not is_row(value)) for value in values)

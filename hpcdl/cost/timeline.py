@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import NamedTuple
 
 # Seconds or sizes: one number for all stages, one per stage, or one per chunk of each stage.
@@ -54,28 +53,6 @@ class Timeline:
         for stage, order in enumerate(self.orders):
             for op, start, end in zip(order, self.starts[stage], self.ends[stage], strict=True):
                 yield TimelineEvent(stage, *op, start, end)
-
-    def critical_path(self) -> list[TimelineEvent]:
-        """Return the ops that determine the makespan, in order: each waited for the one before it, or for its
-        message."""
-        place = {part: g for g, part in enumerate(self.parts)}
-        events = list(self.events())
-        index = {(event.op, event.microbatch, place[event.stage, event.chunk]): event for event in events}
-        before = {later: earlier for earlier, later in pairwise(events) if earlier.stage == later.stage}
-        path = [max(events, key=lambda event: event.end)]
-        while path[-1].start > 0.0:
-            event, earlier = path[-1], before.get(path[-1])
-            source = index.get(self._source(event, place[event.stage, event.chunk]))
-            cause = source if source and (earlier is None or earlier.end < event.start) else earlier
-            assert cause is not None  # an op that does not start at time 0 waited for something
-            path.append(cause)
-        return path[::-1]
-
-    def _source(self, event: TimelineEvent, g: int) -> tuple[str, int, int]:
-        """Return the op whose message `event` needs; `g` is its part of the network."""
-        if event.op == "W" or (event.op == "B" and g == len(self.parts) - 1):
-            return ("B" if event.op == "W" else "F", event.microbatch, g)
-        return (event.op, event.microbatch, g - 1 if event.op == "F" else g + 1)
 
     def memory(self, activation: PerChunk = 1.0, weight_share: float = 1.0) -> list[float]:
         """Return the most that each stage holds at any time for its backward passes.

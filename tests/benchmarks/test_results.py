@@ -27,6 +27,12 @@ def test_written_results_are_the_same_json():
     assert max(map(len, text.splitlines())) <= results.WIDTH
 
 
+def test_a_row_has_one_line():
+    row = {"lab": "x" * 90, "sizes": [1, 2, 3], "seconds": 0.125, "processor": "y" * 90}
+    assert results.written({"rows": [row, row]}).count("\n") == 5
+    assert json.dumps(row) in results.written({"rows": [row, row]})
+
+
 def test_save_leaves_raw_samples_out_of_git(tmp_path, monkeypatch):
     monkeypatch.setattr(results, "QUICK", tmp_path / "artifacts")
     results.save({"seconds": [1, 2, 3, 4, 5]}, tmp_path / "x.json")
@@ -34,7 +40,10 @@ def test_save_leaves_raw_samples_out_of_git(tmp_path, monkeypatch):
     assert json.loads((tmp_path / "artifacts" / "raw" / "x.json").read_text()) == {"seconds": [1, 2, 3, 4, 5]}
 
 
-def test_committed_results_hold_no_raw_samples():
+def test_committed_results_are_as_saved():
+    """They hold no raw samples, and have a line for each row."""
     for path in results.RESULTS.glob("*.json"):
-        found = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        found = json.loads(text)
         assert results.summary(found) == found, path.name
+        assert results.written(found) + "\n" == text, path.name

@@ -4,16 +4,15 @@ import math
 
 import torch
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-HERE = "attention.attention"
+wrong, slip = answers_to("attention.attention")
 ALL = ("weighted_mean", "causal_mask", "large_scores", "batches")
 MASK = ("causal_mask", "large_scores", "batches")
 BLOCKS = tuple(f"attention.heads.{check}" for check in ("one_head", "many_heads", "batches"))
 
 
-@wrong(HERE, "scores are not divided", fails=(*ALL, *BLOCKS), says="Divide the scores by the square root of d")
+@wrong("scores are not divided", fails=(*ALL, *BLOCKS), says="Divide the scores by the square root of d")
 def attention(q, k, v, causal=True):
     scores = q @ k.transpose(-1, -2)
     if causal:
@@ -22,16 +21,10 @@ def attention(q, k, v, causal=True):
     return scores.softmax(-1) @ v
 
 
-@wrong(HERE, "scores divided by d", fails=(*ALL, *BLOCKS), says="not by d")
-def attention(q, k, v, causal=True):
-    scores = q @ k.transpose(-1, -2) / q.shape[-1]
-    if causal:
-        n = q.shape[-2]
-        scores = scores.masked_fill(torch.ones(n, n, dtype=torch.bool).triu(1), -math.inf)
-    return scores.softmax(-1) @ v
+slip("scores divided by d", "math.sqrt(q.shape[-1])", "q.shape[-1]", fails=(*ALL, *BLOCKS), says="not by d")
 
 
-@wrong(HERE, "a softmax along the queries", fails=(*ALL, *BLOCKS), says="The softmax goes along the keys")
+@wrong("a softmax along the queries", fails=(*ALL, *BLOCKS), says="The softmax goes along the keys")
 def attention(q, k, v, causal=True):
     scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
     if causal:
@@ -40,59 +33,37 @@ def attention(q, k, v, causal=True):
     return scores.softmax(-2) @ v
 
 
-@wrong(HERE, "no mask", fails=(*MASK, *BLOCKS), says="The future is not hidden")
+@wrong("no mask", fails=(*MASK, *BLOCKS), says="The future is not hidden")
 def attention(q, k, v, causal=True):
     return (q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])).softmax(-1) @ v
 
 
-@wrong(HERE, "always a mask", fails=("weighted_mean", "batches"), says="every token sees every other")
+@wrong("always a mask", fails=("weighted_mean", "batches"), says="every token sees every other")
 def attention(q, k, v, causal=True):
     scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
     hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
     return scores.masked_fill(hidden, -math.inf).softmax(-1) @ v
 
 
-@wrong(HERE, "the past is hidden", fails=(*MASK, *BLOCKS), says="You hide the past")
-def attention(q, k, v, causal=True):
-    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
-    if causal:
-        n = q.shape[-2]
-        scores = scores.masked_fill(torch.ones(n, n, dtype=torch.bool).tril(-1), -math.inf)
-    return scores.softmax(-1) @ v
+slip("the past is hidden", "triu(1), -math", "tril(-1), -math", fails=(*MASK, *BLOCKS), says="You hide the past")
+slip("a token does not see itself", "(1), -math", "(0), -math", fails=(*MASK, *BLOCKS), says="expected a finite number")
+slip("a hidden score is 0", "(1), -math.inf", "(1), 0.0", fails=(*MASK, *BLOCKS), says="A hidden score is -inf")
 
 
-@wrong(HERE, "a token does not see itself", fails=(*MASK, *BLOCKS), says="expected a finite number")
-def attention(q, k, v, causal=True):
-    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
-    if causal:
-        n = q.shape[-2]
-        scores = scores.masked_fill(torch.ones(n, n, dtype=torch.bool).triu(0), -math.inf)
-    return scores.softmax(-1) @ v
-
-
-@wrong(HERE, "a hidden score is 0", fails=(*MASK, *BLOCKS), says="A hidden score is -inf")
-def attention(q, k, v, causal=True):
-    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
-    if causal:
-        n = q.shape[-2]
-        scores = scores.masked_fill(torch.ones(n, n, dtype=torch.bool).triu(1), 0.0)
-    return scores.softmax(-1) @ v
-
-
-@wrong(HERE, "weights hidden after the softmax", fails=(*MASK, *BLOCKS), says="You mask after the softmax")
+@wrong("weights hidden after the softmax", fails=(*MASK, *BLOCKS), says="You mask after the softmax")
 def attention(q, k, v, causal=True):
     weights = (q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])).softmax(-1)
     return (weights.tril() if causal else weights) @ v
 
 
-@wrong(HERE, "a softmax that overflows", fails="large_scores", says="expected a finite number")
+@wrong("a softmax that overflows", fails="large_scores", says="expected a finite number")
 def attention(q, k, v, causal=True):
     odds = (q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])).exp()
     odds = odds.tril() if causal else odds
     return odds / odds.sum(-1, keepdim=True) @ v
 
 
-@wrong(HERE, "all dimensions of k exchanged", fails=("batches", *BLOCKS), says="exchange the last two dimensions of k")
+@wrong("all dimensions of k exchanged", fails=("batches", *BLOCKS), says="exchange the last two dimensions of k")
 def attention(q, k, v, causal=True):
     scores = q @ k.T / math.sqrt(q.shape[-1])
     if causal:
@@ -101,34 +72,22 @@ def attention(q, k, v, causal=True):
     return scores.softmax(-1) @ v
 
 
-@wrong(HERE, "the caller's q is divided in place", fails=ALL, says="changed its argument q")
-def attention(q, k, v, causal=True):
-    q /= math.sqrt(q.shape[-1])
-    scores = q @ k.transpose(-1, -2)
-    if causal:
-        n = q.shape[-2]
-        scores = scores.masked_fill(torch.ones(n, n, dtype=torch.bool).triu(1), -math.inf)
-    return scores.softmax(-1) @ v
-
-
 slip(
-    HERE,
+    "the caller's q is divided in place",
+    "scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])",
+    "q /= math.sqrt(q.shape[-1])\n    scores = q @ k.transpose(-1, -2)",
+    fails=ALL,
+    says="changed its argument q",
+)
+slip(
     "everything in float64",
     "scores.softmax(-1) @ v",
     "scores.double().softmax(-1) @ v.double()",
     fails="batches",
     says="float32",
 )
+slip("a large number hides", "-math.inf", "-1e9", fails="large_scores", says="no finite number is below every score")
 slip(
-    HERE,
-    "a large number hides",
-    "-math.inf",
-    "-1e9",
-    fails="large_scores",
-    says="no finite number is below every score",
-)
-slip(
-    HERE,
     "a large number is subtracted",
     *("scores.masked_fill(", "scores - 1e4 * ("),
     *(", -math.inf", ""),

@@ -1,105 +1,84 @@
 """Wrong answers to `block_work`."""
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-HERE = "attention.block_work"
+wrong, slip = answers_to("attention.block_work")
 
 
-@wrong(HERE, "one matrix for q, k and v", fails="weights", says="Queries, keys and values have one matrix each")
+@wrong("one matrix for q, k and v", fails="weights", says="Queries, keys and values have one matrix each")
 def block_work(b, n, h, heads):
     return 10 * h**2, 24 * b * n * h**2 + 4 * b * n**2 * h, 12 * b * n * h + b * heads * n**2
 
 
-@wrong(HERE, "a narrow second layer", fails="weights", says="`up` and `down` have 4 h² weights each")
+@wrong("a narrow second layer", fails="weights", says="`up` and `down` have 4 h² weights each")
 def block_work(b, n, h, heads):
     return 6 * h**2, 24 * b * n * h**2 + 4 * b * n**2 * h, 12 * b * n * h + b * heads * n**2
 
 
-@wrong(HERE, "weights for each token", fails="weights", says="they do not grow with n")
+@wrong("weights for each token", fails="weights", says="they do not grow with n")
 def block_work(b, n, h, heads):
     return 12 * b * n * h**2, 24 * b * n * h**2 + 4 * b * n**2 * h, 12 * b * n * h + b * heads * n**2
 
 
-@wrong(HERE, "a MAC counted once", fails="operations", says="are two operations")
+@wrong("a MAC counted once", fails="operations", says="are two operations")
 def block_work(b, n, h, heads):
     return 12 * h**2, 12 * b * n * h**2 + 2 * b * n**2 * h, 12 * b * n * h + b * heads * n**2
 
 
-@wrong(HERE, "no scores", fails="operations", says="The scores and their product with the values are missing")
+@wrong("no scores", fails="operations", says="The scores and their product with the values are missing")
 def block_work(b, n, h, heads):
     return 12 * h**2, 24 * b * n * h**2, 12 * b * n * h + b * heads * n**2
 
 
-@wrong(HERE, "the scores alone", fails="operations", says="Two products have n² pairs")
+@wrong("the scores alone", fails="operations", says="Two products have n² pairs")
 def block_work(b, n, h, heads):
     return 12 * h**2, 24 * b * n * h**2 + 2 * b * n**2 * h, 12 * b * n * h + b * heads * n**2
 
 
-@wrong(HERE, "all numbers in each head", fails="operations", says="do not multiply the work")
+@wrong("all numbers in each head", fails="operations", says="do not multiply the work")
 def block_work(b, n, h, heads):
     return 12 * h**2, 24 * b * n * h**2 + 4 * b * n**2 * h * heads, 12 * b * n * h + b * heads * n**2
 
 
-@wrong(HERE, "the backward pass, too", fails="operations", says="count only the forward pass")
+@wrong("the backward pass, too", fails="operations", says="count only the forward pass")
 def block_work(b, n, h, heads):
     return 12 * h**2, 3 * (24 * b * n * h**2 + 4 * b * n**2 * h), 12 * b * n * h + b * heads * n**2
 
 
-@wrong(HERE, "scores of one head", fails="activations", says="Each head keeps n² numbers of its own")
+@wrong("scores of one head", fails="activations", says="Each head keeps n² numbers of its own")
 def block_work(b, n, h, heads):
     return 12 * h**2, 24 * b * n * h**2 + 4 * b * n**2 * h, 12 * b * n * h + b * n**2
 
 
-@wrong(HERE, "no softmax kept", fails="activations", says="The output of the softmax is missing")
+@wrong("no softmax kept", fails="activations", says="The output of the softmax is missing")
 def block_work(b, n, h, heads):
     return 12 * h**2, 24 * b * n * h**2 + 4 * b * n**2 * h, 12 * b * n * h
 
 
-@wrong(HERE, "scores kept before and after", fails="activations", says="The scores before the softmax are not needed")
+@wrong("scores kept before and after", fails="activations", says="The scores before the softmax are not needed")
 def block_work(b, n, h, heads):
     return 12 * h**2, 24 * b * n * h**2 + 4 * b * n**2 * h, 12 * b * n * h + 2 * b * heads * n**2
 
 
-@wrong(HERE, "ReLU's output counted twice", fails="activations", says="it counts once")
+@wrong("ReLU's output counted twice", fails="activations", says="it counts once")
 def block_work(b, n, h, heads):
     return 12 * h**2, 24 * b * n * h**2 + 4 * b * n**2 * h, 16 * b * n * h + b * heads * n**2
 
 
-@wrong(HERE, "bytes", fails="activations", says="Those are bytes: count numbers")
+@wrong("bytes", fails="activations", says="Those are bytes: count numbers")
 def block_work(b, n, h, heads):
     return 12 * h**2, 24 * b * n * h**2 + 4 * b * n**2 * h, 4 * (12 * b * n * h + b * heads * n**2)
 
 
 slip(
-    HERE,
-    "a mask halves the scores",
-    "4 * b * n**2 * h",
-    "2 * b * n**2 * h",
-    fails="operations",
-    says="A mask makes neither",
+    "a mask halves the scores", "4 * b * n**2 * h", "2 * b * n**2 * h", fails="operations", says="A mask makes neither"
 )
+slip("q, k and v are not kept", "12 * b * n * h", "9 * b * n * h", fails="activations", says="q, k and v have as many")
 slip(
-    HERE,
-    "q, k and v are not kept",
-    "12 * b * n * h",
-    "9 * b * n * h",
-    fails="activations",
-    says="q, k and v have as many",
-)
-slip(
-    HERE,
     "norms keep one tensor",
     "12 * b * n * h",
     "10 * b * n * h",
     fails="activations",
     says="Count inputs and outputs of both norms",
 )
-slip(
-    HERE,
-    "no merged heads",
-    "12 * b * n * h",
-    "11 * b * n * h",
-    fails="activations",
-    says="as many as the merged heads",
-)
+slip("no merged heads", "12 * b * n * h", "11 * b * n * h", fails="activations", says="as many as the merged heads")

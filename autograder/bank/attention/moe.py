@@ -2,120 +2,42 @@
 
 import torch
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-MOE = "attention.moe"
+wrong, slip = answers_to("attention.moe")
 ALL = ("every_token_to_its_expert", "full_experts", "a_rank_without_tokens", "no_more_than_the_tokens")
 FULL = ("full_experts", "a_rank_without_tokens", "no_more_than_the_tokens")
 
-
-@wrong(MOE, "answers in the experts' order", fails=ALL, says="put each answer back into its token's place")
-def moe(x, gate, w, capacity, comm):
-    probability, chosen = (x @ gate.T).softmax(1).max(1)
-    parts = [(chosen == e).nonzero()[:capacity, 0] for e in range(comm.size)]
-    kept, counts = torch.cat(parts), [len(part) for part in parts]
-    coming = all_to_all(torch.tensor(counts)[:, None], comm).flatten().tolist()
-    arrived = all_to_all(x[kept], comm, counts, coming)
-    answers = all_to_all(expert(arrived, w), comm, coming, counts)
-    y = x.clone()
-    y[: len(kept)] = probability[kept, None] * answers
-    return y, len(x) - len(kept)
-
-
-@wrong(MOE, "dropped tokens are 0", fails=FULL, says="it must pass unchanged")
-def moe(x, gate, w, capacity, comm):
-    probability, chosen = (x @ gate.T).softmax(1).max(1)
-    parts = [(chosen == e).nonzero()[:capacity, 0] for e in range(comm.size)]
-    kept, counts = torch.cat(parts), [len(part) for part in parts]
-    coming = all_to_all(torch.tensor(counts)[:, None], comm).flatten().tolist()
-    arrived = all_to_all(x[kept], comm, counts, coming)
-    answers = all_to_all(expert(arrived, w), comm, coming, counts)
-    y = torch.zeros_like(x)
-    y[kept] = probability[kept, None] * answers
-    return y, len(x) - len(kept)
-
-
-@wrong(MOE, "without the gate's probability", fails=ALL, says="Multiply the expert's answer")
-def moe(x, gate, w, capacity, comm):
-    probability, chosen = (x @ gate.T).softmax(1).max(1)
-    parts = [(chosen == e).nonzero()[:capacity, 0] for e in range(comm.size)]
-    kept, counts = torch.cat(parts), [len(part) for part in parts]
-    coming = all_to_all(torch.tensor(counts)[:, None], comm).flatten().tolist()
-    arrived = all_to_all(x[kept], comm, counts, coming)
-    answers = all_to_all(expert(arrived, w), comm, coming, counts)
-    y = x.clone()
-    y[kept] = answers
-    return y, len(x) - len(kept)
+slip(
+    "answers in the experts' order",
+    "y[kept] = probability[kept, None] * answers",
+    "y[: len(kept)] = probability[kept, None] * answers",
+    fails=ALL,
+    says="put each answer back into its token's place",
+)
+slip("dropped tokens are 0", "y = x.clone()", "y = torch.zeros_like(x)", fails=FULL, says="it must pass unchanged")
+slip(
+    "without the gate's probability",
+    "y[kept] = probability[kept, None] * answers",
+    "y[kept] = answers",
+    fails=ALL,
+    says="Multiply the expert's answer",
+)
+slip("nothing is dropped", "()[:capacity, 0] for e in", "()[:, 0] for e in", fails=FULL, says="Nothing is dropped")
+slip("the latest are kept", "[:capacity, 0]", "[:, 0].flip(0)[:capacity]", fails=FULL, says="here it keeps others")
+slip("drops and does not say so", "y, len(x) - len(kept)", "y, 0", fails=FULL, says="dropped on rank")
+slip(
+    "capacity for all experts together",
+    "parts = [(chosen == e).nonzero()[:capacity, 0] for e in range(comm.size)]",
+    "early = torch.arange(len(x)) < capacity\n"
+    "    parts = [((chosen == e) & early).nonzero()[:, 0] for e in range(comm.size)]",
+    fails=FULL,
+    says="y on rank",
+)
+slip("softmax over the tokens", "(x @ gate.T).softmax(1)", "(x @ gate.T).softmax(0)", fails=ALL, says="y on rank")
 
 
-@wrong(MOE, "nothing is dropped", fails=FULL, says="Nothing is dropped")
-def moe(x, gate, w, capacity, comm):
-    probability, chosen = (x @ gate.T).softmax(1).max(1)
-    parts = [(chosen == e).nonzero()[:, 0] for e in range(comm.size)]
-    kept, counts = torch.cat(parts), [len(part) for part in parts]
-    coming = all_to_all(torch.tensor(counts)[:, None], comm).flatten().tolist()
-    arrived = all_to_all(x[kept], comm, counts, coming)
-    answers = all_to_all(expert(arrived, w), comm, coming, counts)
-    y = x.clone()
-    y[kept] = probability[kept, None] * answers
-    return y, len(x) - len(kept)
-
-
-@wrong(MOE, "the latest are kept", fails=FULL, says="here it keeps others")
-def moe(x, gate, w, capacity, comm):
-    probability, chosen = (x @ gate.T).softmax(1).max(1)
-    parts = [(chosen == e).nonzero()[:, 0].flip(0)[:capacity] for e in range(comm.size)]
-    kept, counts = torch.cat(parts), [len(part) for part in parts]
-    coming = all_to_all(torch.tensor(counts)[:, None], comm).flatten().tolist()
-    arrived = all_to_all(x[kept], comm, counts, coming)
-    answers = all_to_all(expert(arrived, w), comm, coming, counts)
-    y = x.clone()
-    y[kept] = probability[kept, None] * answers
-    return y, len(x) - len(kept)
-
-
-@wrong(MOE, "drops and does not say so", fails=FULL, says="dropped on rank")
-def moe(x, gate, w, capacity, comm):
-    probability, chosen = (x @ gate.T).softmax(1).max(1)
-    parts = [(chosen == e).nonzero()[:capacity, 0] for e in range(comm.size)]
-    kept, counts = torch.cat(parts), [len(part) for part in parts]
-    coming = all_to_all(torch.tensor(counts)[:, None], comm).flatten().tolist()
-    arrived = all_to_all(x[kept], comm, counts, coming)
-    answers = all_to_all(expert(arrived, w), comm, coming, counts)
-    y = x.clone()
-    y[kept] = probability[kept, None] * answers
-    return y, 0
-
-
-@wrong(MOE, "capacity for all experts together", fails=FULL, says="y on rank")
-def moe(x, gate, w, capacity, comm):
-    probability, chosen = (x @ gate.T).softmax(1).max(1)
-    early = torch.arange(len(x)) < capacity
-    parts = [((chosen == e) & early).nonzero()[:, 0] for e in range(comm.size)]
-    kept, counts = torch.cat(parts), [len(part) for part in parts]
-    coming = all_to_all(torch.tensor(counts)[:, None], comm).flatten().tolist()
-    arrived = all_to_all(x[kept], comm, counts, coming)
-    answers = all_to_all(expert(arrived, w), comm, coming, counts)
-    y = x.clone()
-    y[kept] = probability[kept, None] * answers
-    return y, len(x) - len(kept)
-
-
-@wrong(MOE, "softmax over the tokens", fails=ALL, says="y on rank")
-def moe(x, gate, w, capacity, comm):
-    probability, chosen = (x @ gate.T).softmax(0).max(1)
-    parts = [(chosen == e).nonzero()[:capacity, 0] for e in range(comm.size)]
-    kept, counts = torch.cat(parts), [len(part) for part in parts]
-    coming = all_to_all(torch.tensor(counts)[:, None], comm).flatten().tolist()
-    arrived = all_to_all(x[kept], comm, counts, coming)
-    answers = all_to_all(expert(arrived, w), comm, coming, counts)
-    y = x.clone()
-    y[kept] = probability[kept, None] * answers
-    return y, len(x) - len(kept)
-
-
-@wrong(MOE, "all tokens to every expert", fails="no_more_than_the_tokens", says="You send all tokens to every expert")
+@wrong("all tokens to every expert", fails="no_more_than_the_tokens", says="You send all tokens to every expert")
 def moe(x, gate, w, capacity, comm):
     probability, chosen = (x @ gate.T).softmax(1).max(1)
     p, n = comm.size, len(x)
@@ -131,10 +53,7 @@ def moe(x, gate, w, capacity, comm):
 
 
 @wrong(
-    MOE,
-    "always as many rows as there is room for",
-    fails="no_more_than_the_tokens",
-    says="You send more than the kept rows",
+    "always as many rows as there is room for", fails="no_more_than_the_tokens", says="You send more than the kept rows"
 )
 def moe(x, gate, w, capacity, comm):
     probability, chosen = (x @ gate.T).softmax(1).max(1)
@@ -150,25 +69,22 @@ def moe(x, gate, w, capacity, comm):
     return y, len(x) - sum(map(len, parts))
 
 
-@wrong(MOE, "its own expert for all of its tokens", fails=ALL, says="y on rank")
+@wrong("its own expert for all of its tokens", fails=ALL, says="y on rank")
 def moe(x, gate, w, capacity, comm):
     probability, chosen = (x @ gate.T).softmax(1).max(1)
     return probability[:, None] * expert(x, w), 0
 
 
-@wrong(MOE, "writes into the tokens", fails="no_more_than_the_tokens", says="changed its argument x")
-def moe(x, gate, w, capacity, comm):
-    probability, chosen = (x @ gate.T).softmax(1).max(1)
-    parts = [(chosen == e).nonzero()[:capacity, 0] for e in range(comm.size)]
-    kept, counts = torch.cat(parts), [len(part) for part in parts]
-    coming = all_to_all(torch.tensor(counts)[:, None], comm).flatten().tolist()
-    arrived = all_to_all(x[kept], comm, counts, coming)
-    answers = all_to_all(expert(arrived, w), comm, coming, counts)
-    x[kept] = probability[kept, None] * answers
-    return x, len(x) - len(kept)
+slip(
+    "writes into the tokens",
+    "y = x.clone()\n    y[kept] = probability[kept, None] * answers\n    return y, len(x) - len(kept)",
+    "x[kept] = probability[kept, None] * answers\n    return x, len(x) - len(kept)",
+    fails="no_more_than_the_tokens",
+    says="changed its argument x",
+)
 
 
-@wrong(MOE, "the weights travel, not the tokens", fails="no_more_than_the_tokens", says="gives every rank the same")
+@wrong("the weights travel, not the tokens", fails="no_more_than_the_tokens", says="gives every rank the same")
 def moe(x, gate, w, capacity, comm):
     weights = w.new_zeros(comm.size, *w.shape)
     weights[comm.rank] = w
@@ -183,26 +99,20 @@ def moe(x, gate, w, capacity, comm):
 
 
 slip(
-    MOE,
     "centers the gate in place",
     "    probability, chosen",
     "    gate -= gate.mean(0)\n    probability, chosen",
     fails="no_more_than_the_tokens",
     says="changed its argument gate",
 )
-
 slip(
-    MOE,
     "a rank without tokens stays away",
     "    probability, chosen",
     "    if not len(x):\n        return x, 0\n    probability, chosen",
     fails="a_rank_without_tokens",
     says="deadlock",
 )
-
-
 slip(
-    MOE,
     "every rank gets the weights of every expert",
     "    arrived = all_to_all(x[kept], comm, counts, coming)\n"
     "    answers = all_to_all(expert(arrived, w), comm, coming, counts)\n",

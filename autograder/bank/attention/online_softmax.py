@@ -4,10 +4,9 @@ import math
 
 import torch
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-HERE = "attention.online_softmax"
+wrong, slip = answers_to("attention.online_softmax")
 LARGE = "attention.ring_attention.large_scores"
 MASKED = ("attention.ring_attention.causal", "attention.ring_attention.any_order_of_tokens", LARGE)
 RING = (
@@ -23,54 +22,47 @@ FIRST = ("first_block", *LATER)
 FLASH = ("by_blocks", "no_square")
 
 
-@wrong(HERE, "the sum is not scaled down", fails=LATER, says="The earlier sums are not scaled down")
+@wrong("the sum is not scaled down", fails=LATER, says="The earlier sums are not scaled down")
 def absorb(top, total, out, scores, v):
     new_top = torch.maximum(top, scores.amax(1, keepdim=True))
     weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
     return new_top, total + weights.sum(1, keepdim=True), out * shrink + weights @ v
 
 
-@wrong(HERE, "the output is not scaled down", fails=LATER, says="The earlier sums are not scaled down")
+@wrong("the output is not scaled down", fails=LATER, says="The earlier sums are not scaled down")
 def absorb(top, total, out, scores, v):
     new_top = torch.maximum(top, scores.amax(1, keepdim=True))
     weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
     return new_top, total * shrink + weights.sum(1, keepdim=True), out + weights @ v
 
 
-@wrong(HERE, "the block's largest score", fails=(*OWN, *MASKED), says="the block's own largest score")
+@wrong("the block's largest score", fails=(*OWN, *MASKED), says="the block's own largest score")
 def absorb(top, total, out, scores, v):
     new_top = scores.amax(1, keepdim=True)
     weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
     return new_top, total * shrink + weights.sum(1, keepdim=True), out * shrink + weights @ v
 
 
-@wrong(
-    HERE,
+slip(
     "the first largest score stays",
+    "new_top = torch.maximum(top, scores.amax(1, keepdim=True))",
+    "new_top = torch.where(top.isinf(), scores.amax(1, keepdim=True), top)",
     fails=("later_blocks", "large_scores", LARGE),
     says="the previous largest score",
 )
-def absorb(top, total, out, scores, v):
-    new_top = torch.where(top.isinf(), scores.amax(1, keepdim=True), top)
-    weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
-    return new_top, total * shrink + weights.sum(1, keepdim=True), out * shrink + weights @ v
 
 
-@wrong(HERE, "what was there is forgotten", fails=LATER, says="The earlier sums are lost")
+@wrong("what was there is forgotten", fails=LATER, says="The earlier sums are lost")
 def absorb(top, total, out, scores, v):
     new_top = torch.maximum(top, scores.amax(1, keepdim=True))
     weights = (scores - new_top).exp()
     return new_top, weights.sum(1, keepdim=True), weights @ v
 
 
-@wrong(HERE, "scaled the wrong way", fails=FIRST, says="expected a finite number")
-def absorb(top, total, out, scores, v):
-    new_top = torch.maximum(top, scores.amax(1, keepdim=True))
-    weights, shrink = (scores - new_top).exp(), (new_top - top).exp()
-    return new_top, total * shrink + weights.sum(1, keepdim=True), out * shrink + weights @ v
+slip("scaled the wrong way", "(top - new_top)", "(new_top - top)", fails=FIRST, says="expected a finite number")
 
 
-@wrong(HERE, "divides after each block", fails=FIRST, says="Do not divide out by the sum here")
+@wrong("divides after each block", fails=FIRST, says="Do not divide out by the sum here")
 def absorb(top, total, out, scores, v):
     new_top = torch.maximum(top, scores.amax(1, keepdim=True))
     weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
@@ -78,14 +70,10 @@ def absorb(top, total, out, scores, v):
     return new_top, total, (out * shrink + weights @ v) / total
 
 
-@wrong(HERE, "one largest score for all rows", fails=("first_block", *OWN, LARGE), says="top")
-def absorb(top, total, out, scores, v):
-    new_top = torch.maximum(top, scores.max())
-    weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
-    return new_top, total * shrink + weights.sum(1, keepdim=True), out * shrink + weights @ v
+slip("one largest score for all rows", "amax(1, keepdim=True)", "max()", fails=("first_block", *OWN, LARGE), says="top")
 
 
-@wrong(HERE, "adds to the caller's sum", fails=("first_block", *OWN), says="changed its argument total")
+@wrong("adds to the caller's sum", fails=("first_block", *OWN), says="changed its argument total")
 def absorb(top, total, out, scores, v):
     new_top = torch.maximum(top, scores.amax(1, keepdim=True))
     weights, shrink = (scores - new_top).exp(), (top - new_top).exp()
@@ -94,7 +82,7 @@ def absorb(top, total, out, scores, v):
     return new_top, total, out * shrink + weights @ v
 
 
-@wrong(HERE, "no mask", fails=FLASH, says="The future is not hidden")
+@wrong("no mask", fails=FLASH, says="The future is not hidden")
 def flash(q, k, v, block):
     n, d = q.shape
     top, total, out = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1]), torch.zeros_like(q)
@@ -104,31 +92,23 @@ def flash(q, k, v, block):
     return out / total
 
 
-@wrong(HERE, "a mask by the place in the block", fails=FLASH, says="You mask by the index in a block")
-def flash(q, k, v, block):
-    n, d = q.shape
-    top, total, out = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1]), torch.zeros_like(q)
-    for start in range(0, n, block):
-        keys, values = k[start : start + block], v[start : start + block]
-        hidden = torch.arange(n)[:, None] < torch.arange(len(keys))
-        scores = (q @ keys.T / math.sqrt(d)).masked_fill_(hidden, -math.inf)
-        top, total, out = absorb(top, total, out, scores, values)
-    return out / total
+slip(
+    "a mask by the place in the block",
+    "hidden = torch.arange(n)[:, None] < torch.arange(start, start + len(keys))",
+    "hidden = torch.arange(n)[:, None] < torch.arange(len(keys))",
+    fails=FLASH,
+    says="You mask by the index in a block",
+)
+slip(
+    "the last block is left out",
+    "for start in range(0, n, block):",
+    "for start in range(0, max(n - block + 1, 1), block):",
+    fails=FLASH,
+    says="You skip the last block, which is shorter",
+)
 
 
-@wrong(HERE, "the last block is left out", fails=FLASH, says="You skip the last block, which is shorter")
-def flash(q, k, v, block):
-    n, d = q.shape
-    top, total, out = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1]), torch.zeros_like(q)
-    for start in range(0, max(n - block + 1, 1), block):
-        keys, values = k[start : start + block], v[start : start + block]
-        hidden = torch.arange(n)[:, None] < torch.arange(start, start + len(keys))
-        scores = (q @ keys.T / math.sqrt(d)).masked_fill_(hidden, -math.inf)
-        top, total, out = absorb(top, total, out, scores, values)
-    return out / total
-
-
-@wrong(HERE, "scores are not divided", fails=FLASH, says="Divide the scores by the square root of d")
+@wrong("scores are not divided", fails=FLASH, says="Divide the scores by the square root of d")
 def flash(q, k, v, block):
     n = len(q)
     top, total, out = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1]), torch.zeros_like(q)
@@ -139,26 +119,23 @@ def flash(q, k, v, block):
     return out / total
 
 
-@wrong(HERE, "not divided by the sum at the end", fails=FLASH, says="flash of 4 tokens in blocks of 4")
-def flash(q, k, v, block):
-    n, d = q.shape
-    top, total, out = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1]), torch.zeros_like(q)
-    for start in range(0, n, block):
-        keys, values = k[start : start + block], v[start : start + block]
-        hidden = torch.arange(n)[:, None] < torch.arange(start, start + len(keys))
-        scores = (q @ keys.T / math.sqrt(d)).masked_fill_(hidden, -math.inf)
-        top, total, out = absorb(top, total, out, scores, values)
-    return out
+slip(
+    "not divided by the sum at the end",
+    "return out / total",
+    "return out",
+    fails=FLASH,
+    says="flash of 4 tokens in blocks of 4",
+)
 
 
-@wrong(HERE, "all scores at once", fails="no_square", says="Hold the scores of one block at a time")
+@wrong("all scores at once", fails="no_square", says="Hold the scores of one block at a time")
 def flash(q, k, v, block):
     n, d = q.shape
     scores = (q @ k.T / math.sqrt(d)).masked_fill(torch.ones(n, n, dtype=torch.bool).triu(1), -math.inf)
     return scores.softmax(-1) @ v
 
 
-@wrong(HERE, "all blocks of scores kept", fails="no_square", says="Hold the scores of one block at a time")
+@wrong("all blocks of scores kept", fails="no_square", says="Hold the scores of one block at a time")
 def flash(q, k, v, block):
     n, d = q.shape
     places = torch.arange(n)
@@ -172,14 +149,13 @@ def flash(q, k, v, block):
     return state[2] / state[1]
 
 
-@wrong(HERE, "a row at a time, whatever the block", fails="no_square", says="Larger blocks are fewer")
+@wrong("a row at a time, whatever the block", fails="no_square", says="Larger blocks are fewer")
 def flash(q, k, v, block):
     rows = [(q[i] @ k[: i + 1].T / math.sqrt(q.shape[1])).softmax(0) @ v[: i + 1] for i in range(len(q))]
     return torch.stack(rows)
 
 
 slip(
-    HERE,
     "the block's own softmax first",
     "    weights, shrink = (scores - new_top).exp(),",
     "    own = scores.amax(1, keepdim=True)\n    weights, shrink = (scores - own).exp() * (own - new_top).exp(),",

@@ -2,92 +2,51 @@
 
 import torch
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
+
+wrong, slip = answers_to("backprop.backprop")
+
 
 MEAN = ("the_mean_of_a_batch", "any_depth_and_width", "no_loop_over_samples")
 
-
-@wrong("backprop.backprop", "sum for mean", fails=MEAN, says="divide by N = len(X)")
-def backprop(weights, biases, X, Y):
-    zs, activations = feedforward(weights, biases, X)
-    delta = output_error(activations[-1], Y, zs[-1])
-    weight_grads, bias_grads = [], []
-    for i in range(len(weights) - 1, -1, -1):
-        weight_grads.insert(0, delta.T @ activations[i])
-        bias_grads.insert(0, delta.sum(dim=0))
-        if i > 0:
-            delta = backpropagate_error(delta, weights[i], zs[i - 1])
-    return weight_grads, bias_grads
-
-
-@wrong("backprop.backprop", "biases summed, weights averaged", fails=MEAN, says="divide by N = len(X)")
-def backprop(weights, biases, X, Y):
-    zs, activations = feedforward(weights, biases, X)
-    delta = output_error(activations[-1], Y, zs[-1])
-    weight_grads, bias_grads = [], []
-    for i in range(len(weights) - 1, -1, -1):
-        weight_grads.insert(0, delta.T @ activations[i] / len(X))
-        bias_grads.insert(0, delta.sum(dim=0))
-        if i > 0:
-            delta = backpropagate_error(delta, weights[i], zs[i - 1])
-    return weight_grads, bias_grads
-
-
-@wrong(
-    "backprop.backprop",
+slip(
+    "sum for mean",
+    "weight_grads.insert(0, delta.T @ activations[i] / len(X))\n        bias_grads.insert(0, delta.mean(dim=0))",
+    "weight_grads.insert(0, delta.T @ activations[i])\n        bias_grads.insert(0, delta.sum(dim=0))",
+    fails=MEAN,
+    says="divide by N = len(X)",
+)
+slip(
+    "biases summed, weights averaged",
+    "bias_grads.insert(0, delta.mean(dim=0))",
+    "bias_grads.insert(0, delta.sum(dim=0))",
+    fails=MEAN,
+    says="divide by N = len(X)",
+)
+slip(
     "σ' forgotten in the last layer only",
+    "delta = output_error(activations[-1], Y, zs[-1])",
+    "delta = activations[-1] - Y",
     fails=("one_row", *MEAN, "leaves_parameters_alone"),
     says="missing in the error of the last layer",
 )
-def backprop(weights, biases, X, Y):
-    zs, activations = feedforward(weights, biases, X)
-    delta = activations[-1] - Y
-    weight_grads, bias_grads = [], []
-    for i in range(len(weights) - 1, -1, -1):
-        weight_grads.insert(0, delta.T @ activations[i] / len(X))
-        bias_grads.insert(0, delta.mean(dim=0))
-        if i > 0:
-            delta = backpropagate_error(delta, weights[i], zs[i - 1])
-    return weight_grads, bias_grads
-
-
-@wrong(
-    "backprop.backprop",
+slip(
     "σ' forgotten in the hidden layers",
+    "if i > 0:\n            delta = backpropagate_error(delta, weights[i], zs[i - 1])",
+    "delta = delta @ weights[i]",
     fails=("one_row", *MEAN, "leaves_parameters_alone"),
     says="missing in the errors of the hidden layers",
 )
-def backprop(weights, biases, X, Y):
-    zs, activations = feedforward(weights, biases, X)
-    delta = output_error(activations[-1], Y, zs[-1])
-    weight_grads, bias_grads = [], []
-    for i in range(len(weights) - 1, -1, -1):
-        weight_grads.insert(0, delta.T @ activations[i] / len(X))
-        bias_grads.insert(0, delta.mean(dim=0))
-        delta = delta @ weights[i]
-    return weight_grads, bias_grads
-
-
-@wrong(
-    "backprop.backprop",
+slip(
     "gradients in backward order",
+    "weight_grads.insert(0, delta.T @ activations[i] / len(X))\n        bias_grads.insert(0, delta.mean(dim=0))",
+    "weight_grads.append(delta.T @ activations[i] / len(X))\n        bias_grads.append(delta.mean(dim=0))",
     fails=("one_row", *MEAN, "leaves_parameters_alone"),
     says="from the last layer to the first",
 )
-def backprop(weights, biases, X, Y):
-    zs, activations = feedforward(weights, biases, X)
-    delta = output_error(activations[-1], Y, zs[-1])
-    weight_grads, bias_grads = [], []
-    for i in range(len(weights) - 1, -1, -1):
-        weight_grads.append(delta.T @ activations[i] / len(X))
-        bias_grads.append(delta.mean(dim=0))
-        if i > 0:
-            delta = backpropagate_error(delta, weights[i], zs[i - 1])
-    return weight_grads, bias_grads
 
 
-@wrong("backprop.backprop", "a loop over samples", fails="no_loop_over_samples", says="goes through them one by one")
+@wrong("a loop over samples", fails="no_loop_over_samples", says="goes through them one by one")
 def backprop(weights, biases, X, Y):
     weight_sums = [torch.zeros_like(W) for W in weights]
     bias_sums = [torch.zeros_like(b) for b in biases]
@@ -102,12 +61,7 @@ def backprop(weights, biases, X, Y):
     return weight_sums, bias_sums
 
 
-@wrong(
-    "backprop.backprop",
-    "autograd's",
-    fails=("one_row", *MEAN, "leaves_parameters_alone"),
-    says="which this exercise forbids",
-)
+@wrong("autograd's", fails=("one_row", *MEAN, "leaves_parameters_alone"), says="which this exercise forbids")
 def backprop(weights, biases, X, Y):
     weights, biases = ([p.clone().requires_grad_() for p in params] for params in (weights, biases))
     a = feedforward(weights, biases, X)[1][-1]
@@ -115,26 +69,14 @@ def backprop(weights, biases, X, Y):
     return [w.grad for w in weights], [b.grad for b in biases]
 
 
-@wrong(
-    "backprop.backprop",
+slip(
     "an error with the z of the layer after it",
+    "delta = backpropagate_error(delta, weights[i], zs[i - 1])",
+    "delta = backpropagate_error(delta, weights[i], zs[i])",
     fails=("one_row", *MEAN, "leaves_parameters_alone"),
     says="the layer that weights[i] starts from has zs[i - 1]",
 )
-def backprop(weights, biases, X, Y):
-    zs, activations = feedforward(weights, biases, X)
-    delta = output_error(activations[-1], Y, zs[-1])
-    weight_grads, bias_grads = [], []
-    for i in range(len(weights) - 1, -1, -1):
-        weight_grads.insert(0, delta.T @ activations[i] / len(X))
-        bias_grads.insert(0, delta.mean(dim=0))
-        if i > 0:
-            delta = backpropagate_error(delta, weights[i], zs[i])
-    return weight_grads, bias_grads
-
-
 slip(
-    "backprop.backprop",
     "trains right away",
     "    return weight_grads, bias_grads",
     "    for W, gradient in zip(weights, weight_grads):\n        W -= gradient\n    return weight_grads, bias_grads",

@@ -1,11 +1,19 @@
 """Wrong answers to `backward`."""
 
-from autograder.authoring import wrong
+from autograder.bank.slips import answers_to
 
+wrong, slip = answers_to("backprop.backward")
 
-@wrong(
-    "backprop.backward",
+slip(
     "overwrites for accumulates",
+    "    for node in nodes:\n        node.grad = 0.0\n",
+    "",
+    "for node in sorted(nodes, key=lambda node: node.index, reverse=True):\n"
+    "        for parent, slope in zip(node.parents, node.slopes, strict=True):\n"
+    "            parent.grad += slope * node.grad",
+    "for node in sorted(nodes, key=lambda node: -node.index):\n"
+    "        for parent, slope in zip(node.parents, node.slopes):\n"
+    "            parent.grad = slope * node.grad",
     fails=(
         "a_reused_node_accumulates",
         "the_root_and_what_lies_between",
@@ -15,20 +23,9 @@ from autograder.authoring import wrong
     ),
     says="The last path overwrote the others",
 )
-def backward(value):
-    nodes, waiting = {value}, [value]
-    while waiting:
-        for parent in waiting.pop().parents:
-            if parent not in nodes:
-                nodes.add(parent)
-                waiting.append(parent)
-    value.grad = 1.0
-    for node in sorted(nodes, key=lambda node: -node.index):
-        for parent, slope in zip(node.parents, node.slopes):
-            parent.grad = slope * node.grad
 
 
-@wrong("backprop.backward", "recursion", fails="a_long_chain", says="recursion")
+@wrong("recursion", fails="a_long_chain", says="recursion")
 def backward(value):
     nodes = set()
 
@@ -47,9 +44,7 @@ def backward(value):
             parent.grad += slope * node.grad
 
 
-@wrong(
-    "backprop.backward", "once for each path", fails=("each_node_once", "a_second_sweep"), says="did not finish within"
-)
+@wrong("once for each path", fails=("each_node_once", "a_second_sweep"), says="did not finish within")
 def backward(value):
     value.grad, waiting = 1.0, [(value, 1.0)]
     while waiting:
@@ -59,53 +54,42 @@ def backward(value):
             waiting.append((parent, slope * passed))
 
 
-@wrong(
-    "backprop.backward",
+slip(
     "passes on before all paths have arrived",
+    "value.grad = 1.0\n"
+    "    for node in sorted(nodes, key=lambda node: node.index, reverse=True):\n"
+    "        for parent, slope in zip(node.parents, node.slopes, strict=True):\n"
+    "            parent.grad += slope * node.grad",
+    "value.grad, seen, waiting = 1.0, {value}, [value]\n"
+    "    while waiting:\n"
+    "        node = waiting.pop(0)\n"
+    "        for parent, slope in zip(node.parents, node.slopes):\n"
+    "            parent.grad += slope * node.grad\n"
+    "            if parent not in seen:\n"
+    "                seen.add(parent)\n"
+    "                waiting.append(parent)",
     fails="a_node_waits_for_its_children",
     says="u passed on its gradient before all paths to it had arrived",
 )
-def backward(value):
-    nodes, waiting = {value}, [value]
-    while waiting:
-        for parent in waiting.pop().parents:
-            if parent not in nodes:
-                nodes.add(parent)
-                waiting.append(parent)
-    for node in nodes:
-        node.grad = 0.0
-    value.grad, seen, waiting = 1.0, {value}, [value]
-    while waiting:
-        node = waiting.pop(0)
-        for parent, slope in zip(node.parents, node.slopes):
-            parent.grad += slope * node.grad
-            if parent not in seen:
-                seen.add(parent)
-                waiting.append(parent)
-
-
-@wrong(
-    "backprop.backward",
+slip(
     "adds to the sweep before",
+    "    for node in nodes:\n        node.grad = 0.0\n",
+    "",
+    "for node in sorted(nodes, key=lambda node: node.index, reverse=True):\n"
+    "        for parent, slope in zip(node.parents, node.slopes, strict=True):",
+    "for node in sorted(nodes, key=lambda node: -node.index):\n"
+    "        for parent, slope in zip(node.parents, node.slopes):",
     fails="a_second_sweep",
     says="the second pass added to the first one",
 )
-def backward(value):
-    nodes, waiting = {value}, [value]
-    while waiting:
-        for parent in waiting.pop().parents:
-            if parent not in nodes:
-                nodes.add(parent)
-                waiting.append(parent)
-    value.grad = 1.0
-    for node in sorted(nodes, key=lambda node: -node.index):
-        for parent, slope in zip(node.parents, node.slopes):
-            parent.grad += slope * node.grad
-
-
-@wrong(
-    "backprop.backward",
+slip(
     "from the smallest index to the largest",
+    "nodes, waiting = {value}, [value]",
+    "nodes, waiting = [value], [value]",
+    "nodes.add(parent)",
+    "nodes.append(parent)",
+    "for node in sorted(nodes, key=lambda node: node.index, reverse=True):",
+    "for node in sorted(nodes, key=lambda node: node.index):",
     fails=(
         "the_chain_rule",
         "a_reused_node_accumulates",
@@ -117,16 +101,3 @@ def backward(value):
     ),
     says="and x.grad is 0, expected 15",
 )
-def backward(value):
-    nodes, waiting = [value], [value]
-    while waiting:
-        for parent in waiting.pop().parents:
-            if parent not in nodes:
-                nodes.append(parent)
-                waiting.append(parent)
-    for node in nodes:
-        node.grad = 0.0
-    value.grad = 1.0
-    for node in sorted(nodes, key=lambda node: node.index):
-        for parent, slope in zip(node.parents, node.slopes, strict=True):
-            parent.grad += slope * node.grad

@@ -2,11 +2,12 @@
 
 import torch
 
-from autograder.authoring import wrong
+from autograder.bank.slips import answers_to
+
+wrong, _ = answers_to("backprop.gradients")
 
 
 @wrong(
-    "backprop.gradients",
     "transposed outer product",
     fails=("outer_products", "square_layers", "bias_gradients"),
     says="The outer product is transposed",
@@ -17,7 +18,6 @@ def gradients(deltas, activations):
 
 
 @wrong(
-    "backprop.gradients",
     "the layer's own activation",
     fails=("outer_products", "square_layers", "bias_gradients"),
     says="uses the layer's own a",
@@ -27,7 +27,6 @@ def gradients(deltas, activations):
 
 
 @wrong(
-    "backprop.gradients",
     "bias gradients forgotten",
     fails=("outer_products", "square_layers", "bias_gradients"),
     says="expected (weight_grads, bias_grads), two lists",

@@ -2,17 +2,13 @@
 
 import torch
 
-from autograder.authoring import wrong
 from autograder.bank.backprop.later import TRAIN
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
+
+wrong, slip = answers_to("backprop.softmax_cross_entropy")
 
 
-@wrong(
-    "backprop.softmax_cross_entropy",
-    "unstable softmax",
-    fails="huge_logits",
-    says="Subtract each row's maximum first",
-)
+@wrong("unstable softmax", fails="huge_logits", says="Subtract each row's maximum first")
 def softmax_cross_entropy(logits, labels):
     rows = torch.arange(len(labels))
     p = logits.exp() / logits.exp().sum(dim=1, keepdim=True)
@@ -21,80 +17,47 @@ def softmax_cross_entropy(logits, labels):
     return loss, p / len(labels)
 
 
-@wrong(
-    "backprop.softmax_cross_entropy",
+slip(
     "sum for mean",
+    "return -log_p[rows, labels].mean(), dlogits / len(labels)",
+    "return -log_p[rows, labels].sum(), dlogits",
     fails=("mean_loss", "gradient_of_the_loss", "huge_logits", *TRAIN, "rows_sum_to_zero"),
     says="The loss is a mean: divide by the 4 samples",
 )
-def softmax_cross_entropy(logits, labels):
-    shifted = logits - logits.max(dim=1, keepdim=True).values
-    log_p = shifted - shifted.exp().sum(dim=1, keepdim=True).log()
-    rows = torch.arange(len(labels))
-    dlogits = log_p.exp()
-    dlogits[rows, labels] -= 1
-    return -log_p[rows, labels].sum(), dlogits
-
-
-@wrong(
-    "backprop.softmax_cross_entropy",
+slip(
     "gradient not divided by N",
+    "return -log_p[rows, labels].mean(), dlogits / len(labels)",
+    "return -log_p[rows, labels].mean(), dlogits",
     fails=("gradient_of_the_loss", "huge_logits", *TRAIN, "rows_sum_to_zero"),
     says="The loss is a mean: divide",
 )
-def softmax_cross_entropy(logits, labels):
-    shifted = logits - logits.max(dim=1, keepdim=True).values
-    log_p = shifted - shifted.exp().sum(dim=1, keepdim=True).log()
-    rows = torch.arange(len(labels))
-    dlogits = log_p.exp()
-    dlogits[rows, labels] -= 1
-    return -log_p[rows, labels].mean(), dlogits
-
-
-@wrong(
-    "backprop.softmax_cross_entropy",
+slip(
     "one-hot forgotten",
+    "dlogits = log_p.exp()\n"
+    "    dlogits[rows, labels] -= 1\n"
+    "    return -log_p[rows, labels].mean(), dlogits / len(labels)",
+    "return -log_p[rows, labels].mean(), log_p.exp() / len(labels)",
     fails=("gradient_of_the_loss", "rows_sum_to_zero", "huge_logits", *TRAIN),
     says="one-hot vector of the label is missing",
 )
-def softmax_cross_entropy(logits, labels):
-    shifted = logits - logits.max(dim=1, keepdim=True).values
-    log_p = shifted - shifted.exp().sum(dim=1, keepdim=True).log()
-    rows = torch.arange(len(labels))
-    return -log_p[rows, labels].mean(), log_p.exp() / len(labels)
-
-
-@wrong(
-    "backprop.softmax_cross_entropy",
+slip(
     "softmax over the samples",
+    "shifted = logits - logits.max(dim=1, keepdim=True).values\n"
+    "    log_p = shifted - shifted.exp().sum(dim=1, keepdim=True).log()",
+    "shifted = logits - logits.max(dim=0, keepdim=True).values\n"
+    "    log_p = shifted - shifted.exp().sum(dim=0, keepdim=True).log()",
     fails=("mean_loss", "gradient_of_the_loss", "rows_sum_to_zero", "huge_logits", *TRAIN),
     says="use dim=1",
 )
-def softmax_cross_entropy(logits, labels):
-    shifted = logits - logits.max(dim=0, keepdim=True).values
-    log_p = shifted - shifted.exp().sum(dim=0, keepdim=True).log()
-    rows = torch.arange(len(labels))
-    dlogits = log_p.exp()
-    dlogits[rows, labels] -= 1
-    return -log_p[rows, labels].mean(), dlogits / len(labels)
-
-
-@wrong(
-    "backprop.softmax_cross_entropy",
+slip(
     "torch's log_softmax",
+    "shifted = logits - logits.max(dim=1, keepdim=True).values\n"
+    "    log_p = shifted - shifted.exp().sum(dim=1, keepdim=True).log()",
+    "log_p = torch.log_softmax(logits, dim=1)",
     fails=("mean_loss", "gradient_of_the_loss", "rows_sum_to_zero", "huge_logits"),
     says="which this exercise forbids",
 )
-def softmax_cross_entropy(logits, labels):
-    log_p = torch.log_softmax(logits, dim=1)
-    rows = torch.arange(len(labels))
-    dlogits = log_p.exp()
-    dlogits[rows, labels] -= 1
-    return -log_p[rows, labels].mean(), dlogits / len(labels)
-
-
 slip(
-    "backprop.softmax_cross_entropy",
     "shifts the logits in place",
     "logits - logits.max(dim=1, keepdim=True).values",
     "logits.sub_(logits.max(dim=1, keepdim=True).values)",

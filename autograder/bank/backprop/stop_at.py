@@ -91,7 +91,6 @@ slip(
     fails=f"{CHOOSES} {TESTS}",
     says="test the network that you chose",
 )
-
 slip(
     "a loss of 0 taken for none",
     *(OWN, "        own = None\n"),

@@ -1,116 +1,63 @@
 """Wrong answers to `train`."""
 
-import torch
-
-from autograder.authoring import wrong
 from autograder.bank.backprop.later import TRAIN
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
+_, slip = answers_to("backprop.train")
 
-@wrong("backprop.train", "climbs", fails=TRAIN, says="It climbs")
-def train(X, labels, weights, biases, lr, batch_size, epochs, generator):
-    weights, biases = list(weights), list(biases)
-    for _ in range(epochs):
-        for rows in torch.randperm(len(X), generator=generator).split(batch_size):
-            zs, activations = feedforward(weights, biases, X[rows])
-            _, delta = softmax_cross_entropy(zs[-1], labels[rows])
-            for i in range(len(weights) - 1, -1, -1):
-                weight_grad, bias_grad = delta.T @ activations[i], delta.sum(dim=0)
-                if i > 0:
-                    delta = backpropagate_error(delta, weights[i], zs[i - 1])
-                weights[i] = weights[i] + lr * weight_grad
-                biases[i] = biases[i] + lr * bias_grad
-    return weights, biases
-
-
-@wrong("backprop.train", "drops the last batch", fails="the_short_last_batch", says="The last batch is missing")
-def train(X, labels, weights, biases, lr, batch_size, epochs, generator):
-    weights, biases = list(weights), list(biases)
-    for _ in range(epochs):
-        order = torch.randperm(len(X), generator=generator)
-        for first in range(0, len(X) - batch_size + 1, batch_size):
-            rows = order[first : first + batch_size]
-            zs, activations = feedforward(weights, biases, X[rows])
-            _, delta = softmax_cross_entropy(zs[-1], labels[rows])
-            for i in range(len(weights) - 1, -1, -1):
-                weight_grad, bias_grad = delta.T @ activations[i], delta.sum(dim=0)
-                if i > 0:
-                    delta = backpropagate_error(delta, weights[i], zs[i - 1])
-                weights[i] = weights[i] - lr * weight_grad
-                biases[i] = biases[i] - lr * bias_grad
-    return weights, biases
-
-
-@wrong("backprop.train", "sends the error through the new weights", fails=TRAIN, says="the weights were changed before")
-def train(X, labels, weights, biases, lr, batch_size, epochs, generator):
-    weights, biases = list(weights), list(biases)
-    for _ in range(epochs):
-        for rows in torch.randperm(len(X), generator=generator).split(batch_size):
-            zs, activations = feedforward(weights, biases, X[rows])
-            _, delta = softmax_cross_entropy(zs[-1], labels[rows])
-            for i in range(len(weights) - 1, -1, -1):
-                weights[i] = weights[i] - lr * delta.T @ activations[i]
-                biases[i] = biases[i] - lr * delta.sum(dim=0)
-                if i > 0:
-                    delta = backpropagate_error(delta, weights[i], zs[i - 1])
-    return weights, biases
-
-
-@wrong("backprop.train", "never shuffles", fails="a_new_order_each_epoch", says="shuffle the samples")
-def train(X, labels, weights, biases, lr, batch_size, epochs, generator):
-    weights, biases = list(weights), list(biases)
-    for _ in range(epochs):
-        for rows in torch.arange(len(X)).split(batch_size):
-            zs, activations = feedforward(weights, biases, X[rows])
-            _, delta = softmax_cross_entropy(zs[-1], labels[rows])
-            for i in range(len(weights) - 1, -1, -1):
-                weight_grad, bias_grad = delta.T @ activations[i], delta.sum(dim=0)
-                if i > 0:
-                    delta = backpropagate_error(delta, weights[i], zs[i - 1])
-                weights[i] = weights[i] - lr * weight_grad
-                biases[i] = biases[i] - lr * bias_grad
-    return weights, biases
-
-
-@wrong("backprop.train", "shuffles once", fails="a_new_order_each_epoch", says="if each epoch draws its own order")
-def train(X, labels, weights, biases, lr, batch_size, epochs, generator):
-    weights, biases = list(weights), list(biases)
-    order = torch.randperm(len(X), generator=generator)
-    for _ in range(epochs):
-        for rows in order.split(batch_size):
-            zs, activations = feedforward(weights, biases, X[rows])
-            _, delta = softmax_cross_entropy(zs[-1], labels[rows])
-            for i in range(len(weights) - 1, -1, -1):
-                weight_grad, bias_grad = delta.T @ activations[i], delta.sum(dim=0)
-                if i > 0:
-                    delta = backpropagate_error(delta, weights[i], zs[i - 1])
-                weights[i] = weights[i] - lr * weight_grad
-                biases[i] = biases[i] - lr * bias_grad
-    return weights, biases
-
-
-@wrong(
-    "backprop.train",
+slip(
+    "climbs",
+    "weights[i] = weights[i] - lr * weight_grad\n                biases[i] = biases[i] - lr * bias_grad",
+    "weights[i] = weights[i] + lr * weight_grad\n                biases[i] = biases[i] + lr * bias_grad",
+    fails=TRAIN,
+    says="It climbs",
+)
+slip(
+    "drops the last batch",
+    "for rows in torch.randperm(len(X), generator=generator).split(batch_size):",
+    "order = torch.randperm(len(X), generator=generator)\n"
+    "        for first in range(0, len(X) - batch_size + 1, batch_size):\n"
+    "            rows = order[first : first + batch_size]",
+    fails="the_short_last_batch",
+    says="The last batch is missing",
+)
+slip(
+    "sends the error through the new weights",
+    "weight_grad, bias_grad = delta.T @ activations[i], delta.sum(dim=0)",
+    "weights[i] = weights[i] - lr * delta.T @ activations[i]\n"
+    "                biases[i] = biases[i] - lr * delta.sum(dim=0)",
+    "                weights[i] = weights[i] - lr * weight_grad\n"
+    "                biases[i] = biases[i] - lr * bias_grad\n",
+    "",
+    fails=TRAIN,
+    says="the weights were changed before",
+)
+slip(
+    "never shuffles",
+    "for rows in torch.randperm(len(X), generator=generator).split(batch_size):",
+    "for rows in torch.arange(len(X)).split(batch_size):",
+    fails="a_new_order_each_epoch",
+    says="shuffle the samples",
+)
+slip(
+    "shuffles once",
+    "for _ in range(epochs):\n        for rows in torch.randperm(len(X), generator=generator).split(batch_size):",
+    "order = torch.randperm(len(X), generator=generator)\n"
+    "    for _ in range(epochs):\n"
+    "        for rows in order.split(batch_size):",
+    fails="a_new_order_each_epoch",
+    says="if each epoch draws its own order",
+)
+slip(
     "changes the start in place",
+    "    weights, biases = list(weights), list(biases)\n",
+    "",
+    "weights[i] = weights[i] - lr * weight_grad\n                biases[i] = biases[i] - lr * bias_grad",
+    "weights[i] -= lr * weight_grad\n                biases[i] -= lr * bias_grad",
     fails="leaves_the_start_alone",
     says="changed its argument weights[0]",
 )
-def train(X, labels, weights, biases, lr, batch_size, epochs, generator):
-    for _ in range(epochs):
-        for rows in torch.randperm(len(X), generator=generator).split(batch_size):
-            zs, activations = feedforward(weights, biases, X[rows])
-            _, delta = softmax_cross_entropy(zs[-1], labels[rows])
-            for i in range(len(weights) - 1, -1, -1):
-                weight_grad, bias_grad = delta.T @ activations[i], delta.sum(dim=0)
-                if i > 0:
-                    delta = backpropagate_error(delta, weights[i], zs[i - 1])
-                weights[i] -= lr * weight_grad
-                biases[i] -= lr * bias_grad
-    return weights, biases
-
-
 slip(
-    "backprop.train",
     "returns the start",
     "    weights, biases = list(weights), list(biases)\n",
     "    start = weights, biases\n    weights, biases = list(weights), list(biases)\n",
@@ -120,7 +67,6 @@ slip(
     says="Nothing changed",
 )
 slip(
-    "backprop.train",
     "draws from torch's own generator",
     "torch.randperm(len(X), generator=generator)",
     "torch.randperm(len(X))",

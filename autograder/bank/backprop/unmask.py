@@ -1,36 +1,29 @@
 """Wrong answers to `unmask_softmax`."""
 
-from autograder.authoring import wrong
+from autograder.bank.slips import answers_to
+
+wrong, _ = answers_to("backprop.unmask_softmax")
+
 
 BOTH = ("spares_the_right", "unmasks_the_wrong")
 
 
-@wrong("backprop.unmask_softmax", "no input", fails=BOTH, says="Without an input you unmask no program.")
+@wrong("no input", fails=BOTH, says="Without an input you unmask no program.")
 def unmask_softmax():
     return []
 
 
-@wrong("backprop.unmask_softmax", "easy inputs only", fails="unmasks_the_wrong", says="unmask 1 of 4 impostors")
+@wrong("easy inputs only", fails="unmasks_the_wrong", says="unmask 1 of 4 impostors")
 def unmask_softmax():
     return [([[1.0, 2.0], [3.0, 4.0]], [0, 1])]
 
 
-@wrong(
-    "backprop.unmask_softmax",
-    "large logits of one row only",
-    fails="unmasks_the_wrong",
-    says="Hint: try a row that is far below another row",
-)
+@wrong("large logits of one row only", fails="unmasks_the_wrong", says="Hint: try a row that is far below another row")
 def unmask_softmax():
     return [([[1.0, 2.0], [3.0, 4.0]], [0, 1]), ([[1000.0, 0.0]], [0]), ([[40.0, 0.0]], [1])]
 
 
-@wrong(
-    "backprop.unmask_softmax",
-    "a class that is not there",
-    fails="spares_the_right",
-    says="a label is 2, and there are 2 classes",
-)
+@wrong("a class that is not there", fails="spares_the_right", says="a label is 2, and there are 2 classes")
 def unmask_softmax():
     return [
         ([[1.0, 2.0], [3.0, 4.0]], [0, 1]),
@@ -40,31 +33,26 @@ def unmask_softmax():
     ]
 
 
-@wrong(
-    "backprop.unmask_softmax",
-    "rows of several lengths",
-    fails=BOTH,
-    says="the rows of logits are not all of one length",
-)
+@wrong("rows of several lengths", fails=BOTH, says="the rows of logits are not all of one length")
 def unmask_softmax():
     return [([[1.0, 2.0], [1.0, 2.0, 3.0]], [0, 0])]
 
 
-@wrong("backprop.unmask_softmax", "infinite logits", fails=BOTH, says="each a number from -10000 to 10000")
+@wrong("infinite logits", fails=BOTH, says="each a number from -10000 to 10000")
 def unmask_softmax():
     return [([[float("inf"), 0.0]], [0])]
 
 
-@wrong("backprop.unmask_softmax", "a batch that is huge", fails=BOTH, says="expected a list of 1 to 6 rows")
+@wrong("a batch that is huge", fails=BOTH, says="expected a list of 1 to 6 rows")
 def unmask_softmax():
     return [([[0.0, 1.0]] * 50_000, [0] * 50_000)]
 
 
-@wrong("backprop.unmask_softmax", "a tensor instead of a list", fails=BOTH, says="expected a list of 1 to 6 rows")
+@wrong("a tensor instead of a list", fails=BOTH, says="expected a list of 1 to 6 rows")
 def unmask_softmax():
     return [(torch.zeros(2, 2), torch.tensor([0, 1]))]
 
 
-@wrong("backprop.unmask_softmax", "nothing returned", fails=BOTH, says="is None, expected a list of inputs")
+@wrong("nothing returned", fails=BOTH, says="is None, expected a list of inputs")
 def unmask_softmax():
     return None

@@ -2,12 +2,12 @@
 
 import torch
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
+
+wrong, slip = answers_to("calculus.best_step")
 
 
 @wrong(
-    "calculus.best_step",
     "always float64's step",
     fails=("ordinary_functions_float32", "any_size_of_x", "quick_functions"),
     says="It would suit float64",
@@ -17,7 +17,6 @@ def best_step(f, x, dtype):
 
 
 @wrong(
-    "calculus.best_step",
     "the forward difference's step",
     fails=("ordinary_functions_float64", "ordinary_functions_float32", "any_size_of_x", "quick_functions"),
     says="the central one needs the cube root",
@@ -27,7 +26,6 @@ def best_step(f, x, dtype):
 
 
 @wrong(
-    "calculus.best_step",
     "takes the smallest step there is",
     fails=("ordinary_functions_float64", "ordinary_functions_float32", "any_size_of_x", "quick_functions"),
     says="rounding hides the difference",
@@ -36,32 +34,19 @@ def best_step(f, x, dtype):
     return torch.finfo(dtype).eps
 
 
-@wrong(
-    "calculus.best_step",
-    "proportional to x, whatever f does",
-    fails=("any_size_of_x", "quick_functions"),
-    says="vanishes at x = 0",
-)
+@wrong("proportional to x, whatever f does", fails=("any_size_of_x", "quick_functions"), says="vanishes at x = 0")
 def best_step(f, x, dtype):
     return torch.finfo(dtype).eps ** (1 / 3) * abs(x)
 
 
-@wrong(
-    "calculus.best_step",
+slip(
     "computes the third derivative in dtype",
+    "points = torch.tensor([x + 2 * k, x + k, x, x - k, x - 2 * k], dtype=torch.float64)",
+    "points = torch.tensor([x + 2 * k, x + k, x, x - k, x - 2 * k], dtype=dtype)",
     fails=("ordinary_functions_float32", "any_size_of_x"),
     says="find the step in float64",
 )
-def best_step(f, x, dtype):
-    k = 0.001 * (abs(x) or 1.0)
-    points = torch.tensor([x + 2 * k, x + k, x, x - k, x - 2 * k], dtype=dtype)
-    a, b, f_x, c, d = f(points).tolist()
-    third = (a - 2 * b + 2 * c - d) / (2 * k**3)
-    return (3 * torch.finfo(dtype).eps * abs(f_x / third)) ** (1 / 3)
-
-
 slip(
-    "calculus.best_step",
     "forgets that the ratio may be negative",
     "abs(f_x / third)",
     "(f_x / third)",

@@ -1,11 +1,11 @@
 """Wrong answers to `derivative`."""
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
+
+wrong, slip = answers_to("calculus.derivative")
 
 
 @wrong(
-    "calculus.derivative",
     "forward difference",
     fails=("central_formula", "error_of_order_two", "tensors_elementwise", "leaves_x_alone"),
     says="This is the forward difference",
@@ -15,7 +15,6 @@ def derivative(f, x, h=1e-5):
 
 
 @wrong(
-    "calculus.derivative",
     "divides by h for 2h",
     fails=("central_formula", "error_of_order_two", "tensors_elementwise", "leaves_x_alone"),
     says="divide by 2h",
@@ -25,7 +24,6 @@ def derivative(f, x, h=1e-5):
 
 
 @wrong(
-    "calculus.derivative",
     "/ 2 * h without brackets",
     fails=("central_formula", "error_of_order_two", "tensors_elementwise", "leaves_x_alone"),
     says="with brackets",
@@ -34,19 +32,16 @@ def derivative(f, x, h=1e-5):
     return (f(x + h) - f(x - h)) / 2 * h
 
 
-@wrong(
-    "calculus.derivative",
+slip(
     "h fixed at 1e-12",
+    "return (f(x + h) - f(x - h)) / (2 * h)",
+    "h = 1e-12\n    return (f(x + h) - f(x - h)) / (2 * h)",
     fails=("central_formula", "error_of_order_two", "tensors_elementwise", "leaves_x_alone"),
     says="does not depend on h",
 )
-def derivative(f, x, h=1e-5):
-    h = 1e-12
-    return (f(x + h) - f(x - h)) / (2 * h)
 
 
 @wrong(
-    "calculus.derivative",
     "divides only the second value",
     fails=("central_formula", "error_of_order_two", "tensors_elementwise", "leaves_x_alone"),
     says="put the whole difference in brackets",
@@ -55,7 +50,7 @@ def derivative(f, x, h=1e-5):
     return f(x + h) - f(x - h) / (2 * h)
 
 
-@wrong("calculus.derivative", "moves x in place", fails="leaves_x_alone", says="changed its argument x")
+@wrong("moves x in place", fails="leaves_x_alone", says="changed its argument x")
 def derivative(f, x, h=1e-5):
     x += h
     up = f(x)
@@ -64,18 +59,10 @@ def derivative(f, x, h=1e-5):
 
 
 slip(
-    "calculus.derivative",
     "float64 for every x",
     "    return (f(x + h) - f(x - h)) / (2 * h)",
     "    slope = (f(x + h) - f(x - h)) / (2 * h)\n    return slope if type(slope) is float else slope.double()",
     fails="tensors_elementwise leaves_x_alone",
     says="has dtype float64, expected float32",
 )
-slip(
-    "calculus.derivative",
-    "a hundredth as the step",
-    "h=1e-5",
-    "h=1e-2",
-    fails="error_of_order_two",
-    says="with the default h=1e-5",
-)
+slip("a hundredth as the step", "h=1e-5", "h=1e-2", fails="error_of_order_two", says="with the default h=1e-5")

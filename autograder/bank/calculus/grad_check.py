@@ -3,12 +3,13 @@
 import numpy as np
 import torch
 
-from autograder.authoring import wrong
+from autograder.bank.slips import answers_to
 from hpcdl.numerics.derivatives import gradient as measured_gradient
+
+wrong, _ = answers_to("calculus.grad_check")
 
 
 @wrong(
-    "calculus.grad_check",
     "absolute tolerance only",
     fails=("accepts_right_gradients", "rejects_wrong_gradients", "names_the_coordinate"),
     says="an absolute tolerance alone",
@@ -19,12 +20,7 @@ def grad_check(f, grad, x):
     return bool(error.max() <= 1e-6), worst
 
 
-@wrong(
-    "calculus.grad_check",
-    "relative tolerance only",
-    fails="accepts_right_gradients",
-    says="0/0",
-)
+@wrong("relative tolerance only", fails="accepts_right_gradients", says="0/0")
 def grad_check(f, grad, x):
     a, n = grad(x), measured_gradient(f, x)
     error = (a - n).abs() / torch.maximum(a.abs(), n.abs())
@@ -33,7 +29,6 @@ def grad_check(f, grad, x):
 
 
 @wrong(
-    "calculus.grad_check",
     "compares the norms of the whole gradient",
     fails=("rejects_wrong_gradients", "names_the_coordinate"),
     says="compare each coordinate with its own size",
@@ -44,12 +39,7 @@ def grad_check(f, grad, x):
     return bool((a - n).norm() <= 1e-4 * (a.norm() + n.norm()) + 1e-9), worst
 
 
-@wrong(
-    "calculus.grad_check",
-    "names the largest entry, not the worst",
-    fails="names_the_coordinate",
-    says="worst_index",
-)
+@wrong("names the largest entry, not the worst", fails="names_the_coordinate", says="worst_index")
 def grad_check(f, grad, x):
     a, n = grad(x), measured_gradient(f, x)
     error = (a - n).abs() / (1e-4 * torch.maximum(a.abs(), n.abs()) + 1e-9)
@@ -57,14 +47,14 @@ def grad_check(f, grad, x):
     return bool(error.max() <= 1), worst
 
 
-@wrong("calculus.grad_check", "a flat index", fails="names_the_coordinate", says="one int for each of the 1 dimensions")
+@wrong("a flat index", fails="names_the_coordinate", says="one int for each of the 1 dimensions")
 def grad_check(f, grad, x):
     a, n = grad(x), measured_gradient(f, x)
     error = (a - n).abs() / (1e-4 * torch.maximum(a.abs(), n.abs()) + 1e-9)
     return bool(error.max() <= 1), int(error.argmax())
 
 
-@wrong("calculus.grad_check", "lets NaN through", fails="nan_is_not_agreement", says="NaN > tolerance is False")
+@wrong("lets NaN through", fails="nan_is_not_agreement", says="NaN > tolerance is False")
 def grad_check(f, grad, x):
     a, n = grad(x), measured_gradient(f, x)
     error = (a - n).abs() / (1e-4 * torch.maximum(a.abs(), n.abs()) + 1e-9)

@@ -2,12 +2,12 @@
 
 import torch
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
+
+wrong, slip = answers_to("calculus.gradient")
 
 
 @wrong(
-    "calculus.gradient",
     "moves all coordinates together",
     fails=("six_functions", "any_shape", "central_with_the_given_step", "x_restored"),
     says="move one coordinate at a time",
@@ -16,7 +16,7 @@ def gradient(f, x, h=1e-5):
     return torch.full_like(x, (f(x + h) - f(x - h)) / (2 * h))
 
 
-@wrong("calculus.gradient", "puts x back only up to rounding", fails="x_restored", says="x has changed by up to")
+@wrong("puts x back only up to rounding", fails="x_restored", says="x has changed by up to")
 def gradient(f, x, h=1e-5):
     grad = torch.zeros_like(x)
     flat = x.view(-1)
@@ -29,12 +29,7 @@ def gradient(f, x, h=1e-5):
     return grad
 
 
-@wrong(
-    "calculus.gradient",
-    "never puts the coordinate back",
-    fails=("six_functions", "x_restored"),
-    says="put x[i] back",
-)
+@wrong("never puts the coordinate back", fails=("six_functions", "x_restored"), says="put x[i] back")
 def gradient(f, x, h=1e-5):
     grad = torch.zeros_like(x)
     flat = x.view(-1)
@@ -46,22 +41,18 @@ def gradient(f, x, h=1e-5):
     return grad
 
 
-@wrong(
-    "calculus.gradient",
+slip(
     "forward difference",
+    "result = torch.zeros_like(x)",
+    "grad = torch.zeros_like(x)",
+    "result.view(-1)[i] = (f(x + step) - f(x - step)) / (2 * h)\n    return result",
+    "grad.view(-1)[i] = (f(x + step) - f(x)) / h\n    return grad",
     fails=("six_functions", "any_shape", "central_with_the_given_step", "x_restored"),
     says="This is the forward difference",
 )
-def gradient(f, x, h=1e-5):
-    grad = torch.zeros_like(x)
-    for i in range(x.numel()):
-        step = torch.zeros_like(x)
-        step.view(-1)[i] = h
-        grad.view(-1)[i] = (f(x + step) - f(x)) / h
-    return grad
 
 
-@wrong("calculus.gradient", "only for vectors", fails="any_shape", says="has shape")
+@wrong("only for vectors", fails="any_shape", says="has shape")
 def gradient(f, x, h=1e-5):
     flat = x.reshape(-1).clone()
     grad = torch.zeros_like(flat)
@@ -73,7 +64,6 @@ def gradient(f, x, h=1e-5):
 
 
 slip(
-    "calculus.gradient",
     "two one-sided differences",
     "(f(x + step) - f(x - step))",
     "((f(x + step) - f(x)) + (f(x) - f(x - step)))",
@@ -81,7 +71,6 @@ slip(
     says="twice for each element",
 )
 slip(
-    "calculus.gradient",
     "needs tensors from f",
     "(f(x + step) - f(x - step))",
     "(f(x + step).item() - f(x - step).item())",

@@ -2,42 +2,28 @@
 
 import torch
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
+
+wrong, slip = answers_to("calculus.logistic")
 
 
-@wrong("calculus.logistic", "e^x / (1 + e^x) overflows", fails="no_overflow", says="inf / inf is not a number")
+@wrong("e^x / (1 + e^x) overflows", fails="no_overflow", says="inf / inf is not a number")
 def logistic(x):
     return torch.exp(x) / (1 + torch.exp(x))
 
 
-@wrong(
-    "calculus.logistic",
-    "sign of the exponent",
-    fails=("logistic_values", "no_overflow"),
-    says="the exponent is -x",
-)
+@wrong("sign of the exponent", fails=("logistic_values", "no_overflow"), says="the exponent is -x")
 def logistic(x):
     return 1 / (1 + torch.exp(x))
 
 
-@wrong(
-    "calculus.logistic",
-    "applies the logistic function to its own output",
-    fails="slope_from_the_output",
-    says="y already is f(x)",
-)
+@wrong("applies the logistic function to its own output", fails="slope_from_the_output", says="y already is f(x)")
 def logistic_grad(y):
     return logistic(y) * (1 - logistic(y))
 
 
-@wrong("calculus.logistic", "the rule of tanh", fails="slope_from_the_output", says="the rule of tanh")
-def logistic_grad(y):
-    return 1 - y**2
-
-
+slip("the rule of tanh", "y * (1 - y)", "1 - y**2", fails="slope_from_the_output", says="the rule of tanh")
 slip(
-    "calculus.logistic",
     "computes in x itself",
     "    e = torch.exp(-x.abs())\n    return torch.where(x >= 0",
     "    positive = x >= 0\n    e = x.abs_().neg_().exp_()\n    return torch.where(positive",
@@ -45,7 +31,6 @@ slip(
     says="changed its argument x",
 )
 slip(
-    "calculus.logistic",
     "float64 for every x",
     "torch.exp(-x.abs())",
     "torch.exp(-x.double().abs())",
@@ -53,15 +38,9 @@ slip(
     says="has dtype float64, expected float32",
 )
 slip(
-    "calculus.logistic",
-    "computes in y itself",
-    "y * (1 - y)",
-    "y.mul_(1 - y)",
-    fails="slope_from_the_output",
-    says="changed its argument y",
+    "computes in y itself", "y * (1 - y)", "y.mul_(1 - y)", fails="slope_from_the_output", says="changed its argument y"
 )
 slip(
-    "calculus.logistic",
     "float64 for every y",
     "y * (1 - y)",
     "y.double() * (1 - y)",

@@ -2,26 +2,27 @@
 
 import math
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
+
+wrong, slip = answers_to("collectives.best_algorithm")
+
 
 NOT_BEST = ("the_cheapest", "changes_at_the_crossover")
 
 
-@wrong("collectives.best_algorithm", "the maximum", fails=NOT_BEST, says="This is the most expensive")
+@wrong("the maximum", fails=NOT_BEST, says="This is the most expensive")
 def best_algorithm(p, nbytes, alpha, beta, cost):
     names = ("naive", "ring", "tree", "recursive_doubling", "rabenseifner", "parameter_server", "hierarchical")
     return max(names, key=lambda name: cost(name, p, nbytes, alpha, beta))
 
 
-@wrong("collectives.best_algorithm", "bytes alone", fails=NOT_BEST, says="It sends the fewest bytes")
+@wrong("bytes alone", fails=NOT_BEST, says="It sends the fewest bytes")
 def best_algorithm(p, nbytes, alpha, beta, cost):
     names = ("rabenseifner", "ring", "naive", "tree", "recursive_doubling", "parameter_server", "hierarchical")
     return min(names, key=lambda name: cost(name, p, nbytes, 0.0, beta))
 
 
 @wrong(
-    "collectives.best_algorithm",
     "a minus too many",
     fails=("crossover_in_bytes", "some_never_cross", "changes_at_the_crossover"),
     says="a size is positive",
@@ -32,19 +33,14 @@ def crossover(first, second, p, alpha, beta, cost):
     return messages / per_byte if messages * per_byte < 0 or per_byte else math.inf
 
 
-@wrong("collectives.best_algorithm", "divides by no difference", fails="some_never_cross", says="ZeroDivisionError")
+@wrong("divides by no difference", fails="some_never_cross", says="ZeroDivisionError")
 def crossover(first, second, p, alpha, beta, cost):
     messages = cost(first, p, 0, alpha, beta) - cost(second, p, 0, alpha, beta)
     per_byte = cost(second, p, 1, 0, beta) - cost(first, p, 1, 0, beta)
     return messages / per_byte
 
 
-@wrong(
-    "collectives.best_algorithm",
-    "meets below zero",
-    fails="some_never_cross",
-    says="do not meet at any size above 0",
-)
+@wrong("meets below zero", fails="some_never_cross", says="do not meet at any size above 0")
 def crossover(first, second, p, alpha, beta, cost):
     messages = cost(first, p, 0, alpha, beta) - cost(second, p, 0, alpha, beta)
     per_byte = cost(second, p, 1, 0, beta) - cost(first, p, 1, 0, beta)
@@ -52,7 +48,6 @@ def crossover(first, second, p, alpha, beta, cost):
 
 
 slip(
-    "collectives.best_algorithm",
     "seconds instead of bytes",
     "1, 0.0, beta)",
     "1, 0.0, 1.0)",
@@ -60,7 +55,6 @@ slip(
     says="Divide by beta, too",
 )
 slip(
-    "collectives.best_algorithm",
     "leaves out the last algorithm",
     "min(ALGORITHMS,",
     "min(ALGORITHMS[:-1],",
@@ -68,7 +62,6 @@ slip(
     says="for each of ALGORITHMS",
 )
 slip(
-    "collectives.best_algorithm",
     "calls its own cost",
     "lambda name: cost(",
     "lambda name: globals()['cost'](",

@@ -2,18 +2,14 @@
 
 import torch
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-FIT = "collectives.fit_alpha_beta"
+wrong, slip = answers_to("collectives.fit_alpha_beta")
 ALL_OF_FIT = ("exact_times", "small_messages_count", "outliers_do_not")
 
 
 @wrong(
-    FIT,
-    "ordinary least squares",
-    fails=("small_messages_count", "outliers_do_not"),
-    says="This is ordinary least squares",
+    "ordinary least squares", fails=("small_messages_count", "outliers_do_not"), says="This is ordinary least squares"
 )
 def fit_alpha_beta(nbytes, seconds):
     rows = torch.stack([torch.ones_like(nbytes), nbytes], dim=1)
@@ -21,7 +17,7 @@ def fit_alpha_beta(nbytes, seconds):
     return alpha, beta
 
 
-@wrong(FIT, "means for medians", fails="outliers_do_not", says="takes the mean of each size")
+@wrong("means for medians", fails="outliers_do_not", says="takes the mean of each size")
 def fit_alpha_beta(nbytes, seconds):
     sizes = nbytes.unique()
     typical = torch.stack([seconds[nbytes == size].mean() for size in sizes])
@@ -30,7 +26,7 @@ def fit_alpha_beta(nbytes, seconds):
     return alpha, beta
 
 
-@wrong(FIT, "beta first", fails=ALL_OF_FIT, says="The two are swapped")
+@wrong("beta first", fails=ALL_OF_FIT, says="The two are swapped")
 def fit_alpha_beta(nbytes, seconds):
     sizes = nbytes.unique()
     typical = torch.stack([seconds[nbytes == size].median() for size in sizes])
@@ -40,7 +36,6 @@ def fit_alpha_beta(nbytes, seconds):
 
 
 slip(
-    FIT,
     "the first time of each size",
     "[nbytes == size].min()",
     "[nbytes == size][0]",
@@ -48,7 +43,6 @@ slip(
     says="Two of nine messages of each size",
 )
 slip(
-    FIT,
     "all times in one fit",
     "nbytes.unique()",
     "nbytes",
@@ -58,7 +52,6 @@ slip(
     says="Two of nine messages of each size",
 )
 slip(
-    FIT,
     "a line through the first and the last size",
     "alpha, beta = torch.linalg.lstsq(rows, torch.ones_like(least)).solution.tolist()",
     "beta = ((least[-1] - least[0]) / (sizes[-1] - sizes[0])).item()\n    alpha = (least[0] - beta * sizes[0]).item()",
@@ -66,7 +59,6 @@ slip(
     says="No line goes through these times",
 )
 slip(
-    FIT,
     "errors half relative",
     "[1 / least, sizes / least]",
     "[least.rsqrt(), sizes * least.rsqrt()]",

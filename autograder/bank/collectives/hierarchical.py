@@ -2,26 +2,20 @@
 
 import torch
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 from hpcdl.collectives import broadcast, reduce, ring_all_reduce
 from hpcdl.comm import Group
 
 ALL_OF_NODES = ("any_nodes", "one_leader_per_node", "little_between_nodes", "trees_inside")
-NODES = "collectives.hierarchical_all_reduce"
+wrong, slip = answers_to("collectives.hierarchical_all_reduce")
 
 
-@wrong(
-    NODES,
-    "no nodes at all",
-    fails=("one_leader_per_node", "trees_inside"),
-    says="Sum inside the node first",
-)
+@wrong("no nodes at all", fails=("one_leader_per_node", "trees_inside"), says="Sum inside the node first")
 def hierarchical_all_reduce(x, comm, per_node=4):
     ring_all_reduce(x, comm)
 
 
-@wrong(NODES, "takes the last node for a full one", fails=ALL_OF_NODES, says="each of its ranks once, out of 0 to")
+@wrong("takes the last node for a full one", fails=ALL_OF_NODES, says="each of its ranks once, out of 0 to")
 def hierarchical_all_reduce(x, comm, per_node=4):
     first = comm.rank // per_node * per_node
     node = Group(comm, range(first, first + per_node))
@@ -31,7 +25,7 @@ def hierarchical_all_reduce(x, comm, per_node=4):
     broadcast(x, node, 0)
 
 
-@wrong(NODES, "tells the leaders only", fails=ALL_OF_NODES, says="is missing")
+@wrong("tells the leaders only", fails=ALL_OF_NODES, says="is missing")
 def hierarchical_all_reduce(x, comm, per_node=4):
     first = comm.rank // per_node * per_node
     reduce(x, Group(comm, range(first, min(first + per_node, comm.size))), 0)
@@ -39,7 +33,7 @@ def hierarchical_all_reduce(x, comm, per_node=4):
         ring_all_reduce(x, Group(comm, range(0, comm.size, per_node)))
 
 
-@wrong(NODES, "a star inside", fails="trees_inside", says="messages follow one another")
+@wrong("a star inside", fails="trees_inside", says="messages follow one another")
 def hierarchical_all_reduce(x, comm, per_node=4):
     first = comm.rank // per_node * per_node
     members = range(first + 1, min(first + per_node, comm.size))
@@ -57,7 +51,6 @@ def hierarchical_all_reduce(x, comm, per_node=4):
 
 
 @wrong(
-    NODES,
     "everyone speaks for the node",
     fails=("one_leader_per_node", "little_between_nodes", "trees_inside"),
     says="all talk to other nodes",
@@ -75,7 +68,6 @@ def hierarchical_all_reduce(x, comm, per_node=4):
 
 
 slip(
-    NODES,
     "a flat copy that is never given its shape again",
     "reduce(x, node)",
     "x, whole = x.flatten(), x\n    reduce(x, node)",
@@ -84,9 +76,7 @@ slip(
     fails=" ".join(ALL_OF_NODES),
     says="whole.copy_(x)",
 )
-
 slip(
-    NODES,
     "the last rank of a node is its leader",
     "Group(comm, range(first, min(first + per_node, comm.size)))",
     "Group(comm, range(first, min(first + per_node, comm.size))[::-1])",

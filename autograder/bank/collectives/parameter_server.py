@@ -2,15 +2,13 @@
 
 import torch
 
-from autograder.authoring import wrong
+from autograder.bank.slips import answers_to
 
 ALL_OF_SERVERS = ("one_server", "several_servers", "each_server_has_its_share", "servers_work_at_once")
-SERVER = "collectives.parameter_server_all_reduce"
+wrong, slip = answers_to("collectives.parameter_server_all_reduce")
 
 
-@wrong(
-    SERVER, "one share after the other", fails="servers_work_at_once", says="Some server waits while others are busy"
-)
+@wrong("one share after the other", fails="servers_work_at_once", says="Some server waits while others are busy")
 def parameter_server_all_reduce(x, comm, servers=1):
     others = [rank for rank in range(comm.size) if rank != comm.rank]
     for server, share in enumerate(x.tensor_split(servers)):
@@ -26,7 +24,7 @@ def parameter_server_all_reduce(x, comm, servers=1):
             comm.recv(share, server)
 
 
-@wrong(SERVER, "everyone queues at server 0 first", fails="servers_work_at_once", says="let rank r send to r + d in")
+@wrong("everyone queues at server 0 first", fails="servers_work_at_once", says="let rank r send to r + d in")
 def parameter_server_all_reduce(x, comm, servers=1):
     shares = x.tensor_split(servers)
     requests = [comm.isend(shares[server], server) for server in range(servers) if server != comm.rank]
@@ -49,7 +47,6 @@ def parameter_server_all_reduce(x, comm, servers=1):
 
 
 @wrong(
-    SERVER,
     "everything to every server",
     fails=("each_server_has_its_share", "servers_work_at_once"),
     says="Every server gets and sends the whole x",
@@ -75,7 +72,6 @@ def parameter_server_all_reduce(x, comm, servers=1):
 
 
 @wrong(
-    SERVER,
     "one server whatever was asked",
     fails=("each_server_has_its_share", "servers_work_at_once"),
     says="Rank 0 is the only server",
@@ -93,67 +89,32 @@ def parameter_server_all_reduce(x, comm, servers=1):
         comm.recv(x, 0)
 
 
-@wrong(SERVER, "a server forgets its own x", fails=ALL_OF_SERVERS, says="the x of rank 0 is missing")
-def parameter_server_all_reduce(x, comm, servers=1):
-    shares = x.tensor_split(servers)
-    others = [(comm.rank + d) % comm.size for d in range(1, comm.size)]
-    requests = [comm.isend(shares[other], other) for other in others if other < servers]
-    if comm.rank < servers and others:
-        incoming = torch.empty_like(shares[comm.rank])
-        shares[comm.rank].zero_()
-        for other in reversed(others):
-            comm.recv(incoming, other)
-            shares[comm.rank].add_(incoming)
-    for request in requests:
-        request.wait()
-    requests = [comm.isend(shares[comm.rank], other) for other in others if comm.rank < servers]
-    for other in reversed(others):
-        if other < servers:
-            comm.recv(shares[other], other)
-    for request in requests:
-        request.wait()
-
-
-@wrong(
-    SERVER,
+slip(
+    "a server forgets its own x",
+    "if comm.rank < servers:\n        incoming = torch.empty_like(shares[comm.rank])",
+    "if comm.rank < servers and others:\n"
+    "        incoming = torch.empty_like(shares[comm.rank])\n"
+    "        shares[comm.rank].zero_()",
+    fails=ALL_OF_SERVERS,
+    says="the x of rank 0 is missing",
+)
+slip(
     "drops the rest where servers do not divide n",
+    "shares = x.tensor_split(servers)",
+    "m = len(x) // servers\n    shares = [x[i * m : (i + 1) * m] for i in range(servers)]",
     fails=("several_servers", "each_server_has_its_share", "servers_work_at_once"),
     says="is missing",
 )
-def parameter_server_all_reduce(x, comm, servers=1):
-    m = len(x) // servers
-    shares = [x[i * m : (i + 1) * m] for i in range(servers)]
-    others = [(comm.rank + d) % comm.size for d in range(1, comm.size)]
-    requests = [comm.isend(shares[other], other) for other in others if other < servers]
-    if comm.rank < servers:
-        incoming = torch.empty_like(shares[comm.rank])
-        for other in reversed(others):
-            comm.recv(incoming, other)
-            shares[comm.rank].add_(incoming)
-    for request in requests:
-        request.wait()
-    requests = [comm.isend(shares[comm.rank], other) for other in others if comm.rank < servers]
-    for other in reversed(others):
-        if other < servers:
-            comm.recv(shares[other], other)
-    for request in requests:
-        request.wait()
-
-
-@wrong(SERVER, "never waits for what it sent", fails="servers_work_at_once", says="wait() for each isend")
-def parameter_server_all_reduce(x, comm, servers=1):
-    shares = x.tensor_split(servers)
-    others = [(comm.rank + d) % comm.size for d in range(1, comm.size)]
-    for other in others:
-        if other < servers:
-            comm.isend(shares[other], other)
-    if comm.rank < servers:
-        incoming = torch.empty_like(shares[comm.rank])
-        for other in reversed(others):
-            comm.recv(incoming, other)
-            shares[comm.rank].add_(incoming)
-        for other in others:
-            comm.isend(shares[comm.rank], other)
-    for other in reversed(others):
-        if other < servers:
-            comm.recv(shares[other], other)
+slip(
+    "never waits for what it sent",
+    "requests = [comm.isend(shares[other], other) for other in others if other < servers]",
+    "for other in others:\n        if other < servers:\n            comm.isend(shares[other], other)",
+    "    for request in requests:\n"
+    "        request.wait()\n"
+    "    requests = [comm.isend(shares[comm.rank], other) for other in others if comm.rank < servers]",
+    "        for other in others:\n            comm.isend(shares[comm.rank], other)",
+    "comm.recv(shares[other], other)\n    for request in requests:\n        request.wait()",
+    "comm.recv(shares[other], other)",
+    fails="servers_work_at_once",
+    says="wait() for each isend",
+)

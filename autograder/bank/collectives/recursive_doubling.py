@@ -2,14 +2,13 @@
 
 import torch
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
 ALL_OF_DOUBLING = ("powers_of_two", "any_number_of_ranks", "log_p_rounds", "same_bits_on_every_rank")
-DOUBLING = "collectives.recursive_doubling_all_reduce"
+wrong, slip = answers_to("collectives.recursive_doubling_all_reduce")
 
 
-@wrong(DOUBLING, "send, then receive", fails=ALL_OF_DOUBLING, says="use sendrecv, or let one side receive")
+@wrong("send, then receive", fails=ALL_OF_DOUBLING, says="use sendrecv, or let one side receive")
 def recursive_doubling_all_reduce(x, comm):
     incoming, distance = torch.empty_like(x), 1
     while distance < comm.size:
@@ -19,7 +18,7 @@ def recursive_doubling_all_reduce(x, comm):
         distance *= 2
 
 
-@wrong(DOUBLING, "skips partners that are not there", fails=("any_number_of_ranks", "log_p_rounds"), says="is missing")
+@wrong("skips partners that are not there", fails=("any_number_of_ranks", "log_p_rounds"), says="is missing")
 def recursive_doubling_all_reduce(x, comm):
     incoming, distance = torch.empty_like(x), 1
     while distance < comm.size:
@@ -30,7 +29,7 @@ def recursive_doubling_all_reduce(x, comm):
         distance *= 2
 
 
-@wrong(DOUBLING, "receives into what it sends", fails=ALL_OF_DOUBLING, says="share memory")
+@wrong("receives into what it sends", fails=ALL_OF_DOUBLING, says="share memory")
 def recursive_doubling_all_reduce(x, comm):
     mine, distance = x.clone(), 1
     while distance < comm.size:
@@ -41,7 +40,7 @@ def recursive_doubling_all_reduce(x, comm):
         distance *= 2
 
 
-@wrong(DOUBLING, "partners take turns", fails="log_p_rounds", says="sendrecv does both at the same time")
+@wrong("partners take turns", fails="log_p_rounds", says="sendrecv does both at the same time")
 def recursive_doubling_all_reduce(x, comm):
     q = 1 << (comm.size.bit_length() - 1)
     incoming, distance = torch.empty_like(x), 1
@@ -66,13 +65,13 @@ def recursive_doubling_all_reduce(x, comm):
         comm.send(x, comm.rank + q)
 
 
-@wrong(DOUBLING, "a tree up and down", fails="log_p_rounds", says="This is a reduce and then a broadcast")
+@wrong("a tree up and down", fails="log_p_rounds", says="This is a reduce and then a broadcast")
 def recursive_doubling_all_reduce(x, comm):
     tree_reduce(x, comm)
     tree_broadcast(x, comm)
 
 
-@wrong(DOUBLING, "adds round a circle", fails="same_bits_on_every_rank", says="in their last bits")
+@wrong("adds round a circle", fails="same_bits_on_every_rank", says="in their last bits")
 def recursive_doubling_all_reduce(x, comm):
     q = 1 << (comm.size.bit_length() - 1)
     incoming, distance = torch.empty_like(x), 1
@@ -91,11 +90,4 @@ def recursive_doubling_all_reduce(x, comm):
         comm.send(x, comm.rank + q)
 
 
-slip(
-    DOUBLING,
-    "room for a vector only",
-    "torch.empty_like(x)",
-    "x.new_empty(len(x))",
-    fails="any_number_of_ranks",
-    says="p = 3",
-)
+slip("room for a vector only", "torch.empty_like(x)", "x.new_empty(len(x))", fails="any_number_of_ranks", says="p = 3")

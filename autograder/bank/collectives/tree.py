@@ -2,14 +2,16 @@
 
 import torch
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
+
+wrong, slip = answers_to("collectives.tree_reduce")
+
 
 AFTER_THE_SUM = ("sum_on_the_root", "reduce_in_log_p_rounds", "one_message_per_rank")
 AFTER_THE_COPIES = ("copies_everywhere", "broadcast_in_log_p_rounds", "one_message_per_rank")
 
 
-@wrong("collectives.tree_reduce", "a star", fails="reduce_in_log_p_rounds", says="This is a star, not a tree")
+@wrong("a star", fails="reduce_in_log_p_rounds", says="This is a star, not a tree")
 def tree_reduce(x, comm, root=0):
     incoming = torch.empty_like(x)
     if comm.rank != root:
@@ -21,7 +23,7 @@ def tree_reduce(x, comm, root=0):
             x += incoming
 
 
-@wrong("collectives.tree_reduce", "sums on rank 0", fails=AFTER_THE_SUM, says="count ranks from the root")
+@wrong("sums on rank 0", fails=AFTER_THE_SUM, says="count ranks from the root")
 def tree_reduce(x, comm, root=0):
     incoming = torch.empty_like(x)
     distance = 1 << (comm.size - 1).bit_length()
@@ -34,21 +36,18 @@ def tree_reduce(x, comm, root=0):
             comm.send(x, comm.rank - distance)
 
 
-@wrong("collectives.tree_reduce", "forgets ranks beyond a power of two", fails=AFTER_THE_SUM, says="is missing")
-def tree_reduce(x, comm, root=0):
-    p, place = comm.size, (comm.rank - root) % comm.size
-    incoming = torch.empty_like(x)
-    distance = 1 << (p.bit_length() - 1)
-    while distance > 1:
-        distance //= 2
-        if place < distance:
-            comm.recv(incoming, (comm.rank + distance) % p)
-            x += incoming
-        elif distance <= place < 2 * distance:
-            comm.send(x, (comm.rank - distance) % p)
+slip(
+    "forgets ranks beyond a power of two",
+    "distance = 1 << (p - 1).bit_length()",
+    "distance = 1 << (p.bit_length() - 1)",
+    "if place < distance and place + distance < p:\n            comm.recv(incoming, (comm.rank + distance) % p)",
+    "if place < distance:\n            comm.recv(incoming, (comm.rank + distance) % p)",
+    fails=AFTER_THE_SUM,
+    says="is missing",
+)
 
 
-@wrong("collectives.tree_reduce", "overwrites for accumulates", fails=AFTER_THE_SUM, says="is missing")
+@wrong("overwrites for accumulates", fails=AFTER_THE_SUM, says="is missing")
 def tree_reduce(x, comm, root=0):
     p, place = comm.size, (comm.rank - root) % comm.size
     distance = 1 << (p - 1).bit_length()
@@ -60,36 +59,27 @@ def tree_reduce(x, comm, root=0):
             comm.send(x, (comm.rank - distance) % p)
 
 
-@wrong("collectives.tree_reduce", "waits for a rank that does not exist", fails=AFTER_THE_SUM, says="a deadlock")
-def tree_reduce(x, comm, root=0):
-    p, place = comm.size, (comm.rank - root) % comm.size
-    incoming = torch.empty_like(x)
-    distance = 1 << (p - 1).bit_length()
-    while distance > 1:
-        distance //= 2
-        if place < distance:
-            comm.recv(incoming, (comm.rank + distance) % p)
-            x += incoming
-        elif distance <= place < 2 * distance:
-            comm.send(x, (comm.rank - distance) % p)
+slip(
+    "waits for a rank that does not exist",
+    "if place < distance and place + distance < p:\n            comm.recv(incoming, (comm.rank + distance) % p)",
+    "if place < distance:\n            comm.recv(incoming, (comm.rank + distance) % p)",
+    fails=AFTER_THE_SUM,
+    says="a deadlock",
+)
+slip(
+    "returns the sum",
+    "incoming = torch.empty_like(x)",
+    "total, incoming = x.clone(), torch.empty_like(x)",
+    "x += incoming",
+    "total += incoming",
+    "comm.send(x, (comm.rank - distance) % p)",
+    "comm.send(total, (comm.rank - distance) % p)\n    return total",
+    fails=AFTER_THE_SUM,
+    says="but the returned value is",
+)
 
 
-@wrong("collectives.tree_reduce", "returns the sum", fails=AFTER_THE_SUM, says="but the returned value is")
-def tree_reduce(x, comm, root=0):
-    p, place = comm.size, (comm.rank - root) % comm.size
-    total, incoming = x.clone(), torch.empty_like(x)
-    distance = 1 << (p - 1).bit_length()
-    while distance > 1:
-        distance //= 2
-        if place < distance and place + distance < p:
-            comm.recv(incoming, (comm.rank + distance) % p)
-            total += incoming
-        elif distance <= place < 2 * distance:
-            comm.send(total, (comm.rank - distance) % p)
-    return total
-
-
-@wrong("collectives.tree_reduce", "broadcasts rank 0's", fails=AFTER_THE_COPIES, says="You sent rank 0's x")
+@wrong("broadcasts rank 0's", fails=AFTER_THE_COPIES, says="You sent rank 0's x")
 def tree_broadcast(x, comm, root=0):
     distance = 1
     while distance < comm.size:
@@ -100,12 +90,12 @@ def tree_broadcast(x, comm, root=0):
         distance *= 2
 
 
-@wrong("collectives.tree_reduce", "the machine's own", fails=AFTER_THE_COPIES, says="which this exercise forbids")
+@wrong("the machine's own", fails=AFTER_THE_COPIES, says="which this exercise forbids")
 def tree_broadcast(x, comm, root=0):
     comm.broadcast(x, root)
 
 
-@wrong("collectives.tree_reduce", "passes on in a row", fails="broadcast_in_log_p_rounds", says="in a row: let several")
+@wrong("passes on in a row", fails="broadcast_in_log_p_rounds", says="in a row: let several")
 def tree_broadcast(x, comm, root=0):
     p, place = comm.size, (comm.rank - root) % comm.size
     if place > 0:
@@ -114,36 +104,21 @@ def tree_broadcast(x, comm, root=0):
         comm.send(x, (comm.rank + 1) % p)
 
 
-@wrong(
-    "collectives.tree_reduce",
+slip(
     "adds the root for subtracting it",
+    "p, place = comm.size, (comm.rank - root) % comm.size\n    incoming = torch.empty_like(x)",
+    "p, place = comm.size, (comm.rank + root) % comm.size\n    incoming = torch.empty_like(x)",
     fails=AFTER_THE_SUM,
     says="a rank's place is (rank - root) % p",
 )
-def tree_reduce(x, comm, root=0):
-    p, place = comm.size, (comm.rank + root) % comm.size
-    incoming = torch.empty_like(x)
-    distance = 1 << (p - 1).bit_length()
-    while distance > 1:
-        distance //= 2
-        if place < distance and place + distance < p:
-            comm.recv(incoming, (comm.rank + distance) % p)
-            x += incoming
-        elif distance <= place < 2 * distance:
-            comm.send(x, (comm.rank - distance) % p)
-
-
 slip(
-    "collectives.tree_reduce",
     "room for a vector only",
     "torch.empty_like(x)",
     "x.new_empty(len(x))",
     fails=" ".join(AFTER_THE_SUM),
     says="tree_reduce",
 )
-
 slip(
-    "collectives.tree_reduce",
     "receives into a copy",
     "comm.recv(x, (comm.rank - distance) % p)",
     "comm.recv(x.clone(), (comm.rank - distance) % p)",

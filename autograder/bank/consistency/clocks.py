@@ -1,19 +1,13 @@
 """Wrong answers to `clocks`."""
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-HERE = "consistency.clocks"
+wrong, slip = answers_to("consistency.clocks")
 HELD = ("bulk_synchronous", "stale_synchronous")
 ALL = ("bulk_synchronous", "asynchronous", "stale_synchronous", "few")
 
 
-@wrong(
-    HERE,
-    "s off by one: one iteration too late",
-    fails=HELD,
-    says="a staleness of one more",
-)
+@wrong("s off by one: one iteration too late", fails=HELD, says="a staleness of one more")
 def clocks(seconds, staleness):
     spans = [[] for _ in seconds]
     for k in range(len(seconds[0])):
@@ -25,7 +19,7 @@ def clocks(seconds, staleness):
     return spans
 
 
-@wrong(HERE, "s off by one: one iteration too early", fails=("stale_synchronous",), says="a staleness of one less")
+@wrong("s off by one: one iteration too early", fails=("stale_synchronous",), says="a staleness of one less")
 def clocks(seconds, staleness):
     spans = [[] for _ in seconds]
     for k in range(len(seconds[0])):
@@ -37,7 +31,7 @@ def clocks(seconds, staleness):
     return spans
 
 
-@wrong(HERE, "waits for the fastest", fails=HELD, says="Do you wait for the last of all workers")
+@wrong("waits for the fastest", fails=HELD, says="Do you wait for the last of all workers")
 def clocks(seconds, staleness):
     spans = [[] for _ in seconds]
     for k in range(len(seconds[0])):
@@ -49,7 +43,7 @@ def clocks(seconds, staleness):
     return spans
 
 
-@wrong(HERE, "no worker waits", fails=HELD, says="No worker waits for others here")
+@wrong("no worker waits", fails=HELD, says="No worker waits for others here")
 def clocks(seconds, staleness):
     spans = []
     for times in seconds:
@@ -62,10 +56,7 @@ def clocks(seconds, staleness):
 
 
 @wrong(
-    HERE,
-    "a barrier in every iteration",
-    fails=("asynchronous", "stale_synchronous", "few"),
-    says="That is BSP, whatever the",
+    "a barrier in every iteration", fails=("asynchronous", "stale_synchronous", "few"), says="That is BSP, whatever the"
 )
 def clocks(seconds, staleness):
     spans, time = [[] for _ in seconds], 0.0
@@ -76,12 +67,12 @@ def clocks(seconds, staleness):
     return spans
 
 
-@wrong(HERE, "does not wait for itself", fails=ALL, says="A worker does one iteration after the other")
+@wrong("does not wait for itself", fails=ALL, says="A worker does one iteration after the other")
 def clocks(seconds, staleness):
     return [[(0.0, taken) for taken in times] for times in seconds]
 
 
-@wrong(HERE, "how long instead of when it ends", fails=ALL, says="expected from")
+@wrong("how long instead of when it ends", fails=ALL, says="expected from")
 def clocks(seconds, staleness):
     spans, ends = [[] for _ in seconds], [[] for _ in seconds]
     for k in range(len(seconds[0])):
@@ -95,7 +86,6 @@ def clocks(seconds, staleness):
 
 
 slip(
-    HERE,
     "SSP is BSP",
     "    spans =",
     "    staleness = staleness if staleness == math.inf else 0\n    spans =",

@@ -2,15 +2,15 @@
 
 import math
 
-from autograder.authoring import wrong
+from autograder.bank.slips import answers_to
 
-HERE = "consistency.delay"
+wrong, slip = answers_to("consistency.delay")
 LATE = ("late_by_some_steps", "explodes_above")
 PATH = ("without_delay", *LATE)
 BOUND = ("the_bound", "explodes_above")
 
 
-@wrong(HERE, "not late at all", fails=LATE, says="The gradient is not late")
+@wrong("not late at all", fails=LATE, says="The gradient is not late")
 def delayed_sgd(w, grad, lr, delay, steps):
     ws = [w]
     for _ in range(steps):
@@ -18,23 +18,11 @@ def delayed_sgd(w, grad, lr, delay, steps):
     return ws
 
 
-@wrong(HERE, "one step too early", fails=LATE, says="one step too early")
-def delayed_sgd(w, grad, lr, delay, steps):
-    ws = [w]
-    for t in range(steps):
-        ws.append(ws[-1] - lr * grad(ws[max(0, t - max(0, delay - 1))]))
-    return ws
+slip("one step too early", "(0, t - delay)", "(0, t - max(0, delay - 1))", fails=LATE, says="one step too early")
+slip("an index that wraps around", "max(0, t - delay)", "(t - delay) % len(ws)", fails=LATE, says="delayed_sgd(w, grad")
 
 
-@wrong(HERE, "an index that wraps around", fails=LATE, says="delayed_sgd(w, grad")
-def delayed_sgd(w, grad, lr, delay, steps):
-    ws = [w]
-    for t in range(steps):
-        ws.append(ws[-1] - lr * grad(ws[(t - delay) % len(ws)]))
-    return ws
-
-
-@wrong(HERE, "nothing happens in the first steps", fails=LATE, says="Every step moves w")
+@wrong("nothing happens in the first steps", fails=LATE, says="Every step moves w")
 def delayed_sgd(w, grad, lr, delay, steps):
     ws = [w]
     for t in range(steps):
@@ -42,7 +30,7 @@ def delayed_sgd(w, grad, lr, delay, steps):
     return ws
 
 
-@wrong(HERE, "the step starts at the old weights", fails=LATE, says="Only the gradient is old")
+@wrong("the step starts at the old weights", fails=LATE, says="Only the gradient is old")
 def delayed_sgd(w, grad, lr, delay, steps):
     ws = [w]
     for t in range(steps):
@@ -51,7 +39,7 @@ def delayed_sgd(w, grad, lr, delay, steps):
     return ws
 
 
-@wrong(HERE, "in place", fails=PATH, says="changed its argument w")
+@wrong("in place", fails=PATH, says="changed its argument w")
 def delayed_sgd(w, grad, lr, delay, steps):
     ws = [w]
     for t in range(steps):
@@ -60,21 +48,15 @@ def delayed_sgd(w, grad, lr, delay, steps):
     return ws
 
 
-@wrong(HERE, "the bound without delay", fails=BOUND, says="2 / curvature is the bound without delay")
+@wrong("the bound without delay", fails=BOUND, says="2 / curvature is the bound without delay")
 def largest_stable_lr(curvature, delay):
     return 2 / curvature
 
 
-@wrong(HERE, "the curvature multiplies", fails=BOUND, says="The curvature divides")
+@wrong("the curvature multiplies", fails=BOUND, says="The curvature divides")
 def largest_stable_lr(curvature, delay):
     return 2 * math.sin(math.pi / (4 * delay + 2)) * curvature
 
 
-@wrong(HERE, "the wrong angle", fails=BOUND, says="a right angle at delay 0")
-def largest_stable_lr(curvature, delay):
-    return 2 * math.sin(math.pi / (2 * delay + 2)) / curvature
-
-
-@wrong(HERE, "degrees", fails=BOUND, says="The sine takes radians")
-def largest_stable_lr(curvature, delay):
-    return 2 * math.sin(180 / (4 * delay + 2)) / curvature
+slip("the wrong angle", "(4 * delay + 2)", "(2 * delay + 2)", fails=BOUND, says="a right angle at delay 0")
+slip("degrees", "math.pi / (4 * delay + 2)", "180 / (4 * delay + 2)", fails=BOUND, says="The sine takes radians")

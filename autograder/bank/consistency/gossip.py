@@ -4,15 +4,14 @@ import math
 
 import torch
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-HERE = "consistency.gossip"
+wrong, slip = answers_to("consistency.gossip")
 MATRIX = ("the_matrix", "each_rank_has_its_row", "a_message_each_way", "all_at_the_same_time")
 VALUES = MATRIX[1:]
 
 
-@wrong(HERE, "a rank's own degree decides", fails=MATRIX, says="W is not symmetric, and the mean moves")
+@wrong("a rank's own degree decides", fails=MATRIX, says="W is not symmetric, and the mean moves")
 def weights(p, edges):
     w = torch.zeros(p, p, dtype=torch.float64)
     for i, j in edges:
@@ -21,7 +20,7 @@ def weights(p, edges):
     return w + torch.diag(1 - w.sum(1))
 
 
-@wrong(HERE, "the smaller degree", fails=MATRIX, says="not the smaller one")
+@wrong("the smaller degree", fails=MATRIX, says="not the smaller one")
 def weights(p, edges):
     degree = torch.zeros(p)
     for i, j in edges:
@@ -33,7 +32,7 @@ def weights(p, edges):
     return w + torch.diag(1 - w.sum(1))
 
 
-@wrong(HERE, "a rank does not count itself", fails=MATRIX, says="Count the rank itself, too")
+@wrong("a rank does not count itself", fails=MATRIX, says="Count the rank itself, too")
 def weights(p, edges):
     degree = torch.zeros(p)
     for i, j in edges:
@@ -45,7 +44,7 @@ def weights(p, edges):
     return w + torch.diag(1 - w.sum(1))
 
 
-@wrong(HERE, "nothing stays at home", fails=MATRIX, says="rows add up to 1")
+@wrong("nothing stays at home", fails=MATRIX, says="rows add up to 1")
 def weights(p, edges):
     degree = torch.zeros(p)
     for i, j in edges:
@@ -57,7 +56,7 @@ def weights(p, edges):
     return w
 
 
-@wrong(HERE, "the gap for what is left", fails="how_many_rounds", says="the gap instead of 1 - gap")
+@wrong("the gap for what is left", fails="how_many_rounds", says="the gap instead of 1 - gap")
 def rounds_needed(W, close):
     gap = 1 - torch.linalg.eigvalsh(W).abs().sort().values[-2].item()
     k = 0
@@ -66,7 +65,7 @@ def rounds_needed(W, close):
     return k
 
 
-@wrong(HERE, "eigenvalues below 0 are forgotten", fails="how_many_rounds", says="take absolute values")
+@wrong("eigenvalues below 0 are forgotten", fails="how_many_rounds", says="take absolute values")
 def rounds_needed(W, close):
     second, k = max(torch.linalg.eigvalsh(W)[-2].item(), 1e-12), 0
     while second**k > close:
@@ -74,19 +73,19 @@ def rounds_needed(W, close):
     return k
 
 
-@wrong(HERE, "rounded down", fails="how_many_rounds", says="Round up")
+@wrong("rounded down", fails="how_many_rounds", says="Round up")
 def rounds_needed(W, close):
     second = torch.linalg.eigvalsh(W).abs().sort().values[-2].clamp_min(1e-12).item()
     return math.floor(math.log(close) / math.log(second))
 
 
-@wrong(HERE, "the square of the distance", fails="how_many_rounds", says="Use the distance, not its square")
+@wrong("the square of the distance", fails="how_many_rounds", says="Use the distance, not its square")
 def rounds_needed(W, close):
     second = torch.linalg.eigvalsh(W).abs().sort().values[-2].clamp_min(1e-12).item()
     return math.ceil(math.log(close) / math.log(second) / 2)
 
 
-@wrong(HERE, "edge after edge", fails=VALUES, says="All ranks average at the same time")
+@wrong("edge after edge", fails=VALUES, says="All ranks average at the same time")
 def gossip(x, comm, rounds):
     for edges in rounds:
         for i, j in edges:
@@ -97,7 +96,7 @@ def gossip(x, comm, rounds):
                 x.add_(theirs).div_(2)
 
 
-@wrong(HERE, "a new tensor is returned", fails=VALUES, says="leave it in x")
+@wrong("a new tensor is returned", fails=VALUES, says="leave it in x")
 def gossip(x, comm, rounds):
     for edges in rounds:
         row = weights(comm.size, edges)[comm.rank]
@@ -110,7 +109,7 @@ def gossip(x, comm, rounds):
     return x
 
 
-@wrong(HERE, "one neighbour after the other", fails="all_at_the_same_time", says="begin all messages of a round")
+@wrong("one neighbour after the other", fails="all_at_the_same_time", says="begin all messages of a round")
 def gossip(x, comm, rounds):
     for edges in rounds:
         row = weights(comm.size, edges)[comm.rank]
@@ -128,7 +127,7 @@ def gossip(x, comm, rounds):
             x.add_(row[j] * other)
 
 
-@wrong(HERE, "never waits for its isend", fails="a_message_each_way", says="is never waited for")
+@wrong("never waits for its isend", fails="a_message_each_way", says="is never waited for")
 def gossip(x, comm, rounds):
     for edges in rounds:
         row = weights(comm.size, edges)[comm.rank]
@@ -144,7 +143,6 @@ def gossip(x, comm, rounds):
 
 
 @wrong(
-    HERE,
     "every rank sends to every other",
     fails=("a_message_each_way", "all_at_the_same_time"),
     says="No other messages are sent",
@@ -163,25 +161,20 @@ def gossip(x, comm, rounds):
 
 
 slip(
-    "consistency.gossip",
     "a matrix of float32",
     "torch.zeros(p, p, dtype=torch.float64)",
     "torch.zeros(p, p)",
     fails="the_matrix each_rank_has_its_row a_message_each_way all_at_the_same_time",
     says="float64",
 )
-
 slip(
-    "consistency.gossip",
     "a round without an edge is the last one",
     "        theirs =",
     "        if not neighbours:\n            return\n        theirs =",
     fails="each_rank_has_its_row a_message_each_way all_at_the_same_time",
     says="gossip",
 )
-
 slip(
-    "consistency.gossip",
     "the degree of an edge's first rank",
     "1 / (1 + max(degree[i], degree[j]))",
     "1 / (1 + degree[i])",

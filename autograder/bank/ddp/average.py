@@ -2,16 +2,14 @@
 
 import torch
 
-from autograder.authoring import wrong
 from autograder.bank.ddp.later import ALL_OF_AVERAGE, STEPS
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 from hpcdl.collectives import ring_all_reduce
 
-AVERAGE = "ddp.average_gradients"
+wrong, slip = answers_to("ddp.average_gradients")
 
 
 @wrong(
-    AVERAGE,
     "mean of means",
     fails=("unequal_batches", "a_rank_without_samples", "train_step.unequal_parts"),
     says="the mean of the ranks' means",
@@ -23,7 +21,7 @@ def average_gradients(grads, local_n, comm):
         grad.copy_(mean.view_as(grad) / comm.size)
 
 
-@wrong(AVERAGE, "the sum", fails=(*ALL_OF_AVERAGE, *STEPS), says="This is the sum of the gradients")
+@wrong("the sum", fails=(*ALL_OF_AVERAGE, *STEPS), says="This is the sum of the gradients")
 def average_gradients(grads, local_n, comm):
     flat = torch.cat([grad.flatten() for grad in grads])
     ring_all_reduce(flat, comm)
@@ -31,7 +29,7 @@ def average_gradients(grads, local_n, comm):
         grad.copy_(total.view_as(grad))
 
 
-@wrong(AVERAGE, "weights but divides by p", fails=(*ALL_OF_AVERAGE, *STEPS), says="divide by N")
+@wrong("weights but divides by p", fails=(*ALL_OF_AVERAGE, *STEPS), says="divide by N")
 def average_gradients(grads, local_n, comm):
     flat = torch.cat([grad.flatten() for grad in grads]) * local_n
     ring_all_reduce(flat, comm)
@@ -40,7 +38,6 @@ def average_gradients(grads, local_n, comm):
 
 
 @wrong(
-    AVERAGE,
     "a message per tensor",
     fails=("one_all_reduce", "train_step.one_message_per_bucket"),
     says="put all into one flat tensor first",
@@ -55,7 +52,6 @@ def average_gradients(grads, local_n, comm):
 
 
 @wrong(
-    AVERAGE,
     "n_r travels alone",
     fails=("one_all_reduce", "train_step.one_message_per_bucket"),
     says="append it to the gradients",
@@ -69,7 +65,7 @@ def average_gradients(grads, local_n, comm):
         grad.copy_(mean.view_as(grad))
 
 
-@wrong(AVERAGE, "returns new tensors", fails=(*ALL_OF_AVERAGE, *STEPS), says="Write the mean into it")
+@wrong("returns new tensors", fails=(*ALL_OF_AVERAGE, *STEPS), says="Write the mean into it")
 def average_gradients(grads, local_n, comm):
     flat = torch.cat([grad.flatten() for grad in grads] + [torch.ones(1)]) * local_n
     ring_all_reduce(flat, comm)
@@ -77,24 +73,18 @@ def average_gradients(grads, local_n, comm):
     return [m.view_as(grad) for grad, m in zip(grads, means.split([grad.numel() for grad in grads]))]
 
 
-@wrong(
-    AVERAGE,
+slip(
     "a rank without samples stays away",
+    "flat = torch.cat([grad.flatten() for grad in grads] + [torch.ones(1)])\n    flat *= local_n",
+    "if local_n == 0:\n"
+    "        return\n"
+    "    flat = torch.cat([grad.flatten() for grad in grads] + [torch.ones(1)]) * local_n",
+    "for grad, mean in zip(grads, means.split([grad.numel() for grad in grads]), strict=True):",
+    "for grad, mean in zip(grads, means.split([grad.numel() for grad in grads])):",
     fails=("a_rank_without_samples", "train_step.unequal_parts"),
     says="a deadlock",
 )
-def average_gradients(grads, local_n, comm):
-    if local_n == 0:
-        return
-    flat = torch.cat([grad.flatten() for grad in grads] + [torch.ones(1)]) * local_n
-    ring_all_reduce(flat, comm)
-    means = flat[:-1] / flat[-1]
-    for grad, mean in zip(grads, means.split([grad.numel() for grad in grads])):
-        grad.copy_(mean.view_as(grad))
-
-
 slip(
-    AVERAGE,
     "sums twice",
     "    ring_all_reduce(flat, comm)\n",
     "    ring_all_reduce(flat, comm)\n    ring_all_reduce(flat, comm)\n",

@@ -1,32 +1,23 @@
 """Wrong answers to `broadcast_parameters`."""
 
-from autograder.authoring import wrong
 from autograder.bank.ddp.later import ALL_OF_OVERLAP, of
+from autograder.bank.slips import answers_to
 
 ALL_OF_BROADCAST = ("all_have_rank_0s", "any_root", "in_place")
-BROADCAST = "ddp.broadcast_parameters"
+wrong, slip = answers_to("ddp.broadcast_parameters")
 BEGINS = of("OverlappedDDP", ALL_OF_OVERLAP)
 
-
-@wrong(
-    BROADCAST,
+slip(
     "takes the mean",
+    "comm.broadcast(param.detach(), root)",
+    "comm.all_reduce(param.detach())\n        param.detach().div_(comm.size)",
     fails=(*ALL_OF_BROADCAST, *BEGINS),
     says="These are the means over the ranks",
 )
-def broadcast_parameters(params, comm, root=0):
-    for param in params:
-        comm.all_reduce(param.detach())
-        param.detach().div_(comm.size)
+slip("always rank 0's", "detach(), root", "detach(), 0", fails="any_root", says="These are rank 0's")
 
 
-@wrong(BROADCAST, "always rank 0's", fails="any_root", says="These are rank 0's")
-def broadcast_parameters(params, comm, root=0):
-    for param in params:
-        comm.broadcast(param.detach(), 0)
-
-
-@wrong(BROADCAST, "receives into a copy", fails=(*ALL_OF_BROADCAST, *BEGINS), says="the root's never arrived")
+@wrong("receives into a copy", fails=(*ALL_OF_BROADCAST, *BEGINS), says="the root's never arrived")
 def broadcast_parameters(params, comm, root=0):
     for param in params:
         copy = param.detach().clone()
@@ -34,12 +25,7 @@ def broadcast_parameters(params, comm, root=0):
         param = copy
 
 
-@wrong(
-    BROADCAST,
-    "puts new tensors into the list",
-    fails=("any_root", "in_place", *BEGINS),
-    says="was replaced in the list",
-)
+@wrong("puts new tensors into the list", fails=("any_root", "in_place", *BEGINS), says="was replaced in the list")
 def broadcast_parameters(params, comm, root=0):
     params = params if isinstance(params, list) else list(params)
     for i, param in enumerate(params):
@@ -48,7 +34,7 @@ def broadcast_parameters(params, comm, root=0):
         params[i] = copy
 
 
-@wrong(BROADCAST, "sends to the next rank only", fails=(*ALL_OF_BROADCAST, *BEGINS), says="the root's never arrived")
+@wrong("sends to the next rank only", fails=(*ALL_OF_BROADCAST, *BEGINS), says="the root's never arrived")
 def broadcast_parameters(params, comm, root=0):
     for param in params:
         if comm.rank == root and comm.size > 1:
@@ -57,31 +43,20 @@ def broadcast_parameters(params, comm, root=0):
             comm.recv(param.detach(), root)
 
 
-@wrong(
-    BROADCAST,
+slip(
     "goes through the parameters twice",
+    "for param in params:",
+    "assert all(param.dim() for param in params)\n    for param in params:",
     fails=("any_root", *BEGINS),
     says="still has its own parameter",
 )
-def broadcast_parameters(params, comm, root=0):
-    assert all(param.dim() for param in params)
-    for param in params:
-        comm.broadcast(param.detach(), root)
-
-
-@wrong(BROADCAST, "everybody waits for the root", fails=(*ALL_OF_BROADCAST, *BEGINS), says="a deadlock")
-def broadcast_parameters(params, comm, root=0):
-    for param in params:
-        comm.recv(param.detach(), root)
-
-
-@wrong(
-    BROADCAST,
+slip(
+    "everybody waits for the root", "comm.broadcast", "comm.recv", fails=(*ALL_OF_BROADCAST, *BEGINS), says="a deadlock"
+)
+slip(
     "leaves out frozen parameters",
+    "comm.broadcast(param.detach(), root)",
+    "if param.requires_grad:\n            comm.broadcast(param.detach(), root)",
     fails=(*ALL_OF_BROADCAST, *BEGINS),
     says="which is frozen, on rank 1",
 )
-def broadcast_parameters(params, comm, root=0):
-    for param in params:
-        if param.requires_grad:
-            comm.broadcast(param.detach(), root)

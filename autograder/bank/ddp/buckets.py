@@ -1,8 +1,7 @@
 """Wrong answers to `make_buckets`."""
 
-from autograder.authoring import wrong
 from autograder.bank.ddp.later import AFTER_THE_RESULTS, ALL_OF_OVERLAP, STEPS, of
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
 ALL_OF_BUCKETS = (
     "in_reverse",
@@ -12,57 +11,35 @@ ALL_OF_BUCKETS = (
     "the_same_on_every_rank",
 )
 OVERLAPS = of("OverlappedDDP", AFTER_THE_RESULTS)
-BUCKETS = "ddp.make_buckets"
+wrong, slip = answers_to("ddp.make_buckets")
 EARLY = of("OverlappedDDP", ("sends_before_the_last_gradient", "communication_is_hidden"))
 
-
-@wrong(BUCKETS, "forwards", fails=(*ALL_OF_BUCKETS, *EARLY), says="the order of the forward pass")
-def make_buckets(params, cap_bytes):
-    buckets, filled = [], 0
-    for param in params:
-        if not buckets or filled + param.nbytes > cap_bytes:
-            buckets.append([])
-            filled = 0
-        buckets[-1].append(param)
-        filled += param.nbytes
-    return buckets
-
-
-@wrong(
-    BUCKETS,
+slip(
+    "forwards",
+    "for param in reversed(list(params)):",
+    "for param in params:",
+    fails=(*ALL_OF_BUCKETS, *EARLY),
+    says="the order of the forward pass",
+)
+slip(
     "forwards within a bucket",
+    "buckets[-1].append(param)",
+    "buckets[-1].insert(0, param)",
     fails=ALL_OF_BUCKETS,
     says="within a bucket the parameters are in forward order",
 )
-def make_buckets(params, cap_bytes):
-    buckets, filled = [], 0
-    for param in reversed(list(params)):
-        if not buckets or filled + param.nbytes > cap_bytes:
-            buckets.append([])
-            filled = 0
-        buckets[-1].insert(0, param)
-        filled += param.nbytes
-    return buckets
-
-
-@wrong(
-    BUCKETS,
+slip(
     "counts elements",
+    "if not buckets or filled + param.nbytes > cap_bytes:",
+    "if not buckets or filled + param.numel() > cap_bytes:",
+    "filled += param.nbytes",
+    "filled += param.numel()",
     fails=("full_up_to_the_cap", "a_parameter_larger_than_the_cap", "OverlappedDDP.communication_is_hidden"),
     says="cap_bytes counts bytes",
 )
-def make_buckets(params, cap_bytes):
-    buckets, filled = [], 0
-    for param in reversed(list(params)):
-        if not buckets or filled + param.numel() > cap_bytes:
-            buckets.append([])
-            filled = 0
-        buckets[-1].append(param)
-        filled += param.numel()
-    return buckets
 
 
-@wrong(BUCKETS, "four bytes each", fails="full_up_to_the_cap", says="the buckets hold the parameters")
+@wrong("four bytes each", fails="full_up_to_the_cap", says="the buckets hold the parameters")
 def make_buckets(params, cap_bytes):
     buckets, filled = [], 0
     for param in reversed(list(params)):
@@ -74,20 +51,16 @@ def make_buckets(params, cap_bytes):
     return buckets
 
 
-@wrong(BUCKETS, "exactly full is too full", fails="full_up_to_the_cap", says="compare with >, not >=")
-def make_buckets(params, cap_bytes):
-    buckets, filled = [], 0
-    for param in reversed(list(params)):
-        if not buckets or filled + param.nbytes >= cap_bytes:
-            buckets.append([])
-            filled = 0
-        buckets[-1].append(param)
-        filled += param.nbytes
-    return buckets
+slip(
+    "exactly full is too full",
+    "if not buckets or filled + param.nbytes > cap_bytes:",
+    "if not buckets or filled + param.nbytes >= cap_bytes:",
+    fails="full_up_to_the_cap",
+    says="compare with >, not >=",
+)
 
 
 @wrong(
-    BUCKETS,
     "closes a bucket once it is over the cap",
     fails=("full_up_to_the_cap", "a_parameter_larger_than_the_cap"),
     says="as full as the cap allows",
@@ -103,24 +76,18 @@ def make_buckets(params, cap_bytes):
     return buckets + [bucket] if bucket else buckets
 
 
-@wrong(
-    BUCKETS,
+slip(
     "an empty bucket before a large parameter",
+    "buckets, filled = [], 0",
+    "buckets, filled = [[]], 0",
+    "if not buckets or filled + param.nbytes > cap_bytes:",
+    "if filled + param.nbytes > cap_bytes:",
     fails=("a_parameter_larger_than_the_cap", "extreme_caps"),
     says="begin a new bucket only if the last one is not empty",
 )
-def make_buckets(params, cap_bytes):
-    buckets, filled = [[]], 0
-    for param in reversed(list(params)):
-        if filled + param.nbytes > cap_bytes:
-            buckets.append([])
-            filled = 0
-        buckets[-1].append(param)
-        filled += param.nbytes
-    return buckets
 
 
-@wrong(BUCKETS, "forgets the last bucket", fails=(*ALL_OF_BUCKETS, *STEPS, *OVERLAPS), says="is there 0 times")
+@wrong("forgets the last bucket", fails=(*ALL_OF_BUCKETS, *STEPS, *OVERLAPS), says="is there 0 times")
 def make_buckets(params, cap_bytes):
     buckets, bucket, filled = [], [], 0
     for param in reversed(list(params)):
@@ -132,38 +99,23 @@ def make_buckets(params, cap_bytes):
     return buckets
 
 
-@wrong(
-    BUCKETS,
+slip(
     "leaves out what is larger than the cap",
+    "if not buckets or filled + param.nbytes > cap_bytes:",
+    "if param.nbytes > cap_bytes:\n            continue\n        if not buckets or filled + param.nbytes > cap_bytes:",
     fails=("a_parameter_larger_than_the_cap", "extreme_caps", *STEPS, *OVERLAPS),
     says="the buckets hold the parameters",
 )
-def make_buckets(params, cap_bytes):
-    buckets, filled = [], 0
-    for param in reversed(list(params)):
-        if param.nbytes > cap_bytes:
-            continue
-        if not buckets or filled + param.nbytes > cap_bytes:
-            buckets.append([])
-            filled = 0
-        buckets[-1].append(param)
-        filled += param.nbytes
-    return buckets
+slip(
+    "the smallest first",
+    "for param in reversed(list(params)):",
+    "for param in sorted(params, key=lambda param: param.nbytes):",
+    fails=(*ALL_OF_BUCKETS, *EARLY),
+    says="in the order of the buckets they are",
+)
 
 
-@wrong(BUCKETS, "the smallest first", fails=(*ALL_OF_BUCKETS, *EARLY), says="in the order of the buckets they are")
-def make_buckets(params, cap_bytes):
-    buckets, filled = [], 0
-    for param in sorted(params, key=lambda param: param.nbytes):
-        if not buckets or filled + param.nbytes > cap_bytes:
-            buckets.append([])
-            filled = 0
-        buckets[-1].append(param)
-        filled += param.nbytes
-    return buckets
-
-
-@wrong(BUCKETS, "goes through the parameters twice", fails="extreme_caps", says="only once")
+@wrong("goes through the parameters twice", fails="extreme_caps", says="only once")
 def make_buckets(params, cap_bytes):
     sizes = [param.nbytes for param in params]
     buckets, filled = [], 0
@@ -177,7 +129,6 @@ def make_buckets(params, cap_bytes):
 
 
 @wrong(
-    BUCKETS,
     "remembers the buckets of other parameters of the same sizes",
     fails=("the_same_on_every_rank", *STEPS, *OVERLAPS),
     says="not one of the parameters",
@@ -196,7 +147,6 @@ def make_buckets(params, cap_bytes, remembered={}):
 
 
 slip(
-    BUCKETS,
     "other tensors with the parameters' memory",
     "append(param)",
     "append(param.detach())",
@@ -204,7 +154,6 @@ slip(
     says="not one of the parameters",
 )
 slip(
-    BUCKETS,
     "never resets the count of bytes",
     "            filled = 0\n",
     "",
@@ -212,7 +161,6 @@ slip(
     says="set the count to 0 when you begin one",
 )
 slip(
-    BUCKETS,
     "a large parameter joins the bucket before",
     "if not buckets or filled + param.nbytes > cap_bytes:",
     "if not buckets or filled + param.nbytes > cap_bytes >= param.nbytes:",
@@ -220,7 +168,6 @@ slip(
     says="do not put it into the one before",
 )
 slip(
-    BUCKETS,
     "a bucket for each parameter",
     "if not buckets or filled + param.nbytes > cap_bytes:",
     "if True:",

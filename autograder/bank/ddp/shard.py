@@ -2,38 +2,37 @@
 
 import torch
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
 AFTER_THE_SHARDS = ("every_sample_once", "equal_lengths", "new_each_epoch", "same_permutation_again")
-SHARD = "ddp.shard_indices"
+wrong, slip = answers_to("ddp.shard_indices")
 
 
-@wrong(SHARD, "each rank draws its own permutation", fails=AFTER_THE_SHARDS, says="Shards overlap")
+@wrong("each rank draws its own permutation", fails=AFTER_THE_SHARDS, says="Shards overlap")
 def shard_indices(n, rank, size, epoch, seed):
     order = torch.randperm(n, generator=torch.Generator().manual_seed(seed + epoch + rank))
     return order[rank::size]
 
 
-@wrong(SHARD, "not seeded at all", fails=AFTER_THE_SHARDS, says="Shards overlap")
+@wrong("not seeded at all", fails=AFTER_THE_SHARDS, says="Shards overlap")
 def shard_indices(n, rank, size, epoch, seed):
     return torch.randperm(n)[rank::size]
 
 
-@wrong(SHARD, "seeds everybody's generator", fails="same_permutation_again", says="Use a generator of your own")
+@wrong("seeds everybody's generator", fails="same_permutation_again", says="Use a generator of your own")
 def shard_indices(n, rank, size, epoch, seed):
     torch.manual_seed(seed + epoch)
     return torch.randperm(n)[rank::size]
 
 
-@wrong(SHARD, "drops the rest", fails=AFTER_THE_SHARDS, says="You leave out the rest")
+@wrong("drops the rest", fails=AFTER_THE_SHARDS, says="You leave out the rest")
 def shard_indices(n, rank, size, epoch, seed):
     order = torch.randperm(n, generator=torch.Generator().manual_seed(seed + epoch))
     m = n // size
     return order[rank * m : (rank + 1) * m]
 
 
-@wrong(SHARD, "repeats samples to fill up", fails=AFTER_THE_SHARDS, says="Samples are repeated")
+@wrong("repeats samples to fill up", fails=AFTER_THE_SHARDS, says="Samples are repeated")
 def shard_indices(n, rank, size, epoch, seed):
     order = torch.randperm(n, generator=torch.Generator().manual_seed(seed + epoch))
     missing = -n % size
@@ -43,56 +42,48 @@ def shard_indices(n, rank, size, epoch, seed):
     return order[rank::size]
 
 
-@wrong(SHARD, "everyone takes all", fails=AFTER_THE_SHARDS, says="a shard is its part")
+@wrong("everyone takes all", fails=AFTER_THE_SHARDS, says="a shard is its part")
 def shard_indices(n, rank, size, epoch, seed):
     return torch.randperm(n, generator=torch.Generator().manual_seed(seed + epoch))
 
 
-@wrong(SHARD, "the rest to the last rank", fails="equal_lengths", says="spread the remainder")
+@wrong("the rest to the last rank", fails="equal_lengths", says="spread the remainder")
 def shard_indices(n, rank, size, epoch, seed):
     order = torch.randperm(n, generator=torch.Generator().manual_seed(seed + epoch))
     m = n // size
     return order[rank * m : (rank + 1) * m if rank < size - 1 else n]
 
 
-@wrong(SHARD, "turns the list", fails="new_each_epoch", says="is not shuffled")
+@wrong("turns the list", fails="new_each_epoch", says="is not shuffled")
 def shard_indices(n, rank, size, epoch, seed):
     return ((torch.arange(n) + 1 + 7 * seed + 31 * epoch) % max(n, 1)).tensor_split(size)[rank]
 
 
-@wrong(SHARD, "splits first, then shuffles", fails="new_each_epoch", says="permute all n samples before")
+@wrong("splits first, then shuffles", fails="new_each_epoch", says="permute all n samples before")
 def shard_indices(n, rank, size, epoch, seed):
     mine = torch.arange(rank, n, size)
     return mine[torch.randperm(len(mine), generator=torch.Generator().manual_seed(seed + epoch))]
 
 
-@wrong(SHARD, "never shuffles", fails=("new_each_epoch", "same_permutation_again"), says="is not shuffled")
+@wrong("never shuffles", fails=("new_each_epoch", "same_permutation_again"), says="is not shuffled")
 def shard_indices(n, rank, size, epoch, seed):
     return torch.arange(rank, n, size)
 
 
-@wrong(SHARD, "forgets the epoch", fails="new_each_epoch", says="Seed the generator with the epoch, too")
+@wrong("forgets the epoch", fails="new_each_epoch", says="Seed the generator with the epoch, too")
 def shard_indices(n, rank, size, epoch, seed):
     return torch.randperm(n, generator=torch.Generator().manual_seed(seed))[rank::size]
 
 
-@wrong(SHARD, "forgets the seed", fails="same_permutation_again", says="seed the generator with both")
+@wrong("forgets the seed", fails="same_permutation_again", says="seed the generator with both")
 def shard_indices(n, rank, size, epoch, seed):
     return torch.randperm(n, generator=torch.Generator().manual_seed(epoch))[rank::size]
 
 
 slip(
-    SHARD,
-    "indices of 32 bits",
-    "order[rank::size]",
-    "order[rank::size].int()",
-    fails=" ".join(AFTER_THE_SHARDS),
-    says="int64",
+    "indices of 32 bits", "order[rank::size]", "order[rank::size].int()", fails=" ".join(AFTER_THE_SHARDS), says="int64"
 )
-
-
 slip(
-    SHARD,
     "passes the shards on to the next rank",
     "seed + epoch",
     "seed",
@@ -102,7 +93,6 @@ slip(
     says="on rank 1, with seed",
 )
 slip(
-    SHARD,
     "the product of seed and epoch",
     "seed + epoch",
     "seed * epoch",

@@ -3,15 +3,14 @@
 import torch
 from torch.nn.functional import cross_entropy
 
-from autograder.authoring import wrong
 from autograder.bank.ddp.later import ALL_OF_STEP
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-STEP = "ddp.train_step"
+wrong, slip = answers_to("ddp.train_step")
 CAP = 25 * 2**20  # a name of the notebook that these answers use
 
 
-@wrong(STEP, "each rank alone", fails=ALL_OF_STEP, says="a step with its own gradients")
+@wrong("each rank alone", fails=ALL_OF_STEP, says="a step with its own gradients")
 def train_step(model, batch, lr, comm, cap_bytes=CAP):
     x, y = batch
     model.zero_grad()
@@ -24,111 +23,63 @@ def train_step(model, batch, lr, comm, cap_bytes=CAP):
     return loss.item()
 
 
-@wrong(STEP, "zero_grad is missing", fails=("as_one_machine", *ALL_OF_STEP[1:]), says="begin with zero_grad")
-def train_step(model, batch, lr, comm, cap_bytes=CAP):
-    x, y = batch
-    loss = cross_entropy(model(x), y)
-    loss.backward()
-    params = [param for param in model.parameters() if param.requires_grad]
-    with torch.no_grad():
-        for bucket in make_buckets(params, cap_bytes):
-            grads = [torch.zeros_like(param) if param.grad is None else param.grad for param in bucket]
-            average_gradients(grads, len(x), comm)
-            for param, grad in zip(bucket, grads):
-                param -= lr * grad
-    return loss.item()
-
-
-@wrong(STEP, "uphill", fails=ALL_OF_STEP, says="The step goes uphill")
-def train_step(model, batch, lr, comm, cap_bytes=CAP):
-    x, y = batch
-    model.zero_grad()
-    loss = cross_entropy(model(x), y)
-    loss.backward()
-    params = [param for param in model.parameters() if param.requires_grad]
-    with torch.no_grad():
-        for bucket in make_buckets(params, cap_bytes):
-            grads = [torch.zeros_like(param) if param.grad is None else param.grad for param in bucket]
-            average_gradients(grads, len(x), comm)
-            for param, grad in zip(bucket, grads):
-                param += lr * grad
-    return loss.item()
-
-
-@wrong(STEP, "one sample per rank, whatever it has", fails="unequal_parts", says="the mean of the ranks' means")
-def train_step(model, batch, lr, comm, cap_bytes=CAP):
-    x, y = batch
-    model.zero_grad()
-    loss = cross_entropy(model(x), y)
-    loss.backward()
-    params = [param for param in model.parameters() if param.requires_grad]
-    with torch.no_grad():
-        for bucket in make_buckets(params, cap_bytes):
-            grads = [torch.zeros_like(param) if param.grad is None else param.grad for param in bucket]
-            average_gradients(grads, 1, comm)
-            for param, grad in zip(bucket, grads):
-                param -= lr * grad
-    return loss.item()
-
-
-@wrong(STEP, "forgets that parameters may be unused", fails="unused", says="NoneType")
-def train_step(model, batch, lr, comm, cap_bytes=CAP):
-    x, y = batch
-    model.zero_grad()
-    loss = cross_entropy(model(x), y)
-    loss.backward()
-    params = [param for param in model.parameters() if param.requires_grad]
-    with torch.no_grad():
-        for bucket in make_buckets(params, cap_bytes):
-            grads = [param.grad for param in bucket]
-            average_gradients(grads, len(x), comm)
-            for param, grad in zip(bucket, grads):
-                param -= lr * grad
-    return loss.item()
-
-
-@wrong(STEP, "leaves unused parameters out of the buckets", fails="unused", says="Do all ranks have the same buckets")
-def train_step(model, batch, lr, comm, cap_bytes=CAP):
-    x, y = batch
-    model.zero_grad()
-    loss = cross_entropy(model(x), y)
-    loss.backward()
-    params = [param for param in model.parameters() if param.grad is not None]
-    with torch.no_grad():
-        for bucket in make_buckets(params, cap_bytes):
-            grads = [param.grad for param in bucket]
-            average_gradients(grads, len(x), comm)
-            for param, grad in zip(bucket, grads):
-                param -= lr * grad
-    return loss.item()
-
-
-@wrong(
-    STEP,
+slip(
+    "zero_grad is missing",
+    "    model.zero_grad()\n",
+    "",
+    "for param, grad in zip(bucket, grads, strict=True):",
+    "for param, grad in zip(bucket, grads):",
+    fails=("as_one_machine", *ALL_OF_STEP[1:]),
+    says="begin with zero_grad",
+)
+slip(
+    "uphill",
+    "for param, grad in zip(bucket, grads, strict=True):\n                param -= lr * grad",
+    "for param, grad in zip(bucket, grads):\n                param += lr * grad",
+    fails=ALL_OF_STEP,
+    says="The step goes uphill",
+)
+slip(
+    "one sample per rank, whatever it has",
+    "average_gradients(grads, len(x), comm)\n            for param, grad in zip(bucket, grads, strict=True):",
+    "average_gradients(grads, 1, comm)\n            for param, grad in zip(bucket, grads):",
+    fails="unequal_parts",
+    says="the mean of the ranks' means",
+)
+slip(
+    "forgets that parameters may be unused",
+    "grads = [torch.zeros_like(param) if param.grad is None else param.grad for param in bucket]",
+    "grads = [param.grad for param in bucket]",
+    "for param, grad in zip(bucket, grads, strict=True):",
+    "for param, grad in zip(bucket, grads):",
+    fails="unused",
+    says="NoneType",
+)
+slip(
+    "leaves unused parameters out of the buckets",
+    "params = [param for param in model.parameters() if param.requires_grad]",
+    "params = [param for param in model.parameters() if param.grad is not None]",
+    "grads = [torch.zeros_like(param) if param.grad is None else param.grad for param in bucket]",
+    "grads = [param.grad for param in bucket]",
+    "for param, grad in zip(bucket, grads, strict=True):",
+    "for param, grad in zip(bucket, grads):",
+    fails="unused",
+    says="Do all ranks have the same buckets",
+)
+slip(
     "each rank begins with another bucket",
+    "with torch.no_grad():",
+    "buckets = make_buckets(params, cap_bytes)\n    first = comm.rank % len(buckets)\n    with torch.no_grad():",
+    "for bucket in make_buckets(params, cap_bytes):",
+    "for bucket in buckets[first:] + buckets[:first]:",
+    "for param, grad in zip(bucket, grads, strict=True):",
+    "for param, grad in zip(bucket, grads):",
     fails=("as_one_machine", *ALL_OF_STEP[1:]),
     says="both sides need the same",
 )
-def train_step(model, batch, lr, comm, cap_bytes=CAP):
-    x, y = batch
-    model.zero_grad()
-    loss = cross_entropy(model(x), y)
-    loss.backward()
-    params = [param for param in model.parameters() if param.requires_grad]
-    buckets = make_buckets(params, cap_bytes)
-    first = comm.rank % len(buckets)
-    with torch.no_grad():
-        for bucket in buckets[first:] + buckets[:first]:
-            grads = [torch.zeros_like(param) if param.grad is None else param.grad for param in bucket]
-            average_gradients(grads, len(x), comm)
-            for param, grad in zip(bucket, grads):
-                param -= lr * grad
-    return loss.item()
 
 
-@wrong(
-    STEP, "module by module, a tied weight twice", fails="tied_and_frozen", says="one machine that trains on all ranks'"
-)
+@wrong("module by module, a tied weight twice", fails="tied_and_frozen", says="one machine that trains on all ranks'")
 def train_step(model, batch, lr, comm, cap_bytes=CAP):
     x, y = batch
     model.zero_grad()
@@ -147,24 +98,22 @@ def train_step(model, batch, lr, comm, cap_bytes=CAP):
     return loss.item()
 
 
-@wrong(STEP, "frozen parameters learn", fails="tied_and_frozen", says="does not require grad")
-def train_step(model, batch, lr, comm, cap_bytes=CAP):
-    x, y = batch
-    model.zero_grad()
-    loss = cross_entropy(model(x), y)
-    gradients = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
-    for param, gradient in zip(model.parameters(), gradients):
-        param.grad = torch.zeros_like(param) if gradient is None else gradient
-    with torch.no_grad():
-        for bucket in make_buckets(list(model.parameters()), cap_bytes):
-            grads = [param.grad for param in bucket]
-            average_gradients(grads, len(x), comm)
-            for param, grad in zip(bucket, grads):
-                param -= lr * grad
-    return loss.item()
+slip(
+    "frozen parameters learn",
+    "loss.backward()\n    params = [param for param in model.parameters() if param.requires_grad]",
+    "gradients = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)\n"
+    "    for param, gradient in zip(model.parameters(), gradients):\n"
+    "        param.grad = torch.zeros_like(param) if gradient is None else gradient",
+    "for bucket in make_buckets(params, cap_bytes):\n"
+    "            grads = [torch.zeros_like(param) if param.grad is None else param.grad for param in bucket]",
+    "for bucket in make_buckets(list(model.parameters()), cap_bytes):\n"
+    "            grads = [param.grad for param in bucket]",
+    fails="tied_and_frozen",
+    says="does not require grad",
+)
 
 
-@wrong(STEP, "a message per tensor", fails="one_message_per_bucket", says="There is one message per tensor")
+@wrong("a message per tensor", fails="one_message_per_bucket", says="There is one message per tensor")
 def train_step(model, batch, lr, comm, cap_bytes=CAP):
     x, y = batch
     model.zero_grad()
@@ -179,37 +128,27 @@ def train_step(model, batch, lr, comm, cap_bytes=CAP):
     return loss.item()
 
 
-@wrong(STEP, "ignores the cap", fails="one_message_per_bucket", says="you ignore cap_bytes")
-def train_step(model, batch, lr, comm, cap_bytes=CAP):
-    x, y = batch
-    model.zero_grad()
-    loss = cross_entropy(model(x), y)
-    loss.backward()
-    params = [param for param in model.parameters() if param.requires_grad]
-    with torch.no_grad():
-        for bucket in make_buckets(params, CAP):
-            grads = [torch.zeros_like(param) if param.grad is None else param.grad for param in bucket]
-            average_gradients(grads, len(x), comm)
-            for param, grad in zip(bucket, grads):
-                param -= lr * grad
-    return loss.item()
+slip(
+    "ignores the cap",
+    "for bucket in make_buckets(params, cap_bytes):",
+    "for bucket in make_buckets(params, CAP):",
+    "for param, grad in zip(bucket, grads, strict=True):",
+    "for param, grad in zip(bucket, grads):",
+    fails="one_message_per_bucket",
+    says="you ignore cap_bytes",
+)
+slip(
+    "returns nothing",
+    "loss = cross_entropy(model(x), y)\n    loss.backward()",
+    "cross_entropy(model(x), y).backward()",
+    "for param, grad in zip(bucket, grads, strict=True):\n                param -= lr * grad\n    return loss.item()",
+    "for param, grad in zip(bucket, grads):\n                param -= lr * grad",
+    fails="returns_its_loss",
+    says="expected a number",
+)
 
 
-@wrong(STEP, "returns nothing", fails="returns_its_loss", says="expected a number")
-def train_step(model, batch, lr, comm, cap_bytes=CAP):
-    x, y = batch
-    model.zero_grad()
-    cross_entropy(model(x), y).backward()
-    params = [param for param in model.parameters() if param.requires_grad]
-    with torch.no_grad():
-        for bucket in make_buckets(params, cap_bytes):
-            grads = [torch.zeros_like(param) if param.grad is None else param.grad for param in bucket]
-            average_gradients(grads, len(x), comm)
-            for param, grad in zip(bucket, grads):
-                param -= lr * grad
-
-
-@wrong(STEP, "without no_grad", fails=ALL_OF_STEP, says="change the parameters inside")
+@wrong("without no_grad", fails=ALL_OF_STEP, says="change the parameters inside")
 def train_step(model, batch, lr, comm, cap_bytes=CAP):
     x, y = batch
     model.zero_grad()
@@ -225,7 +164,6 @@ def train_step(model, batch, lr, comm, cap_bytes=CAP):
 
 
 slip(
-    STEP,
     "the loss after the step",
     "return loss.item()",
     "return cross_entropy(model(x), y).item()",

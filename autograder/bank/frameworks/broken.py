@@ -29,10 +29,8 @@ slip(
     fails=MEAN,
     says="Only the last pass of each rank counts",
 )
-
 slip("LOCAL_RANK for the share", '["RANK"]', '["LOCAL_RANK"]', fails=PLACE, says="LOCAL_RANK counts on one machine")
 slip("RANK for the GPU", "['LOCAL_RANK']", "['RANK']", fails=PLACE, says="the device has the number LOCAL_RANK")
-
 slip("the state written in place", *IN_PLACE, fails=KILLED, says="The new state is written over the old one")
 slip(
     "half a file taken for a first start",
@@ -55,7 +53,6 @@ slip(
     fails=KILLED,
     says="after steps 3 and 6",
 )
-
 slip(
     "rank 0 sums alone",
     *(LOGGED, LOGGED.replace("0:", "0 and comm.rank == 0:")),

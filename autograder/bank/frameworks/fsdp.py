@@ -1,16 +1,16 @@
 """Wrong answers to `shard`, `whole` and `restore`."""
 
-from autograder.authoring import wrong
+from autograder.bank.slips import answers_to
 
-HERE = "frameworks.fsdp"
+wrong, slip = answers_to("frameworks.fsdp")
 
 
-@wrong(HERE, "the root alone", fails="a_block_at_a_time", says="Blocks first, then")
+@wrong("the root alone", fails="a_block_at_a_time", says="Blocks first, then")
 def shard(model, mesh):
     return fully_shard(model, mesh=mesh)
 
 
-@wrong(HERE, "a group for each layer", fails="a_block_at_a_time", says="not one for each layer in it")
+@wrong("a group for each layer", fails="a_block_at_a_time", says="not one for each layer in it")
 def shard(model, mesh):
     for block in model.blocks:
         for layer in block.modules():
@@ -19,33 +19,27 @@ def shard(model, mesh):
     return fully_shard(model, mesh=mesh)
 
 
-@wrong(HERE, "no sharding", fails=("as_one_process", "a_share_of_each", "a_block_at_a_time"), says="the loss of step 1")
+@wrong("no sharding", fails=("as_one_process", "a_share_of_each", "a_block_at_a_time"), says="the loss of step 1")
 def shard(model, mesh):
     return model
 
 
-@wrong(
-    HERE,
-    "DDP in its place",
-    fails=("as_one_process", "a_share_of_each", "a_block_at_a_time"),
-    says="each one a DTensor",
-)
+@wrong("DDP in its place", fails=("as_one_process", "a_share_of_each", "a_block_at_a_time"), says="each one a DTensor")
 def shard(model, mesh):
     return DistributedDataParallel(model)
 
 
-@wrong(HERE, "shares instead of the whole", fails="the_whole_state", says="which only these 2 ranks can read")
+@wrong("shares instead of the whole", fails="the_whole_state", says="which only these 2 ranks can read")
 def whole(model):
     return model.state_dict()
 
 
-@wrong(HERE, "nothing is loaded", fails="and_back", says="nothing was loaded")
+@wrong("nothing is loaded", fails="and_back", says="nothing was loaded")
 def restore(model, state):
     whole(model).update(state)
 
 
 @wrong(
-    HERE,
     "the root before its blocks",
     fails=("as_one_process", "a_share_of_each", "a_block_at_a_time"),
     says="The root was sharded before its blocks",
@@ -57,22 +51,17 @@ def shard(model, mesh):
     return model
 
 
-@wrong(
-    HERE, "blocks stay whole after the forward pass", fails="a_block_at_a_time", says="What is not gathered again was"
-)
+@wrong("blocks stay whole after the forward pass", fails="a_block_at_a_time", says="What is not gathered again was")
 def shard(model, mesh):
     for block in model.blocks:
         fully_shard(block, mesh=mesh, reshard_after_forward=False)
     return fully_shard(model, mesh=mesh)
 
 
-@wrong(
-    HERE,
+slip(
     "the model is not returned",
+    "return fully_shard(model, mesh=mesh)",
+    "fully_shard(model, mesh=mesh)",
     fails=("as_one_process", "a_share_of_each", "a_block_at_a_time"),
     says="return the model",
 )
-def shard(model, mesh):
-    for block in model.blocks:
-        fully_shard(block, mesh=mesh)
-    fully_shard(model, mesh=mesh)

@@ -1,46 +1,42 @@
 """Wrong answers to Horovod's interface."""
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-HERE = "frameworks.horovod"
+wrong, slip = answers_to("frameworks.horovod")
 TRAINS = ("as_one_machine", "several_passes_one_sum", "during_the_backward_pass", "zero_grad_too_late")
 
 
-@wrong(HERE, "the sum instead of the mean", fails=("allreduce_averages", *TRAINS), says="Mean and sum are exchanged")
+@wrong("the sum instead of the mean", fails=("allreduce_averages", *TRAINS), says="Mean and sum are exchanged")
 def allreduce(x, comm, average=True):
     total = x.detach().clone()
     ring_all_reduce(total, comm)
     return total
 
 
-@wrong(HERE, "added up in x itself", fails=("allreduce_averages", *TRAINS), says="changed its argument x")
+@wrong("added up in x itself", fails=("allreduce_averages", *TRAINS), says="changed its argument x")
 def allreduce(x, comm, average=True):
     ring_all_reduce(x, comm)
     return x / comm.size if average else x.clone()
 
 
-@wrong(HERE, "always from rank 0", fails="all_begin_alike", says="the root is `root_rank`")
-def broadcast_parameters(params, comm, root_rank=0):
-    for param in params:
-        comm.broadcast(param.detach())
+slip("always from rank 0", "(), root_rank", "()", fails="all_begin_alike", says="the root is `root_rank`")
 
 
-@wrong(HERE, "a copy is broadcast", fails="all_begin_alike", says="broadcast, in place")
+@wrong("a copy is broadcast", fails="all_begin_alike", says="broadcast, in place")
 def broadcast_parameters(params, comm, root_rank=0):
     for param in params:
         param = param.detach().clone()
         comm.broadcast(param, root_rank)
 
 
-@wrong(HERE, "no broadcast of the optimizer's state", fails="all_begin_alike", says="This rank still has its own")
+@wrong("no broadcast of the optimizer's state", fails="all_begin_alike", says="This rank still has its own")
 def broadcast_optimizer_state(optimizer, comm, root_rank=0):
     for group in optimizer.param_groups:
         for param in group["params"]:
             comm.broadcast(param.detach(), root_rank)
 
 
-@wrong(HERE, "averaged in step()", fails="during_the_backward_pass", says="Let a hook of the parameter send it")
+@wrong("averaged in step()", fails="during_the_backward_pass", says="Let a hook of the parameter send it")
 class DistributedOptimizer:
     def __init__(self, optimizer, comm, backward_passes_per_step=1):
         self.optimizer, self.comm, self.ready = optimizer, comm, False
@@ -64,7 +60,7 @@ class DistributedOptimizer:
         self.optimizer.zero_grad()
 
 
-@wrong(HERE, "averaged after every pass", fails="several_passes_one_sum", says="Gradients travel after every pass")
+@wrong("averaged after every pass", fails="several_passes_one_sum", says="Gradients travel after every pass")
 class DistributedOptimizer:
     def __init__(self, optimizer, comm, backward_passes_per_step=1):
         self.optimizer, self.comm, self.ready = optimizer, comm, False
@@ -86,59 +82,34 @@ class DistributedOptimizer:
         self.optimizer.zero_grad()
 
 
-@wrong(HERE, "divided by the passes, as the loss is", fails="several_passes_one_sum", says="which the loss is already")
-class DistributedOptimizer:
-    def __init__(self, optimizer, comm, backward_passes_per_step=1):
-        self.optimizer, self.comm, self.passes = optimizer, comm, backward_passes_per_step
-        self.left = {}
-        for group in optimizer.param_groups:
-            for param in group["params"]:
-                self.left[param] = self.passes
-                param.register_post_accumulate_grad_hook(self.hook)
-
-    def hook(self, param):
-        self.left[param] -= 1
-        if self.left[param] == 0:
-            param.grad.copy_(allreduce(param.grad, self.comm) / self.passes)
-
-    def step(self):
-        self.left = dict.fromkeys(self.left, self.passes)
-        self.optimizer.step()
-
-    def zero_grad(self):
-        if 0 in self.left.values():
-            raise AssertionError("zero_grad() before step()")
-        self.optimizer.zero_grad()
-
-
-@wrong(
-    HERE, "zero_grad after the hooks fired goes through", fails="zero_grad_too_late", says="the sum over the ranks is"
+slip(
+    "divided by the passes, as the loss is",
+    "if param.requires_grad:\n"
+    "                    self.left[param] = self.passes\n"
+    "                    param.register_post_accumulate_grad_hook(self.hook)",
+    "self.left[param] = self.passes\n                param.register_post_accumulate_grad_hook(self.hook)",
+    "param.grad.copy_(allreduce(param.grad, self.comm))",
+    "param.grad.copy_(allreduce(param.grad, self.comm) / self.passes)",
+    'raise AssertionError("zero_grad() before step(): the sums would be lost")',
+    'raise AssertionError("zero_grad() before step()")',
+    fails="several_passes_one_sum",
+    says="which the loss is already",
 )
-class DistributedOptimizer:
-    def __init__(self, optimizer, comm, backward_passes_per_step=1):
-        self.optimizer, self.comm, self.passes = optimizer, comm, backward_passes_per_step
-        self.left = {}
-        for group in optimizer.param_groups:
-            for param in group["params"]:
-                self.left[param] = self.passes
-                param.register_post_accumulate_grad_hook(self.hook)
-
-    def hook(self, param):
-        self.left[param] -= 1
-        if self.left[param] == 0:
-            param.grad.copy_(allreduce(param.grad, self.comm))
-
-    def step(self):
-        self.left = dict.fromkeys(self.left, self.passes)
-        self.optimizer.step()
-
-    def zero_grad(self):
-        self.optimizer.zero_grad()
-
-
-@wrong(
-    HERE, "another memory under the name", fails="all_begin_alike", says="the memory that it had still holds the old"
+slip(
+    "zero_grad after the hooks fired goes through",
+    "if param.requires_grad:\n"
+    "                    self.left[param] = self.passes\n"
+    "                    param.register_post_accumulate_grad_hook(self.hook)",
+    "self.left[param] = self.passes\n                param.register_post_accumulate_grad_hook(self.hook)",
+    "        if 0 in self.left.values():\n"
+    '            raise AssertionError("zero_grad() before step(): the sums would be lost")\n',
+    "",
+    fails="zero_grad_too_late",
+    says="the sum over the ranks is",
 )
+
+
+@wrong("another memory under the name", fails="all_begin_alike", says="the memory that it had still holds the old")
 def broadcast_parameters(params, comm, root_rank=0):
     for param in params:
         new = param.detach().clone()
@@ -146,9 +117,7 @@ def broadcast_parameters(params, comm, root_rank=0):
         param.data = new
 
 
-@wrong(
-    HERE, "the momentum of SGD alone", fails="all_begin_alike", says="Every tensor of every parameter's state travels"
-)
+@wrong("the momentum of SGD alone", fails="all_begin_alike", says="Every tensor of every parameter's state travels")
 def broadcast_optimizer_state(optimizer, comm, root_rank=0):
     for group in optimizer.param_groups:
         for param in group["params"]:
@@ -156,7 +125,7 @@ def broadcast_optimizer_state(optimizer, comm, root_rank=0):
                 comm.broadcast(optimizer.state[param]["momentum_buffer"], root_rank)
 
 
-@wrong(HERE, "the first group alone", fails="all_begin_alike", says="travels, in all groups")
+@wrong("the first group alone", fails="all_begin_alike", says="travels, in all groups")
 def broadcast_optimizer_state(optimizer, comm, root_rank=0):
     for param in optimizer.param_groups[0]["params"]:
         state = optimizer.state[param]
@@ -165,7 +134,6 @@ def broadcast_optimizer_state(optimizer, comm, root_rank=0):
 
 
 slip(
-    HERE,
     "hooks for the first group of parameters",
     "        for group in optimizer.param_groups:\n            for",
     "        for group in optimizer.param_groups[:1]:\n            for",
@@ -173,7 +141,6 @@ slip(
     says="rank 0: parameter",
 )
 slip(
-    HERE,
     "zero_grad that resets nothing",
     "self.optimizer.zero_grad()",
     "pass",

@@ -1,14 +1,13 @@
 """Wrong answers to `plan`."""
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-HERE = "frameworks.plan"
+wrong, slip = answers_to("frameworks.plan")
 WHOLE = "a_share_of_each_matrix"
 SUMS = "two_sums_in_a_block"
 
 
-@wrong(HERE, "columns everywhere, and gathered", fails=SUMS, says="of them all_gather")
+@wrong("columns everywhere, and gathered", fails=SUMS, says="of them all_gather")
 def plan(model):
     from torch.distributed.tensor import Replicate
 
@@ -20,7 +19,7 @@ def plan(model):
     }
 
 
-@wrong(HERE, "the MLP alone", fails=WHOLE, says="attention.q")
+@wrong("the MLP alone", fails=WHOLE, says="attention.q")
 def plan(model):
     styles = {}
     for i in range(len(model.blocks)):
@@ -28,18 +27,18 @@ def plan(model):
     return styles
 
 
-@wrong(HERE, "the first block alone", fails=WHOLE, says="blocks.1.attention.q")
+@wrong("the first block alone", fails=WHOLE, says="blocks.1.attention.q")
 def plan(model):
     styles = {f"blocks.0.{name}": ColwiseParallel() for name in ("attention.q", "attention.k", "attention.v", "mlp.up")}
     return styles | {f"blocks.0.{name}": RowwiseParallel() for name in ("attention.out", "mlp.down")}
 
 
-@wrong(HERE, "an empty plan", fails=("the_same_numbers", WHOLE, SUMS), says="12 of 12 matrices are whole")
+@wrong("an empty plan", fails=("the_same_numbers", WHOLE, SUMS), says="12 of 12 matrices are whole")
 def plan(model):
     return {}
 
 
-@wrong(HERE, "rows everywhere", fails=SUMS, says="12 collectives")
+@wrong("rows everywhere", fails=SUMS, says="12 collectives")
 def plan(model):
     from torch.distributed.tensor import Replicate
 
@@ -51,14 +50,13 @@ def plan(model):
     }
 
 
-@wrong(HERE, "columns, columns without a gather", fails=("the_same_numbers", WHOLE, SUMS), says="RowwiseParallel")
+@wrong("columns, columns without a gather", fails=("the_same_numbers", WHOLE, SUMS), says="RowwiseParallel")
 def plan(model):
     names = ("attention.q", "attention.k", "attention.v", "attention.out", "mlp.up", "mlp.down")
     return {f"blocks.{i}.{name}": ColwiseParallel() for i in range(len(model.blocks)) for name in names}
 
 
 slip(
-    HERE,
     "two blocks of any number",
     "range(len(model.blocks))",
     "range(2)",

@@ -26,7 +26,6 @@ slip(
     says="keeps 10 whole on each rank",
 )
 slip("no activations", KEPT, f"return weights\n    {KEPT}", fails=ALL, says="The activations are missing")
-
 slip("fastest without a look at memory", f" and {FITS}", "", fails=CHOICE, says="a rank holds")
 slip("the first way that fits", FASTEST, "next(iter(found), None)", fails=CHOICE, says="it fits, but is slower")
 slip(
@@ -38,5 +37,4 @@ slip(
 slip("ways that are not possible", f"{POSSIBLE} and ", "", fails=CHOICE, says="is not possible")
 slip("FSDP2 if nothing fits", "default=None", 'default="FSDP2"', fails=CHOICE, says="expected None; ")
 slip("only the batch must be divided", POSSIBLE, "batch % ranks == 0", fails=CHOICE, says="is not possible")
-
 slip("less than the budget", "<= budget", "< budget", fails=CHOICE, says="A way fits")

@@ -1,41 +1,35 @@
 """Wrong answers to `momentum_step` and `adam_step`."""
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
+
+wrong, slip = answers_to("gradient_descent.adam_step")
 
 
-@wrong(
-    "gradient_descent.adam_step",
-    "momentum in the wrong order",
-    fails=("momentum_equals_torch", "steps_change_nothing_else"),
-    says="old velocity",
-)
+@wrong("momentum in the wrong order", fails=("momentum_equals_torch", "steps_change_nothing_else"), says="old velocity")
 def momentum_step(w, g, v, lr, beta):
     return w - lr * v, beta * v + g
 
 
-@wrong(
-    "gradient_descent.adam_step",
+slip(
     "momentum as a running mean",
+    "v = beta * v + g",
+    "v = beta * v + (1 - beta) * g",
     fails=("momentum_equals_torch", "steps_change_nothing_else"),
     says="scale the gradient",
 )
-def momentum_step(w, g, v, lr, beta):
-    v = beta * v + (1 - beta) * g
-    return w - lr * v, v
 
 
 ADAM = ("adam_first_step", "adam_equals_torch", "steps_change_nothing_else")
 
 
-@wrong("gradient_descent.adam_step", "no bias correction", fails=ADAM, says="bias correction is missing")
+@wrong("no bias correction", fails=ADAM, says="bias correction is missing")
 def adam_step(w, g, state, lr):
     m = 0.9 * state["m"] + 0.1 * g
     v = 0.999 * state["v"] + 0.001 * g**2
     return w - lr * m / (v.sqrt() + 1e-8), {"t": state["t"] + 1, "m": m, "v": v}
 
 
-@wrong("gradient_descent.adam_step", "counts steps from 0", fails=ADAM, says="expected a finite number")
+@wrong("counts steps from 0", fails=ADAM, says="expected a finite number")
 def adam_step(w, g, state, lr):
     t = state["t"]
     m = 0.9 * state["m"] + 0.1 * g
@@ -47,22 +41,17 @@ def adam_step(w, g, state, lr):
     }
 
 
-@wrong(
-    "gradient_descent.adam_step",
+slip(
     "epsilon inside the root",
+    "m_hat, v_hat = m / (1 - 0.9**t), v / (1 - 0.999**t)\n"
+    '    return w - lr * m_hat / (v_hat.sqrt() + 1e-8), {"t": t, "m": m, "v": v}',
+    'return w - lr * m / (1 - 0.9**t) / (v / (1 - 0.999**t) + 1e-8).sqrt(), {"t": t, "m": m, "v": v}',
     fails=ADAM,
     says="outside the root",
 )
-def adam_step(w, g, state, lr):
-    t = state["t"] + 1
-    m = 0.9 * state["m"] + 0.1 * g
-    v = 0.999 * state["v"] + 0.001 * g**2
-    return w - lr * m / (1 - 0.9**t) / (v / (1 - 0.999**t) + 1e-8).sqrt(), {"t": t, "m": m, "v": v}
 
 
-@wrong(
-    "gradient_descent.adam_step", "changes the state in place", fails="steps_change_nothing_else", says="argument state"
-)
+@wrong("changes the state in place", fails="steps_change_nothing_else", says="argument state")
 def adam_step(w, g, state, lr):
     state["t"] += 1
     state["m"] = 0.9 * state["m"] + 0.1 * g
@@ -72,7 +61,6 @@ def adam_step(w, g, state, lr):
 
 
 slip(
-    "gradient_descent.adam_step",
     "changes the velocity in place",
     "v = beta * v + g\n",
     "v = v.mul_(beta).add_(g)\n",
@@ -80,17 +68,13 @@ slip(
     says="changed its argument v",
 )
 slip(
-    "gradient_descent.adam_step",
     "keeps the velocity to itself",
     "return w - lr * v, v",
     "return w - lr * v",
     fails="momentum_equals_torch steps_change_nothing_else",
     says="must return two things",
 )
-
-
 slip(
-    "gradient_descent.adam_step",
     "keeps the corrected means",
     '"m": m, "v": v}',
     '"m": m_hat, "v": v_hat}',

@@ -2,21 +2,17 @@
 
 import torch
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
+
+wrong, slip = answers_to("gradient_descent.gradient_descent")
+
 
 PATH = ("path_starts_at_w0", "follows_the_closed_form", "one_gradient_per_step", "leaves_w0_alone")
 
-
-@wrong("gradient_descent.gradient_descent", "ascends", fails="follows_the_closed_form", says="You climb")
-def gradient_descent(grad, w0, lr, steps):
-    path = [w0]
-    for _ in range(steps):
-        path.append(path[-1] + lr * grad(path[-1]))
-    return torch.stack(path)
+slip("ascends", "path[-1] - lr * grad", "path[-1] + lr * grad", fails="follows_the_closed_form", says="You climb")
 
 
-@wrong("gradient_descent.gradient_descent", "changes w0 in place", fails=PATH, says="the same tensor many times")
+@wrong("changes w0 in place", fails=PATH, says="the same tensor many times")
 def gradient_descent(grad, w0, lr, steps):
     w, path = w0, [w0]
     for _ in range(steps):
@@ -25,7 +21,7 @@ def gradient_descent(grad, w0, lr, steps):
     return torch.stack(path)
 
 
-@wrong("gradient_descent.gradient_descent", "returns the last point alone", fails=PATH, says="expected (4, 1)")
+@wrong("returns the last point alone", fails=PATH, says="expected (4, 1)")
 def gradient_descent(grad, w0, lr, steps):
     w = w0
     for _ in range(steps):
@@ -33,49 +29,30 @@ def gradient_descent(grad, w0, lr, steps):
     return w
 
 
-@wrong(
-    "gradient_descent.gradient_descent",
+slip(
     "copies the path but steps w0 in place",
+    "path = [w0]",
+    "w, path = w0, [w0.clone()]",
+    "path.append(path[-1] - lr * grad(path[-1]))",
+    "w -= lr * grad(w)\n        path.append(w.clone())",
     fails="leaves_w0_alone",
     says="argument w0",
 )
-def gradient_descent(grad, w0, lr, steps):
-    w, path = w0, [w0.clone()]
-    for _ in range(steps):
-        w -= lr * grad(w)
-        path.append(w.clone())
-    return torch.stack(path)
-
-
-@wrong(
-    "gradient_descent.gradient_descent",
+slip(
     "computes each gradient twice",
+    "path.append(path[-1] - lr * grad(path[-1]))",
+    "if grad(path[-1]).norm() >= 0:\n            path.append(path[-1] - lr * grad(path[-1]))",
     fails="one_gradient_per_step",
     says="calls of grad",
 )
-def gradient_descent(grad, w0, lr, steps):
-    path = [w0]
-    for _ in range(steps):
-        if grad(path[-1]).norm() >= 0:
-            path.append(path[-1] - lr * grad(path[-1]))
-    return torch.stack(path)
-
-
-@wrong(
-    "gradient_descent.gradient_descent",
+slip(
     "all gradients at w0",
+    "path.append(path[-1] - lr * grad(path[-1]))",
+    "path.append(path[-1] - lr * grad(w0))",
     fails="follows_the_closed_form",
     says="Every step uses the gradient at w0",
 )
-def gradient_descent(grad, w0, lr, steps):
-    path = [w0]
-    for _ in range(steps):
-        path.append(path[-1] - lr * grad(w0))
-    return torch.stack(path)
-
-
 slip(
-    "gradient_descent.gradient_descent",
     "ends where it no longer moves",
     "path.append(path[-1] - lr * grad(path[-1]))",
     "path.append(path[-1] - lr * grad(path[-1]))\n        if torch.equal(path[-1], path[-2]):\n            break",

@@ -2,102 +2,69 @@
 
 import math
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
+wrong, slip = answers_to("gradient_descent.lr_schedule")
 
-@wrong(
-    "gradient_descent.lr_schedule",
+slip(
     "warm-up one step ahead",
+    "return peak * step / warmup",
+    "return peak * (step + 1) / warmup",
     fails=("warmup_is_linear", "ends_and_stays_at_zero", "up_then_down"),
     says="one step ahead",
 )
-def lr_schedule(step, warmup, total, peak):
-    if step < warmup:
-        return peak * (step + 1) / warmup
-    progress = min((step - warmup) / (total - warmup), 1.0)
-    return peak / 2 * (1 + math.cos(math.pi * progress))
-
-
-@wrong(
-    "gradient_descent.lr_schedule",
+slip(
     "cosine from step 0",
+    "progress = min((step - warmup) / (total - warmup), 1.0)\n    return peak / 2 * (1 + math.cos(math.pi * progress))",
+    "return peak / 2 * (1 + math.cos(math.pi * min(step / total, 1.0)))",
     fails=("cosine_after_it", "ends_and_stays_at_zero", "up_then_down"),
     says="You measure from step 0",
 )
-def lr_schedule(step, warmup, total, peak):
-    if step < warmup:
-        return peak * step / warmup
-    return peak / 2 * (1 + math.cos(math.pi * min(step / total, 1.0)))
-
-
-@wrong(
-    "gradient_descent.lr_schedule",
+slip(
     "rises again after the end",
+    "progress = min((step - warmup) / (total - warmup), 1.0)\n    return peak / 2 * (1 + math.cos(math.pi * progress))",
+    "return peak / 2 * (1 + math.cos(math.pi * (step - warmup) / (total - warmup)))",
     fails="ends_and_stays_at_zero",
     says="It rises again after step = total",
 )
-def lr_schedule(step, warmup, total, peak):
-    if step < warmup:
-        return peak * step / warmup
-    return peak / 2 * (1 + math.cos(math.pi * (step - warmup) / (total - warmup)))
 
 
-@wrong("gradient_descent.lr_schedule", "divides by warmup = 0", fails="no_warmup", says="ZeroDivisionError")
+@wrong("divides by warmup = 0", fails="no_warmup", says="ZeroDivisionError")
 def lr_schedule(step, warmup, total, peak):
     rising = peak * step / warmup
     progress = min((step - warmup) / (total - warmup), 1.0)
     return rising if step < warmup else peak / 2 * (1 + math.cos(math.pi * progress))
 
 
-@wrong(
-    "gradient_descent.lr_schedule",
+slip(
     "integer division in the warm-up",
+    "return peak * step / warmup",
+    "return peak * (step // warmup)",
     fails=("warmup_is_linear", "ends_and_stays_at_zero", "up_then_down"),
     says="It is 0 until the warm-up is over",
 )
-def lr_schedule(step, warmup, total, peak):
-    if step < warmup:
-        return peak * (step // warmup)
-    progress = min((step - warmup) / (total - warmup), 1.0)
-    return peak / 2 * (1 + math.cos(math.pi * progress))
-
-
-@wrong(
-    "gradient_descent.lr_schedule",
+slip(
     "integer division in the cosine",
+    "progress = min((step - warmup) / (total - warmup), 1.0)",
+    "progress = min((step - warmup) // (total - warmup), 1.0)",
     fails=("cosine_after_it", "ends_and_stays_at_zero", "up_then_down"),
     says="It stays at the peak until the end",
 )
-def lr_schedule(step, warmup, total, peak):
-    if step < warmup:
-        return peak * step / warmup
-    progress = min((step - warmup) // (total - warmup), 1.0)
-    return peak / 2 * (1 + math.cos(math.pi * progress))
-
-
 slip(
-    "gradient_descent.lr_schedule",
     "a vector of one rate",
     "peak * step / warmup",
     "torch.tensor([peak * step / warmup])",
     fails="warmup_is_linear ends_and_stays_at_zero up_then_down",
     says="has shape (1,), expected ()",
 )
-
-
 slip(
-    "gradient_descent.lr_schedule",
     "never below a thousandth",
     "peak / 2 * (1 + math.cos(math.pi * progress))",
     "peak / 2 * (1 + math.cos(math.pi * progress) if progress == 1 else max(1 + math.cos(math.pi * progress), 0.002))",
     fails="up_then_down",
     says="does not fall at every step",
 )
-
-
 slip(
-    "gradient_descent.lr_schedule",
     "a quarter of a wave",
     "peak / 2 * (1 + math.cos(math.pi * progress))",
     "peak * math.cos(math.pi / 2 * progress)",

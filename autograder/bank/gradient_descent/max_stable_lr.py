@@ -1,30 +1,22 @@
 """Wrong answers to `max_stable_lr`."""
 
-import torch
+from autograder.bank.slips import answers_to
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+wrong, slip = answers_to("gradient_descent.max_stable_lr")
+
 
 LIMIT = ("diagonal_valley", "turned_valley", "descent_obeys_it", "flat_directions_and_float32")
 
-
-@wrong("gradient_descent.max_stable_lr", "1 for 2", fails=LIMIT, says="This is 1/λmax")
-def max_stable_lr(hessian):
-    return 1 / float(torch.linalg.eigvalsh(hessian)[-1])
+slip("1 for 2", "return 2 / float", "return 1 / float", fails=LIMIT, says="This is 1/λmax")
+slip("smallest eigenvalue", "eigvalsh(hessian)[-1]", "eigvalsh(hessian)[0]", fails=LIMIT, says="This is 2/λmin")
 
 
-@wrong("gradient_descent.max_stable_lr", "smallest eigenvalue", fails=LIMIT, says="This is 2/λmin")
-def max_stable_lr(hessian):
-    return 2 / float(torch.linalg.eigvalsh(hessian)[0])
-
-
-@wrong("gradient_descent.max_stable_lr", "reads the diagonal", fails=LIMIT[1:], says="largest entry on the diagonal")
+@wrong("reads the diagonal", fails=LIMIT[1:], says="largest entry on the diagonal")
 def max_stable_lr(hessian):
     return 2 / float(hessian.diagonal().max())
 
 
 slip(
-    "gradient_descent.max_stable_lr",
     "by the inverse, which a flat valley lacks",
     "2 / float(torch.linalg.eigvalsh(hessian)[-1])",
     "2 * float(torch.linalg.eigvalsh(torch.linalg.inv(hessian))[0])",
@@ -32,7 +24,6 @@ slip(
     says="limit",
 )
 slip(
-    "gradient_descent.max_stable_lr",
     "a limit for each direction",
     "2 / float(torch.linalg.eigvalsh(hessian)[-1])",
     "2 / torch.linalg.eigvalsh(hessian)",

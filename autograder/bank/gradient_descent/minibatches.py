@@ -2,12 +2,12 @@
 
 import torch
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
+
+wrong, slip = answers_to("gradient_descent.minibatches")
 
 
 @wrong(
-    "gradient_descent.minibatches",
     "drops the last batch",
     fails=("every_index_once", "sizes_of_batches", "new_order_each_epoch", "the_generator_decides"),
     says="short last batch is dropped",
@@ -18,18 +18,12 @@ def minibatches(n, batch_size, generator):
         yield order[start : start + batch_size]
 
 
-@wrong(
-    "gradient_descent.minibatches",
-    "does not shuffle",
-    fails=("new_order_each_epoch", "the_generator_decides"),
-    says="shuffle them",
-)
+@wrong("does not shuffle", fails=("new_order_each_epoch", "the_generator_decides"), says="shuffle them")
 def minibatches(n, batch_size, generator):
     yield from torch.arange(n).split(batch_size)
 
 
 @wrong(
-    "gradient_descent.minibatches",
     "seeds the generator itself: one order forever",
     fails=("new_order_each_epoch", "the_generator_decides"),
     says="do not seed the generator",
@@ -39,18 +33,12 @@ def minibatches(n, batch_size, generator):
     yield from torch.randperm(n, generator=generator).split(batch_size)
 
 
-@wrong(
-    "gradient_descent.minibatches",
-    "ignores the generator",
-    fails="the_generator_decides",
-    says="same seed gave different batches",
-)
+@wrong("ignores the generator", fails="the_generator_decides", says="same seed gave different batches")
 def minibatches(n, batch_size, generator):
     yield from torch.randperm(n).split(batch_size)
 
 
 @wrong(
-    "gradient_descent.minibatches",
     "draws with replacement",
     fails=("every_index_once", "new_order_each_epoch", "the_generator_decides"),
     says="more than once",
@@ -59,18 +47,12 @@ def minibatches(n, batch_size, generator):
     yield from torch.randint(n, (n,), generator=generator).split(batch_size)
 
 
-@wrong(
-    "gradient_descent.minibatches",
-    "takes batch_size for the number of batches",
-    fails="sizes_of_batches",
-    says="not the number of batches",
-)
+@wrong("takes batch_size for the number of batches", fails="sizes_of_batches", says="not the number of batches")
 def minibatches(n, batch_size, generator):
     yield from torch.randperm(n, generator=generator).tensor_split(batch_size)
 
 
 slip(
-    "gradient_descent.minibatches",
     "sorts each batch",
     "yield from torch.randperm(n, generator=generator).split(batch_size)",
     "for batch in torch.randperm(n, generator=generator).split(batch_size):\n        yield batch.sort().values",

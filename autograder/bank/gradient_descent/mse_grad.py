@@ -1,56 +1,42 @@
 """Wrong answers to `mse_loss` and `mse_grad`."""
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
+
+wrong, slip = answers_to("gradient_descent.mse_grad")
 
 
-@wrong(
-    "gradient_descent.mse_grad",
-    "the loss is a sum",
-    fails=("loss_is_the_mean", "data_stay_as_they_were"),
-    says="sum over",
-)
+@wrong("the loss is a sum", fails=("loss_is_the_mean", "data_stay_as_they_were"), says="sum over")
 def mse_loss(w, X, y):
     return ((X @ w - y) ** 2).sum()
 
 
 GRADIENT = ("gradient_equals_autograd", "one_sample_one_weight", "data_stay_as_they_were")
 
-
-@wrong("gradient_descent.mse_grad", "the gradient of a sum", fails=GRADIENT, says="gradient of the sum")
-def mse_grad(w, X, y):
-    return 2 * X.T @ (X @ w - y)
+slip("the gradient of a sum", "return 2 / len(y) * X.T", "return 2 * X.T", fails=GRADIENT, says="gradient of the sum")
 
 
-@wrong("gradient_descent.mse_grad", "forgets the 2", fails=GRADIENT, says="factor 2 is missing")
+@wrong("forgets the 2", fails=GRADIENT, says="factor 2 is missing")
 def mse_grad(w, X, y):
     return X.T @ (X @ w - y) / len(y)
 
 
-@wrong("gradient_descent.mse_grad", "error with the wrong sign", fails=GRADIENT, says="sign is wrong")
-def mse_grad(w, X, y):
-    return 2 / len(y) * X.T @ (y - X @ w)
+slip("error with the wrong sign", "X.T @ (X @ w - y)", "X.T @ (y - X @ w)", fails=GRADIENT, says="sign is wrong")
 
 
-@wrong("gradient_descent.mse_grad", "a column instead of a vector", fails=GRADIENT, says="shape (2, 1)")
+@wrong("a column instead of a vector", fails=GRADIENT, says="shape (2, 1)")
 def mse_grad(w, X, y):
     return (2 / len(y) * X.T @ (X @ w - y))[:, None]
 
 
-@wrong("gradient_descent.mse_grad", "autograd's", fails=GRADIENT, says="which this exercise forbids")
+@wrong("autograd's", fails=GRADIENT, says="which this exercise forbids")
 def mse_grad(w, X, y):
     w = w.clone().requires_grad_()
     mse_loss(w, X, y).backward()
     return w.grad
 
 
-@wrong("gradient_descent.mse_grad", "X is not transposed", fails=GRADIENT, says="The shapes do not fit")
-def mse_grad(w, X, y):
-    return 2 / len(y) * X @ (X @ w - y)
-
-
+slip("X is not transposed", "X.T @ (X @ w - y)", "X @ (X @ w - y)", fails=GRADIENT, says="The shapes do not fit")
 slip(
-    "gradient_descent.mse_grad",
     "the loss in brackets",
     ".mean()",
     ".mean(0, keepdim=True)",
@@ -58,7 +44,6 @@ slip(
     says="has shape (1,), expected ()",
 )
 slip(
-    "gradient_descent.mse_grad",
     "subtracts from y itself",
     "X.T @ (X @ w - y)",
     "X.T @ -y.sub_(X @ w)",
@@ -66,7 +51,6 @@ slip(
     says="changed its argument y",
 )
 slip(
-    "gradient_descent.mse_grad",
     "float64 for every w",
     "2 / len(y) * X.T @ (X @ w - y)",
     "(2 / len(y) * X.T @ (X @ w - y)).double()",
@@ -74,7 +58,6 @@ slip(
     says="has dtype float64, expected float32",
 )
 slip(
-    "gradient_descent.mse_grad",
     "squeezes a single weight",
     "2 / len(y) * X.T @ (X @ w - y)",
     "(2 / len(y) * X.T @ (X @ w - y)).squeeze()",

@@ -2,17 +2,17 @@
 
 import torch
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
+
+wrong, slip = answers_to("gradient_descent.parallel_gradient")
 
 
-@wrong("gradient_descent.parallel_gradient", "mean of the shards' means", fails="unequal_shards", says="n_k / n")
+@wrong("mean of the shards' means", fails="unequal_shards", says="n_k / n")
 def parallel_gradient(grad, w, shards):
     return sum(grad(w, X, y) for X, y in shards) / len(shards)
 
 
 @wrong(
-    "gradient_descent.parallel_gradient",
     "sum of the shards' means",
     fails=("equal_shards", "unequal_shards", "one_shard", "each_shard_on_its_own"),
     says="You added the shards' gradients",
@@ -21,22 +21,12 @@ def parallel_gradient(grad, w, shards):
     return sum(grad(w, X, y) for X, y in shards)
 
 
-@wrong(
-    "gradient_descent.parallel_gradient",
-    "collects all data first",
-    fails="each_shard_on_its_own",
-    says="joined the shards",
-)
+@wrong("collects all data first", fails="each_shard_on_its_own", says="joined the shards")
 def parallel_gradient(grad, w, shards):
     return grad(w, torch.cat([X for X, _ in shards]), torch.cat([y for _, y in shards]))
 
 
-@wrong(
-    "gradient_descent.parallel_gradient",
-    "divides only when a second shard comes",
-    fails="one_shard",
-    says="UnboundLocalError",
-)
+@wrong("divides only when a second shard comes", fails="one_shard", says="UnboundLocalError")
 def parallel_gradient(grad, w, shards):
     (X, y), *rest = shards
     total, n = len(y) * grad(w, X, y), len(y)
@@ -47,7 +37,6 @@ def parallel_gradient(grad, w, shards):
 
 
 slip(
-    "gradient_descent.parallel_gradient",
     "sorts the caller's shards",
     "    n = sum(",
     "    shards.sort(key=lambda shard: len(shard[1]))\n    n = sum(",

@@ -2,15 +2,17 @@
 
 import math
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
+
+wrong, slip = answers_to("gradient_descent.rates")
+
 
 ALL = ("fewer_iterations", "as_many_updates", "waits_for_the_slowest", "each_at_its_own_pace")
 SYNCHRONOUS = ("fewer_iterations", "waits_for_the_slowest")
 ASYNCHRONOUS = ("as_many_updates", "each_at_its_own_pace")
 
 
-@wrong("gradient_descent.rates", "rounds down", fails=ALL, says="Round up")
+@wrong("rounds down", fails=ALL, says="Round up")
 def rates(error, c, seconds, rule):
     gradients, n = (c / error) ** 2, len(seconds)
     if rule == "synchronous":
@@ -19,7 +21,7 @@ def rates(error, c, seconds, rule):
     return int(gradients), int(gradients), int(gradients) / sum(1 / s for s in seconds)
 
 
-@wrong("gradient_descent.rates", "forgets the square", fails=ALL, says="The square is missing")
+@wrong("forgets the square", fails=ALL, says="The square is missing")
 def rates(error, c, seconds, rule):
     gradients, n = c / error, len(seconds)
     if rule == "synchronous":
@@ -28,7 +30,7 @@ def rates(error, c, seconds, rule):
     return math.ceil(gradients), math.ceil(gradients), math.ceil(gradients) / sum(1 / s for s in seconds)
 
 
-@wrong("gradient_descent.rates", "only the root of N", fails=SYNCHRONOUS, says="N workers need 1/N of the iterations")
+@wrong("only the root of N", fails=SYNCHRONOUS, says="N workers need 1/N of the iterations")
 def rates(error, c, seconds, rule):
     gradients, n = (c / error) ** 2, len(seconds)
     if rule == "synchronous":
@@ -37,13 +39,13 @@ def rates(error, c, seconds, rule):
     return math.ceil(gradients), math.ceil(gradients), math.ceil(gradients) / sum(1 / s for s in seconds)
 
 
-@wrong("gradient_descent.rates", "the same for both rules", fails=ASYNCHRONOUS, says="the rate has no N")
+@wrong("the same for both rules", fails=ASYNCHRONOUS, says="the rate has no N")
 def rates(error, c, seconds, rule):
     iterations = math.ceil((c / error) ** 2 / len(seconds))
     return iterations, len(seconds) * iterations, iterations * max(seconds)
 
 
-@wrong("gradient_descent.rates", "no N in either rule", fails=SYNCHRONOUS, says="That is one worker's number")
+@wrong("no N in either rule", fails=SYNCHRONOUS, says="That is one worker's number")
 def rates(error, c, seconds, rule):
     gradients = math.ceil((c / error) ** 2)
     if rule == "synchronous":
@@ -51,7 +53,7 @@ def rates(error, c, seconds, rule):
     return gradients, gradients, gradients / sum(1 / s for s in seconds)
 
 
-@wrong("gradient_descent.rates", "upside down", fails=ALL, says="upside down")
+@wrong("upside down", fails=ALL, says="upside down")
 def rates(error, c, seconds, rule):
     gradients, n = (error / c) ** 2, len(seconds)
     if rule == "synchronous":
@@ -60,12 +62,7 @@ def rates(error, c, seconds, rule):
     return math.ceil(gradients), math.ceil(gradients), math.ceil(gradients) / sum(1 / s for s in seconds)
 
 
-@wrong(
-    "gradient_descent.rates",
-    "counts one gradient in an iteration",
-    fails=SYNCHRONOUS,
-    says="Each iteration has a gradient of every worker",
-)
+@wrong("counts one gradient in an iteration", fails=SYNCHRONOUS, says="Each iteration has a gradient of every worker")
 def rates(error, c, seconds, rule):
     gradients, n = (c / error) ** 2, len(seconds)
     if rule == "synchronous":
@@ -74,7 +71,7 @@ def rates(error, c, seconds, rule):
     return math.ceil(gradients), math.ceil(gradients), math.ceil(gradients) / sum(1 / s for s in seconds)
 
 
-@wrong("gradient_descent.rates", "waits for the mean", fails="waits_for_the_slowest", says="not for the mean")
+@wrong("waits for the mean", fails="waits_for_the_slowest", says="not for the mean")
 def rates(error, c, seconds, rule):
     gradients, n = (c / error) ** 2, len(seconds)
     if rule == "synchronous":
@@ -83,7 +80,7 @@ def rates(error, c, seconds, rule):
     return math.ceil(gradients), math.ceil(gradients), math.ceil(gradients) / sum(1 / s for s in seconds)
 
 
-@wrong("gradient_descent.rates", "one after another", fails="waits_for_the_slowest", says="not one after another")
+@wrong("one after another", fails="waits_for_the_slowest", says="not one after another")
 def rates(error, c, seconds, rule):
     gradients, n = (c / error) ** 2, len(seconds)
     if rule == "synchronous":
@@ -92,7 +89,7 @@ def rates(error, c, seconds, rule):
     return math.ceil(gradients), math.ceil(gradients), math.ceil(gradients) / sum(1 / s for s in seconds)
 
 
-@wrong("gradient_descent.rates", "waits for the fastest", fails="waits_for_the_slowest", says="not the fastest")
+@wrong("waits for the fastest", fails="waits_for_the_slowest", says="not the fastest")
 def rates(error, c, seconds, rule):
     gradients, n = (c / error) ** 2, len(seconds)
     if rule == "synchronous":
@@ -101,7 +98,7 @@ def rates(error, c, seconds, rule):
     return math.ceil(gradients), math.ceil(gradients), math.ceil(gradients) / sum(1 / s for s in seconds)
 
 
-@wrong("gradient_descent.rates", "waits although it should not", fails="each_at_its_own_pace", says="No worker waits")
+@wrong("waits although it should not", fails="each_at_its_own_pace", says="No worker waits")
 def rates(error, c, seconds, rule):
     gradients, n = (c / error) ** 2, len(seconds)
     if rule == "synchronous":
@@ -110,12 +107,7 @@ def rates(error, c, seconds, rule):
     return math.ceil(gradients), math.ceil(gradients), math.ceil(gradients) * max(seconds) / n
 
 
-@wrong(
-    "gradient_descent.rates",
-    "the mean of the seconds",
-    fails="each_at_its_own_pace",
-    says="Add up the updates a second",
-)
+@wrong("the mean of the seconds", fails="each_at_its_own_pace", says="Add up the updates a second")
 def rates(error, c, seconds, rule):
     gradients, n = (c / error) ** 2, len(seconds)
     if rule == "synchronous":
@@ -125,7 +117,6 @@ def rates(error, c, seconds, rule):
 
 
 slip(
-    "gradient_descent.rates",
     "one more where the error is equal",
     *("math.ceil(gradients / len(seconds))", "math.floor(gradients / len(seconds)) + 1"),
     *("math.ceil(gradients)", "math.floor(gradients) + 1"),

@@ -2,26 +2,22 @@
 
 import torch
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
+wrong, slip = answers_to("gradient_descent.sgd")
 
-@wrong(
-    "gradient_descent.sgd",
+slip(
     "shuffles once, before the epochs",
+    "path = [w0]",
+    "path, batches = [w0], list(minibatches(n, batch_size, generator))",
+    "for batch in torch.randperm(n, generator=generator).split(batch_size):  # what `minibatches` yields",
+    "for batch in batches:",
     fails=("every_sample_each_epoch", "batches_are_fair"),
     says="shuffle inside the loop over epochs",
 )
-def sgd(grad, n, w0, lr, batch_size, epochs, generator):
-    path, batches = [w0], list(minibatches(n, batch_size, generator))
-    for _ in range(epochs):
-        for batch in batches:
-            path.append(path[-1] - lr * grad(path[-1], batch))
-    return torch.stack(path)
 
 
 @wrong(
-    "gradient_descent.sgd",
     "one row per epoch",
     fails=(
         "one_row_per_step",
@@ -41,52 +37,38 @@ def sgd(grad, n, w0, lr, batch_size, epochs, generator):
     return torch.stack(path)
 
 
-@wrong(
-    "gradient_descent.sgd",
+slip(
     "ascends",
+    "for batch in torch.randperm(n, generator=generator).split(batch_size):  # what `minibatches` yields\n"
+    "            path.append(path[-1] - lr * grad(path[-1], batch))",
+    "for batch in minibatches(n, batch_size, generator):\n"
+    "            path.append(path[-1] + lr * grad(path[-1], batch))",
     fails=("each_step_follows_its_batch", "whole_batch_is_gradient_descent"),
     says="You climb",
 )
-def sgd(grad, n, w0, lr, batch_size, epochs, generator):
-    path = [w0]
-    for _ in range(epochs):
-        for batch in minibatches(n, batch_size, generator):
-            path.append(path[-1] + lr * grad(path[-1], batch))
-    return torch.stack(path)
-
-
-@wrong(
-    "gradient_descent.sgd",
+slip(
     "takes the whole epoch's gradients at its first point",
+    "for batch in torch.randperm(n, generator=generator).split(batch_size):  # what `minibatches` yields\n"
+    "            path.append(path[-1] - lr * grad(path[-1], batch))",
+    "start = path[-1]\n"
+    "        for batch in minibatches(n, batch_size, generator):\n"
+    "            path.append(path[-1] - lr * grad(start, batch))",
     fails="each_step_follows_its_batch",
     says="the points at which you asked",
 )
-def sgd(grad, n, w0, lr, batch_size, epochs, generator):
-    path = [w0]
-    for _ in range(epochs):
-        start = path[-1]
-        for batch in minibatches(n, batch_size, generator):
-            path.append(path[-1] - lr * grad(start, batch))
-    return torch.stack(path)
-
-
-@wrong(
-    "gradient_descent.sgd",
+slip(
     "all gradients at w0",
+    "for batch in torch.randperm(n, generator=generator).split(batch_size):  # what `minibatches` yields\n"
+    "            path.append(path[-1] - lr * grad(path[-1], batch))",
+    "for batch in minibatches(n, batch_size, generator):\n            path.append(path[-1] - lr * grad(w0, batch))",
     fails=("each_step_follows_its_batch", "whole_batch_is_gradient_descent"),
     says="You compute every gradient at w0",
 )
-def sgd(grad, n, w0, lr, batch_size, epochs, generator):
-    path = [w0]
-    for _ in range(epochs):
-        for batch in minibatches(n, batch_size, generator):
-            path.append(path[-1] - lr * grad(w0, batch))
-    return torch.stack(path)
-
-
-@wrong(
-    "gradient_descent.sgd",
+slip(
     "asks for the gradient without a batch",
+    "for batch in torch.randperm(n, generator=generator).split(batch_size):  # what `minibatches` yields\n"
+    "            path.append(path[-1] - lr * grad(path[-1], batch))",
+    "for batch in minibatches(n, batch_size, generator):\n            path.append(path[-1] - lr * grad(path[-1]))",
     fails=(
         "one_row_per_step",
         "each_step_follows_its_batch",
@@ -96,16 +78,7 @@ def sgd(grad, n, w0, lr, batch_size, epochs, generator):
     ),
     says="sgd(grad, 12, tensor",
 )
-def sgd(grad, n, w0, lr, batch_size, epochs, generator):
-    path = [w0]
-    for _ in range(epochs):
-        for batch in minibatches(n, batch_size, generator):
-            path.append(path[-1] - lr * grad(path[-1]))
-    return torch.stack(path)
-
-
 slip(
-    "gradient_descent.sgd",
     "steps w0 in place",
     "path = [w0]",
     "path, w = [w0.clone()], w0",
@@ -122,11 +95,4 @@ for mistake, change, fails, says in (
     ("divides by the size of the batch", " / len(batch)", f"{EACH} {WHOLE}", "grad returns a mean already"),
     ("short batches have shorter steps", " * len(batch) / batch_size", EACH, "take the whole step"),
 ):
-    slip(
-        "gradient_descent.sgd",
-        mistake,
-        "path[-1], batch))",
-        f"path[-1], batch){change})",
-        fails=fails,
-        says=says,
-    )
+    slip(mistake, "path[-1], batch))", f"path[-1], batch){change})", fails=fails, says=says)

@@ -2,57 +2,43 @@
 
 import torch
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-HERE = "hogwild.adam"
+wrong, slip = answers_to("hogwild.adam")
 BYTES = ("bytes_of_both", "which_is_less", "control_and_data")
 PRODUCT = ("the_gradient_from_its_factors", "the_server_has_the_sum", "control_and_data")
 LESS = ("which_is_less", "control_and_data")
 SUM = ("the_server_has_the_sum", "control_and_data")
 
-
-@wrong(HERE, "transposed", fails=PRODUCT, says="W is m x n here")
-def from_factors(x, delta):
-    return delta.T @ x
+slip("transposed", "return x.T @ delta", "return delta.T @ x", fails=PRODUCT, says="W is m x n here")
+slip("the mean over the batch", "x.T @ delta", "x.T @ delta / len(x)", fails=PRODUCT, says="Sum over the batch")
 
 
-@wrong(HERE, "the mean over the batch", fails=PRODUCT, says="Sum over the batch")
-def from_factors(x, delta):
-    return x.T @ delta / len(x)
-
-
-@wrong(HERE, "numbers instead of bytes", fails=BYTES, says="each has 4 bytes")
+@wrong("numbers instead of bytes", fails=BYTES, says="each has 4 bytes")
 def fc_bytes(batch, m, n, how):
     return m * n if how == "gradient" else batch * (m + n)
 
 
-@wrong(HERE, "a gradient for each sample", fails=BYTES, says="its size does not depend on the batch")
+@wrong("a gradient for each sample", fails=BYTES, says="its size does not depend on the batch")
 def fc_bytes(batch, m, n, how):
     return 4 * (batch * m * n if how == "gradient" else batch * (m + n))
 
 
-@wrong(HERE, "errors stay at home", fails=BYTES, says="Count the errors, too")
-def fc_bytes(batch, m, n, how):
-    return 4 * (m * n if how == "gradient" else batch * m)
+slip("errors stay at home", "else batch * (m + n)", "else batch * m", fails=BYTES, says="Count the errors, too")
+slip("one sample", "else batch * (m + n)", "else m + n", fails=BYTES, says="there are B samples")
 
 
-@wrong(HERE, "one sample", fails=BYTES, says="there are B samples")
-def fc_bytes(batch, m, n, how):
-    return 4 * (m * n if how == "gradient" else m + n)
-
-
-@wrong(HERE, "factors where they are equal", fails=LESS, says="If both are equal, choose the gradient")
+@wrong("factors where they are equal", fails=LESS, says="If both are equal, choose the gradient")
 def cheaper(batch, m, n):
     return "factors" if batch * (m + n) <= m * n else "gradient"
 
 
-@wrong(HERE, "a small batch takes the gradient", fails=LESS, says="VGG-16's fc6")
+@wrong("a small batch takes the gradient", fails=LESS, says="VGG-16's fc6")
 def cheaper(batch, m, n):
     return "gradient" if batch < m * n / (m + n) else "factors"
 
 
-@wrong(HERE, "always the gradient", fails="control_and_data", says="send what `cheaper` says")
+@wrong("always the gradient", fails="control_and_data", says="send what `cheaper` says")
 def sum_on_server(x, delta, comm):
     m, n = x.shape[1], delta.shape[1]
     if comm.rank:
@@ -67,7 +53,7 @@ def sum_on_server(x, delta, comm):
     return total
 
 
-@wrong(HERE, "the last worker's gradient", fails=SUM, says="gradient alone")
+@wrong("the last worker's gradient", fails=SUM, says="gradient alone")
 def sum_on_server(x, delta, comm):
     m, n = x.shape[1], delta.shape[1]
     if comm.rank:
@@ -86,27 +72,25 @@ def sum_on_server(x, delta, comm):
     return total
 
 
-@wrong(HERE, "the mean of the workers", fails=SUM, says="not the mean")
-def sum_on_server(x, delta, comm):
-    m, n = x.shape[1], delta.shape[1]
-    if comm.rank:
-        factors = cheaper(len(x), m, n) == "factors"
-        comm.send(torch.tensor([len(x), int(factors)]), 0, tag=1)
-        for part in (x, delta) if factors else (from_factors(x, delta),):
-            comm.send(part, 0, tag=2)
-        return None
-    total = x.new_zeros(m, n)
-    for worker in range(1, comm.size):
-        comm.recv(control := torch.zeros(2, dtype=torch.int64), worker, tag=1)
-        batch, factors = control.tolist()
-        parts = [x.new_empty(shape) for shape in ([(batch, m), (batch, n)] if factors else [(m, n)])]
-        for part in parts:
-            comm.recv(part, worker, tag=2)
-        total += from_factors(*parts) if factors else parts[0]
-    return total / (comm.size - 1)
+slip(
+    "the mean of the workers",
+    "if comm.rank > 0:",
+    "if comm.rank:",
+    "total, control = x.new_zeros(m, n), torch.zeros(2, dtype=torch.int64)",
+    "total = x.new_zeros(m, n)",
+    "comm.recv(control, worker, tag=1)",
+    "comm.recv(control := torch.zeros(2, dtype=torch.int64), worker, tag=1)",
+    "shapes = [(batch, m), (batch, n)] if factors else [(m, n)]\n"
+    "        parts = [x.new_empty(shape) for shape in shapes]",
+    "parts = [x.new_empty(shape) for shape in ([(batch, m), (batch, n)] if factors else [(m, n)])]",
+    "return total",
+    "return total / (comm.size - 1)",
+    fails=SUM,
+    says="not the mean",
+)
 
 
-@wrong(HERE, "control and data with one tag", fails="control_and_data", says="with tag 1")
+@wrong("control and data with one tag", fails="control_and_data", says="with tag 1")
 def sum_on_server(x, delta, comm):
     m, n = x.shape[1], delta.shape[1]
     if comm.rank:
@@ -127,17 +111,13 @@ def sum_on_server(x, delta, comm):
 
 
 slip(
-    HERE,
     "room for the factors of one sample",
     "[(batch, m), (batch, n)]",
     "[(1, m), (1, n)]",
     fails=" ".join(SUM),
     says="both sides need the same dtype and number of elements",
 )
-
-
 slip(
-    "hogwild.adam",
     "workers return their own gradient",
     "return None",
     "return from_factors(x, delta)",
@@ -145,7 +125,6 @@ slip(
     says="expected None",
 )
 slip(
-    "hogwild.adam",
     "control of 32 bits",
     "torch.tensor([len(x), int(factors)])",
     "torch.tensor([len(x), int(factors)], dtype=torch.int32)",
@@ -154,18 +133,14 @@ slip(
     fails="control_and_data",
     says="expected one of 16",
 )
-
 slip(
-    "hogwild.adam",
     "a worker without rows stays away",
     "    m, n = x.shape[1], delta.shape[1]\n",
     "    m, n = x.shape[1], delta.shape[1]\n    if comm.rank and not len(x):\n        return None\n",
     fails="the_server_has_the_sum control_and_data",
     says="a deadlock",
 )
-
 slip(
-    "hogwild.adam",
     "room of 32 bits",
     "x.new_empty(shape)",
     "torch.empty(shape)",

@@ -2,16 +2,15 @@
 
 import torch
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-HERE = "hogwild.hogwild"
+wrong, slip = answers_to("hogwild.hogwild")
 OVERLAP = "how_much_edges_overlap"
 LOST = "updates_get_lost"
 ALL = ("alone", "disjoint_edges_in_any_order", LOST)
 
 
-@wrong(HERE, "divided by n", fails=OVERLAP, says="divide by |E|, not by n")
+@wrong("divided by n", fails=OVERLAP, says="divide by |E|, not by n")
 def overlap(edges, n):
     omega = max(len(edge) for edge in edges)
     delta = max(sum(v in edge for edge in edges) for v in range(n)) / len(edges)
@@ -19,7 +18,7 @@ def overlap(edges, n):
     return omega, delta, rho
 
 
-@wrong(HERE, "an edge does not meet itself", fails=OVERLAP, says="An edge meets itself, too")
+@wrong("an edge does not meet itself", fails=OVERLAP, says="An edge meets itself, too")
 def overlap(edges, n):
     omega = max(len(edge) for edge in edges)
     delta = max(sum(v in edge for edge in edges) for v in range(n)) / len(edges)
@@ -27,7 +26,7 @@ def overlap(edges, n):
     return omega, delta, rho
 
 
-@wrong(HERE, "the mean component", fails=OVERLAP, says="That is the mean over the components")
+@wrong("the mean component", fails=OVERLAP, says="That is the mean over the components")
 def overlap(edges, n):
     omega = max(len(edge) for edge in edges)
     delta = sum(sum(v in edge for edge in edges) for v in range(n)) / n / len(edges)
@@ -35,14 +34,14 @@ def overlap(edges, n):
     return omega, delta, rho
 
 
-@wrong(HERE, "the busiest component for rho", fails=OVERLAP, says="rho counts those that share any component")
+@wrong("the busiest component for rho", fails=OVERLAP, says="rho counts those that share any component")
 def overlap(edges, n):
     omega = max(len(edge) for edge in edges)
     delta = max(sum(v in edge for edge in edges) for v in range(n)) / len(edges)
     return omega, delta, delta
 
 
-@wrong(HERE, "the whole edge is written", fails=LOST, says="A store writes only its own component")
+@wrong("the whole edge is written", fails=LOST, says="A store writes only its own component")
 def hogwild(w, edges, gradient, lr, schedule):
     w, seen, steps = w.clone(), {}, {}
     for op, k, v in schedule:
@@ -57,7 +56,7 @@ def hogwild(w, edges, gradient, lr, schedule):
     return w
 
 
-@wrong(HERE, "as if adding were one event", fails=LOST, says="An update must get lost here")
+@wrong("as if adding were one event", fails=LOST, says="An update must get lost here")
 def hogwild(w, edges, gradient, lr, schedule):
     w, seen, steps = w.clone(), {}, {}
     for op, k, v in schedule:
@@ -70,7 +69,7 @@ def hogwild(w, edges, gradient, lr, schedule):
     return w
 
 
-@wrong(HERE, "the step from what was read", fails=LOST, says="not from the value of `read`")
+@wrong("the step from what was read", fails=LOST, says="not from the value of `read`")
 def hogwild(w, edges, gradient, lr, schedule):
     w, seen, steps = w.clone(), {}, {}
     for op, k, v in schedule:
@@ -84,7 +83,6 @@ def hogwild(w, edges, gradient, lr, schedule):
 
 
 @wrong(
-    HERE,
     "the gradient of what is there when it is stored",
     fails=ALL,
     says="Compute the gradient from the values that were read",
@@ -99,52 +97,36 @@ def hogwild(w, edges, gradient, lr, schedule):
     return w
 
 
-@wrong(HERE, "a view instead of a copy", fails=LOST, says="two updates of w[0]")
-def hogwild(w, edges, gradient, lr, schedule):
-    w, seen, loaded, steps = w.clone(), {}, {}, {}
-    for op, k, v in schedule:
-        if op == "read":
-            seen[k, v] = w[v].clone()
-        elif op == "load":
-            loaded[k, v] = w[v]
-        else:
-            if k not in steps:
-                steps[k] = lr * gradient(k, torch.stack([seen[k, u] for u in edges[k]]))
-            w[v] = loaded[k, v] - steps[k][edges[k].index(v)]
-    return w
-
-
 slip(
-    "hogwild.hogwild",
+    "a view instead of a copy",
+    "w, read, loaded, steps = w.clone(), {}, {}, {}",
+    "w, seen, loaded, steps = w.clone(), {}, {}, {}",
+    'read[k, v] = w[v].clone()\n        elif op == "load":\n            loaded[k, v] = w[v].clone()',
+    'seen[k, v] = w[v].clone()\n        elif op == "load":\n            loaded[k, v] = w[v]',
+    "x = torch.stack([read[k, u] for u in edges[k]])\n                steps[k] = lr * gradient(k, x)",
+    "steps[k] = lr * gradient(k, torch.stack([seen[k, u] for u in edges[k]]))",
+    fails=LOST,
+    says="two updates of w[0]",
+)
+slip(
     "works in the weights it was given",
     "w, read, loaded, steps = w.clone(), {}, {}, {}",
     "read, loaded, steps = {}, {}, {}",
     fails="alone disjoint_edges_in_any_order updates_get_lost",
     says="changed its argument w",
 )
-
 slip(
-    "hogwild.hogwild",
     "components sorted for the gradient",
     "for u in edges[k]])",
     "for u in sorted(edges[k])])",
     fails="alone disjoint_edges_in_any_order updates_get_lost",
     says="w",
 )
-
 slip(
-    HERE,
     "values in the order of the reads",
     "[read[k, u] for u in edges[k]]",
     "[x for (i, _), x in read.items() if i == k]",
     fails=LOST,
     says="in whatever order the components were read",
 )
-slip(
-    HERE,
-    "one register for all updates",
-    "loaded[k, v]",
-    "loaded[v]",
-    fails=LOST,
-    says="Each update has its own register",
-)
+slip("one register for all updates", "loaded[k, v]", "loaded[v]", fails=LOST, says="Each update has its own register")

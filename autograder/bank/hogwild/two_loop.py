@@ -1,15 +1,12 @@
 """Wrong answers to `lbfgs_direction`."""
 
-import torch
+from autograder.bank.slips import answers_to
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
-
-HERE = "hogwild.two_loop"
+wrong, slip = answers_to("hogwild.two_loop")
 LOOPS = ("two_loops", "only_numbers_travel")
 
 
-@wrong(HERE, "dot products of the own shards", fails=LOOPS, says="use only this rank's shards")
+@wrong("dot products of the own shards", fails=LOOPS, says="use only this rank's shards")
 def lbfgs_direction(comm, s, y, g):
     q, kept = g.clone(), []
     for s_i, y_i in zip(reversed(s), reversed(y), strict=True):
@@ -24,111 +21,49 @@ def lbfgs_direction(comm, s, y, g):
     return -q
 
 
-@wrong(HERE, "no scaling between the loops", fails=LOOPS, says="of the newest pair")
-def lbfgs_direction(comm, s, y, g):
-    def dot(a, b):
-        x = (a * b).sum().reshape(1)
-        comm.all_reduce(x)
-        return x
-
-    q, kept = g.clone(), []
-    for s_i, y_i in zip(reversed(s), reversed(y), strict=True):
-        rho = 1 / dot(y_i, s_i)
-        a = rho * dot(s_i, q)
-        q -= a * y_i
-        kept.append((s_i, y_i, rho, a))
-    for s_i, y_i, rho, a in reversed(kept):
-        q += (a - rho * dot(y_i, q)) * s_i
-    return -q
-
-
-@wrong(HERE, "the loops in the wrong order", fails=LOOPS, says="from the newest pair to the oldest")
-def lbfgs_direction(comm, s, y, g):
-    def dot(a, b):
-        x = (a * b).sum().reshape(1)
-        comm.all_reduce(x)
-        return x
-
-    q, kept = g.clone(), []
-    for s_i, y_i in zip(s, y, strict=True):
-        rho = 1 / dot(y_i, s_i)
-        a = rho * dot(s_i, q)
-        q -= a * y_i
-        kept.append((s_i, y_i, rho, a))
-    if s:
-        q *= dot(s[-1], y[-1]) / dot(y[-1], y[-1])
-    for s_i, y_i, rho, a in reversed(kept):
-        q += (a - rho * dot(y_i, q)) * s_i
-    return -q
-
-
-@wrong(HERE, "uphill", fails=LOOPS, says="The direction is -r")
-def lbfgs_direction(comm, s, y, g):
-    def dot(a, b):
-        x = (a * b).sum().reshape(1)
-        comm.all_reduce(x)
-        return x
-
-    q, kept = g.clone(), []
-    for s_i, y_i in zip(reversed(s), reversed(y), strict=True):
-        rho = 1 / dot(y_i, s_i)
-        a = rho * dot(s_i, q)
-        q -= a * y_i
-        kept.append((s_i, y_i, rho, a))
-    if s:
-        q *= dot(s[-1], y[-1]) / dot(y[-1], y[-1])
-    for s_i, y_i, rho, a in reversed(kept):
-        q += (a - rho * dot(y_i, q)) * s_i
-    return q
-
-
-@wrong(HERE, "whole vectors travel", fails="only_numbers_travel", says="each dot product needs one number")
-def lbfgs_direction(comm, s, y, g):
-    sizes = torch.zeros(comm.size, dtype=torch.int64)
-    sizes[comm.rank] = len(g)
-    comm.all_reduce(sizes)
-
-    def dot(a, b):
-        x = torch.zeros(int(sizes.sum()), dtype=a.dtype)
-        x.split(sizes.tolist())[comm.rank].copy_(a * b)
-        comm.all_reduce(x)
-        return x.sum()
-
-    q, kept = g.clone(), []
-    for s_i, y_i in zip(reversed(s), reversed(y), strict=True):
-        rho = 1 / dot(y_i, s_i)
-        a = rho * dot(s_i, q)
-        q -= a * y_i
-        kept.append((s_i, y_i, rho, a))
-    if s:
-        q *= dot(s[-1], y[-1]) / dot(y[-1], y[-1])
-    for s_i, y_i, rho, a in reversed(kept):
-        q += (a - rho * dot(y_i, q)) * s_i
-    return -q
-
-
-@wrong(HERE, "the gradient is bent in place", fails="only_numbers_travel", says="changed its argument s, y or g")
-def lbfgs_direction(comm, s, y, g):
-    def dot(a, b):
-        x = (a * b).sum().reshape(1)
-        comm.all_reduce(x)
-        return x
-
-    kept = []
-    for s_i, y_i in zip(reversed(s), reversed(y), strict=True):
-        rho = 1 / dot(y_i, s_i)
-        a = rho * dot(s_i, g)
-        g -= a * y_i
-        kept.append((s_i, y_i, rho, a))
-    if s:
-        g *= dot(s[-1], y[-1]) / dot(y[-1], y[-1])
-    for s_i, y_i, rho, a in reversed(kept):
-        g += (a - rho * dot(y_i, g)) * s_i
-    return -g
-
-
 slip(
-    "hogwild.two_loop",
+    "no scaling between the loops",
+    "    if s:\n        q *= dot(s[-1], y[-1]) / dot(y[-1], y[-1])\n",
+    "",
+    fails=LOOPS,
+    says="of the newest pair",
+)
+slip(
+    "the loops in the wrong order",
+    "for s_i, y_i in zip(reversed(s), reversed(y), strict=True):",
+    "for s_i, y_i in zip(s, y, strict=True):",
+    fails=LOOPS,
+    says="from the newest pair to the oldest",
+)
+slip("uphill", "return -q", "return q", fails=LOOPS, says="The direction is -r")
+slip(
+    "whole vectors travel",
+    "def dot(a, b):\n        x = (a * b).sum().reshape(1)\n        comm.all_reduce(x)\n        return x",
+    "sizes = torch.zeros(comm.size, dtype=torch.int64)\n"
+    "    sizes[comm.rank] = len(g)\n"
+    "    comm.all_reduce(sizes)\n"
+    "    def dot(a, b):\n"
+    "        x = torch.zeros(int(sizes.sum()), dtype=a.dtype)\n"
+    "        x.split(sizes.tolist())[comm.rank].copy_(a * b)\n"
+    "        comm.all_reduce(x)\n"
+    "        return x.sum()",
+    fails="only_numbers_travel",
+    says="each dot product needs one number",
+)
+slip(
+    "the gradient is bent in place",
+    "q, kept = g.clone(), []",
+    "kept = []",
+    "a = rho * dot(s_i, q)\n        q -= a * y_i",
+    "a = rho * dot(s_i, g)\n        g -= a * y_i",
+    "q *= dot(s[-1], y[-1]) / dot(y[-1], y[-1])",
+    "g *= dot(s[-1], y[-1]) / dot(y[-1], y[-1])",
+    "q += (a - rho * dot(y_i, q)) * s_i\n    return -q",
+    "g += (a - rho * dot(y_i, g)) * s_i\n    return -g",
+    fails="only_numbers_travel",
+    says="changed its argument s, y or g",
+)
+slip(
     "reverses the given lists",
     "    q, kept = g.clone(), []",
     "    s.reverse(), y.reverse()\n    q, kept = g.clone(), []",
@@ -139,26 +74,17 @@ slip(
     fails="only_numbers_travel",
     says="changed its argument s, y or g",
 )
-
 slip(
-    "hogwild.two_loop",
-    "needs a history",
-    "    if s:\n        q *=",
-    "    q *=",
-    fails="two_loops only_numbers_travel",
-    says="out of range",
+    "needs a history", "    if s:\n        q *=", "    q *=", fails="two_loops only_numbers_travel", says="out of range"
 )
 slip(
-    "hogwild.two_loop",
     "the scaling upside down",
     "dot(s[-1], y[-1]) / dot(y[-1], y[-1])",
     "dot(y[-1], y[-1]) / dot(s[-1], y[-1])",
     fails="two_loops only_numbers_travel",
     says="not its inverse",
 )
-
 slip(
-    "hogwild.two_loop",
     "an empty shard stays away",
     "        x = (a * b)",
     "        if not len(a):\n            return torch.zeros(1)\n        x = (a * b)",
@@ -176,4 +102,4 @@ for mistake, old, new, says in (
     ("the scaling by s and s", SCALE, "dot(s[-1], s[-1]) / dot(s[-1], y[-1])", "(s · y) / (y · y)"),
     ("the second loop from the newest pair", "in reversed(kept):", "in kept:", "from the oldest pair to the newest"),
 ):
-    slip(HERE, mistake, old, new, fails="two_loops only_numbers_travel", says=says)
+    slip(mistake, old, new, fails="two_loops only_numbers_travel", says=says)

@@ -1,39 +1,27 @@
 """Wrong answers to `activation`, `pooling`, `batch_norm` and `hours`."""
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-HERE = "machines.hours"
+wrong, slip = answers_to("machines.hours")
 ROWS = ("layers_without_products", "three_ways", "the_lectures_hours")
 WAYS = ROWS[1:]
 
-
-@wrong(HERE, "an activation that only reads", fails=ROWS, says="Count the outputs, too")
-def activation(channels, size):
-    return 0, 0, channels * size**2
-
-
-@wrong(HERE, "batch norm in one pass", fails=ROWS, says="The input is read twice")
-def batch_norm(channels, size):
-    return 2 * channels, 0, 2 * channels * size**2
+slip("an activation that only reads", "0, 2 * channels", "0, channels", fails=ROWS, says="Count the outputs, too")
+slip("batch norm in one pass", "0, 3 * channels", "0, 2 * channels", fails=ROWS, says="The input is read twice")
+slip("batch norm without weights", "return 2 * channels", "return 0", fails=ROWS, says="A scale and a shift")
 
 
-@wrong(HERE, "batch norm without weights", fails=ROWS, says="A scale and a shift")
-def batch_norm(channels, size):
-    return 0, 0, 3 * channels * size**2
-
-
-@wrong(HERE, "pooling that keeps its size", fails=ROWS, says="The output is smaller")
+@wrong("pooling that keeps its size", fails=ROWS, says="The output is smaller")
 def pooling(channels, size, window):
     return 0, 0, 2 * channels * size**2
 
 
-@wrong(HERE, "pooling divided once", fails=ROWS, says="Rows and columns are both divided")
+@wrong("pooling divided once", fails=ROWS, says="Rows and columns are both divided")
 def pooling(channels, size, window):
     return 0, 0, channels * size**2 + channels * size**2 // window
 
 
-@wrong(HERE, "a MAC counted as one operation", fails=WAYS, says="A MAC is two operations")
+@wrong("a MAC counted as one operation", fails=WAYS, says="A MAC is two operations")
 def hours(layers, batch, images, epochs, peak, bandwidth, rate, itemsize=2):
     steps, arithmetic, at_roof = images * epochs / batch, 0.0, 0.0
     for i, (weights, macs, moved) in enumerate(layers):
@@ -44,7 +32,7 @@ def hours(layers, batch, images, epochs, peak, bandwidth, rate, itemsize=2):
     return {kind: value / 3600 for kind, value in seconds.items()}
 
 
-@wrong(HERE, "forward passes alone", fails=WAYS, says="three passes in all")
+@wrong("forward passes alone", fails=WAYS, says="three passes in all")
 def hours(layers, batch, images, epochs, peak, bandwidth, rate, itemsize=2):
     steps, arithmetic, at_roof = images * epochs / batch, 0.0, 0.0
     for weights, macs, moved in layers:
@@ -55,7 +43,7 @@ def hours(layers, batch, images, epochs, peak, bandwidth, rate, itemsize=2):
     return {kind: value / 3600 for kind, value in seconds.items()}
 
 
-@wrong(HERE, "a gradient for the images", fails=WAYS, says="needs no gradient")
+@wrong("a gradient for the images", fails=WAYS, says="needs no gradient")
 def hours(layers, batch, images, epochs, peak, bandwidth, rate, itemsize=2):
     steps, arithmetic, at_roof = images * epochs / batch, 0.0, 0.0
     for weights, macs, moved in layers:
@@ -66,7 +54,7 @@ def hours(layers, batch, images, epochs, peak, bandwidth, rate, itemsize=2):
     return {kind: value / 3600 for kind, value in seconds.items()}
 
 
-@wrong(HERE, "a step for each image", fails=WAYS, says="A step takes a whole batch")
+@wrong("a step for each image", fails=WAYS, says="A step takes a whole batch")
 def hours(layers, batch, images, epochs, peak, bandwidth, rate, itemsize=2):
     steps, arithmetic, at_roof = images * epochs, 0.0, 0.0
     for i, (weights, macs, moved) in enumerate(layers):
@@ -77,7 +65,7 @@ def hours(layers, batch, images, epochs, peak, bandwidth, rate, itemsize=2):
     return {kind: value / 3600 for kind, value in seconds.items()}
 
 
-@wrong(HERE, "one roof for the whole network", fails=WAYS, says="Each layer has its own roof")
+@wrong("one roof for the whole network", fails=WAYS, says="Each layer has its own roof")
 def hours(layers, batch, images, epochs, peak, bandwidth, rate, itemsize=2):
     steps, arithmetic, memory = images * epochs / batch, 0.0, 0.0
     for i, (weights, macs, moved) in enumerate(layers):
@@ -88,7 +76,7 @@ def hours(layers, batch, images, epochs, peak, bandwidth, rate, itemsize=2):
     return {kind: value / 3600 for kind, value in seconds.items()}
 
 
-@wrong(HERE, "seconds", fails=WAYS, says="Those are seconds")
+@wrong("seconds", fails=WAYS, says="Those are seconds")
 def hours(layers, batch, images, epochs, peak, bandwidth, rate, itemsize=2):
     steps, arithmetic, at_roof = images * epochs / batch, 0.0, 0.0
     for i, (weights, macs, moved) in enumerate(layers):
@@ -99,14 +87,11 @@ def hours(layers, batch, images, epochs, peak, bandwidth, rate, itemsize=2):
 
 
 slip(
-    HERE,
     "every layer that equals the first counts as the first",
     "in enumerate(layers):",
     "in ((layers.index(layer), layer) for layer in layers):",
     fails=" ".join(WAYS),
     says="A later layer may equal the first",
 )
-
-
-slip(HERE, "always float32", "itemsize * (batch", "4 * (batch", fails=" ".join(WAYS), says="`itemsize` bytes")
-slip(HERE, "one epoch measured", "images * epochs / rate", "images / rate", fails=" ".join(WAYS), says=": measured")
+slip("always float32", "itemsize * (batch", "4 * (batch", fails=" ".join(WAYS), says="`itemsize` bytes")
+slip("one epoch measured", "images * epochs / rate", "images / rate", fails=" ".join(WAYS), says=": measured")

@@ -52,7 +52,6 @@ slip(
 )
 slip("events counted", *shared("sum(a < begin and b > latest for a, b in parts)"), fails=CAUSES, says="Count the time")
 slip("no other causes", ' if any(shares.values()) else "other"', "", fails=CAUSES, says="has the cause other")
-
 slip("pairs reversed", WAITED, WAITED.replace("rank, last", "last, rank"), fails=WAITS, says="The pairs are reversed")
 slip(
     "waiting from the first request on",
@@ -72,7 +71,6 @@ slip(
     says="All tensors count",
 )
 slip("ranks as strings", 'int(event["name"])', 'event["name"]', fails=WAITS, says="The ranks are ints")
-
 slip(
     "cudaStreamSynchronize only",
     'name in ("cudaStreamSynchronize", "cudaDeviceSynchronize")',
@@ -86,8 +84,6 @@ slip(
     fails=CAUSES,
     says="is 'other', expected",
 )
-
-
 slip(
     "events taken in the order of the trace",
     'sorted(times.pop("compute"))',

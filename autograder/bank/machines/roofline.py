@@ -2,54 +2,43 @@
 
 import math
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-HERE = "machines.roofline"
+wrong, slip = answers_to("machines.roofline")
 ROOF = ("the_roof", "each_layer", "the_batch_that_fills_it", "no_batch_helps")
 PLACE = ROOF[1:]
 SECONDS = (*ROOF, "hours.three_ways", "hours.the_lectures_hours")  # hours call roof
 BATCH = ROOF[2:]
 
 
-@wrong(HERE, "the sum of both", fails=SECONDS, says="take the longer, not the sum")
+@wrong("the sum of both", fails=SECONDS, says="take the longer, not the sum")
 def roof(flops, nbytes, peak, bandwidth):
     seconds = flops / peak + nbytes / bandwidth
     return seconds, "compute" if flops / peak >= nbytes / bandwidth else "memory"
 
 
-@wrong(HERE, "arithmetic alone", fails=SECONDS, says="Memory may be the limit")
+@wrong("arithmetic alone", fails=SECONDS, says="Memory may be the limit")
 def roof(flops, nbytes, peak, bandwidth):
     return flops / peak, "compute"
 
 
-@wrong(HERE, "the bounds exchanged", fails=ROOF, says="operations per byte")
+@wrong("the bounds exchanged", fails=ROOF, says="operations per byte")
 def roof(flops, nbytes, peak, bandwidth):
     arithmetic, memory = flops / peak, nbytes / bandwidth
     return max(arithmetic, memory), "memory" if arithmetic >= memory else "compute"
 
 
-@wrong(HERE, "a MAC counted as one operation", fails=PLACE, says="A MAC is two operations")
-def place(layers, batch, peak, bandwidth, itemsize):
-    rows = []
-    for weights, macs, moved in layers:
-        flops, nbytes = batch * macs, itemsize * (batch * moved + weights)
-        seconds, limit = roof(flops, nbytes, peak, bandwidth)
-        rows.append((flops / nbytes, flops / seconds, limit))
-    return rows
+slip("a MAC counted as one operation", "2 * batch * macs", "batch * macs", fails=PLACE, says="A MAC is two operations")
+slip(
+    "weights read for each sample",
+    "flops, nbytes = 2 * batch * macs, itemsize * (batch * moved + weights)",
+    "flops, nbytes = 2 * batch * macs, itemsize * batch * (moved + weights)",
+    fails=PLACE,
+    says="once for the whole batch",
+)
 
 
-@wrong(HERE, "weights read for each sample", fails=PLACE, says="once for the whole batch")
-def place(layers, batch, peak, bandwidth, itemsize):
-    rows = []
-    for weights, macs, moved in layers:
-        flops, nbytes = 2 * batch * macs, itemsize * batch * (moved + weights)
-        seconds, limit = roof(flops, nbytes, peak, bandwidth)
-        rows.append((flops / nbytes, flops / seconds, limit))
-    return rows
-
-
-@wrong(HERE, "weights forgotten", fails=PLACE, says="Weights are read, too")
+@wrong("weights forgotten", fails=PLACE, says="Weights are read, too")
 def place(layers, batch, peak, bandwidth, itemsize):
     rows = []
     for _, macs, moved in layers:
@@ -59,17 +48,16 @@ def place(layers, batch, peak, bandwidth, itemsize):
     return rows
 
 
-@wrong(HERE, "numbers instead of bytes", fails=PLACE, says="each number has `itemsize` bytes")
-def place(layers, batch, peak, bandwidth, itemsize):
-    rows = []
-    for weights, macs, moved in layers:
-        flops, nbytes = 2 * batch * macs, itemsize * (batch * moved + weights)
-        seconds, limit = roof(flops, nbytes, peak, bandwidth)
-        rows.append((itemsize * flops / nbytes, flops / seconds, limit))
-    return rows
+slip(
+    "numbers instead of bytes",
+    "rows.append((flops / nbytes, flops / seconds, limit))",
+    "rows.append((itemsize * flops / nbytes, flops / seconds, limit))",
+    fails=PLACE,
+    says="each number has `itemsize` bytes",
+)
 
 
-@wrong(HERE, "faster than the peak", fails=PLACE, says="No layer is faster than the peak")
+@wrong("faster than the peak", fails=PLACE, says="No layer is faster than the peak")
 def place(layers, batch, peak, bandwidth, itemsize):
     rows = []
     for weights, macs, moved in layers:
@@ -78,7 +66,7 @@ def place(layers, batch, peak, bandwidth, itemsize):
     return rows
 
 
-@wrong(HERE, "seconds instead of a rate", fails=PLACE, says="That is the time")
+@wrong("seconds instead of a rate", fails=PLACE, says="That is the time")
 def place(layers, batch, peak, bandwidth, itemsize):
     rows = []
     for weights, macs, moved in layers:
@@ -87,7 +75,7 @@ def place(layers, batch, peak, bandwidth, itemsize):
     return rows
 
 
-@wrong(HERE, "the batch rounded down", fails="the_batch_that_fills_it", says="round up")
+@wrong("the batch rounded down", fails="the_batch_that_fills_it", says="round up")
 def smallest_batch(layer, peak, bandwidth, itemsize):
     weights, macs, moved = layer
     gain, need = 2 * macs / peak - itemsize * moved / bandwidth, itemsize * weights / bandwidth
@@ -96,22 +84,21 @@ def smallest_batch(layer, peak, bandwidth, itemsize):
     return max(1, math.floor(need / gain))
 
 
-@wrong(HERE, "only weights are read", fails=BATCH, says="grow with the batch")
+@wrong("only weights are read", fails=BATCH, says="grow with the batch")
 def smallest_batch(layer, peak, bandwidth, itemsize):
     weights, macs, _ = layer
     return max(1, math.ceil(itemsize * weights / bandwidth / (2 * macs / peak))) if macs else math.inf
 
 
-@wrong(HERE, "a negative batch for a layer that no batch helps", fails="no_batch_helps", says="expected inf")
+@wrong("a negative batch for a layer that no batch helps", fails="no_batch_helps", says="expected inf")
 def smallest_batch(layer, peak, bandwidth, itemsize):
     weights, macs, moved = layer
     gain, need = 2 * macs / peak - itemsize * moved / bandwidth, itemsize * weights / bandwidth
     return max(1, math.ceil(need / gain)) if gain else 1
 
 
-slip(HERE, "memory where both take equally long", ">= memory", "> memory", fails=" ".join(ROOF), says="what limits it")
+slip("memory where both take equally long", ">= memory", "> memory", fails=" ".join(ROOF), says="what limits it")
 slip(
-    HERE,
     "no batch for equal times without weights",
     "return 1 if gain == late == 0 else math.inf",
     "return math.inf",
@@ -119,7 +106,6 @@ slip(
     says="is inf, expected 1",
 )
 slip(
-    HERE,
     "a batch of no sample for a layer without weights",
     "max(1, math.ceil(late / gain))",
     "math.ceil(late / gain)",

@@ -1,78 +1,68 @@
 """Wrong answers to `transformer_flops`, `utilization` and `train_seconds`."""
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-HERE = "machines.utilization"
+wrong, slip = answers_to("machines.utilization")
 FLOPS, SHARES, SECONDS = "every_product", "printed_utilization", "seconds_to_the_end"
 
 
-@wrong(HERE, "only the forward pass", fails=FLOPS, says="three times in all")
+@wrong("only the forward pass", fails=FLOPS, says="three times in all")
 def transformer_flops(layers, hidden, sequence, vocabulary, batch):
     tokens = batch * sequence
     return layers * (24 * tokens * hidden**2 + 4 * tokens * sequence * hidden) + 2 * tokens * hidden * vocabulary
 
 
-@wrong(HERE, "no attention", fails=FLOPS, says="Attention is missing")
+@wrong("no attention", fails=FLOPS, says="Attention is missing")
 def transformer_flops(layers, hidden, sequence, vocabulary, batch):
     tokens = batch * sequence
     return 3 * (layers * 24 * tokens * hidden**2 + 2 * tokens * hidden * vocabulary)
 
 
-@wrong(HERE, "half of attention", fails=FLOPS, says="Attention has two products")
+@wrong("half of attention", fails=FLOPS, says="Attention has two products")
 def transformer_flops(layers, hidden, sequence, vocabulary, batch):
     tokens = batch * sequence
     return 3 * (layers * (24 * tokens * hidden**2 + 2 * tokens * sequence * hidden) + 2 * tokens * hidden * vocabulary)
 
 
-@wrong(HERE, "the embedding counted as a product", fails=FLOPS, says="The embedding only looks words up")
+@wrong("the embedding counted as a product", fails=FLOPS, says="The embedding only looks words up")
 def transformer_flops(layers, hidden, sequence, vocabulary, batch):
     tokens = batch * sequence
     return 3 * (layers * (24 * tokens * hidden**2 + 4 * tokens * sequence * hidden) + 4 * tokens * hidden * vocabulary)
 
 
-@wrong(HERE, "six operations for each parameter", fails=FLOPS, says="Attention is missing")
+@wrong("six operations for each parameter", fails=FLOPS, says="Attention is missing")
 def transformer_flops(layers, hidden, sequence, vocabulary, batch):
     return 6 * batch * sequence * (12 * layers * hidden**2 + hidden * vocabulary)
 
 
-@wrong(HERE, "what is done twice counted for the model", fails=SHARES, says="The model needs no operation twice")
+@wrong("what is done twice counted for the model", fails=SHARES, says="The model needs no operation twice")
 def utilization(flops, again, seconds, gpus, peak):
     return (flops + again) / (seconds * gpus * peak), (flops + again) / (seconds * gpus * peak)
 
 
-@wrong(HERE, "the hardware's without what is done twice", fails=SHARES, says="include what is recomputed")
+@wrong("the hardware's without what is done twice", fails=SHARES, says="include what is recomputed")
 def utilization(flops, again, seconds, gpus, peak):
     return flops / (seconds * gpus * peak), flops / (seconds * gpus * peak)
 
 
-@wrong(HERE, "one GPU's peak", fails=SHARES, says="Divide by the peak of all GPUs")
+@wrong("one GPU's peak", fails=SHARES, says="Divide by the peak of all GPUs")
 def utilization(flops, again, seconds, gpus, peak):
     return flops / (seconds * peak), (flops + again) / (seconds * peak)
 
 
-@wrong(HERE, "percent", fails=SHARES, says="Return a share, not percent")
+@wrong("percent", fails=SHARES, says="Return a share, not percent")
 def utilization(flops, again, seconds, gpus, peak):
     return 100 * flops / (seconds * gpus * peak), 100 * (flops + again) / (seconds * gpus * peak)
 
 
-@wrong(HERE, "two operations for each parameter and token", fails=SECONDS, says="only the forward pass")
+@wrong("two operations for each parameter and token", fails=SECONDS, says="only the forward pass")
 def train_seconds(parameters, tokens, gpus, peak, share, again=False):
     return 2 * parameters * tokens / (gpus * peak * share)
 
 
-@wrong(HERE, "nothing for what is computed again", fails=SECONDS, says="one more forward pass: 8")
-def train_seconds(parameters, tokens, gpus, peak, share, again=False):
-    return 6 * parameters * tokens / (gpus * peak * share)
-
-
-@wrong(HERE, "at the peak", fails=SECONDS, says="do not reach their peak")
-def train_seconds(parameters, tokens, gpus, peak, share, again=False):
-    return (8 if again else 6) * parameters * tokens / (gpus * peak)
-
-
+slip("nothing for what is computed again", "(8 if again else 6)", "6", fails=SECONDS, says="one more forward pass: 8")
+slip("at the peak", "(gpus * peak * share)", "(gpus * peak)", fails=SECONDS, says="do not reach their peak")
 slip(
-    HERE,
     "recomputed even if again is False",
     "(8 if again else 6)",
     "8",

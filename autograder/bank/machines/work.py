@@ -1,47 +1,44 @@
 """Wrong answers to `conv`, `linear`, `attention` and `work`."""
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-HERE = "machines.work"
+wrong, slip = answers_to("machines.work")
 WORK = ("forward_and_backward", "once_more")
 
 
-@wrong(HERE, "groups forgotten", fails="convolutions", says="Each group has channels / groups of the inputs")
+@wrong("groups forgotten", fails="convolutions", says="Each group has channels / groups of the inputs")
 def conv(channels, filters, kernel, size, groups=1):
     weights = filters * channels * kernel**2
     return weights, weights * size**2, (channels + filters) * size**2
 
 
-@wrong(HERE, "filters divided by the groups as well", fails="convolutions", says="keep all filters")
+@wrong("filters divided by the groups as well", fails="convolutions", says="keep all filters")
 def conv(channels, filters, kernel, size, groups=1):
     weights = (filters // groups) * (channels // groups) * kernel**2
     return weights, weights * size**2, (channels + filters) * size**2
 
 
-@wrong(HERE, "two for each MAC", fails="convolutions", says="work makes two operations of it")
+@wrong("two for each MAC", fails="convolutions", says="work makes two operations of it")
 def conv(channels, filters, kernel, size, groups=1):
     weights = filters * (channels // groups) * kernel**2
     return weights, 2 * weights * size**2, (channels + filters) * size**2
 
 
-@wrong(HERE, "weights that grow with the sequence", fails="products", says="The same weights serve all tokens")
+@wrong("weights that grow with the sequence", fails="products", says="The same weights serve all tokens")
 def linear(tokens, inputs, outputs):
     weights = tokens * inputs * outputs
     return weights, weights, tokens * (inputs + outputs)
 
 
-@wrong(HERE, "the scores alone", fails="products", says="Count two products: the scores")
-def attention(tokens, hidden):
-    return 0, tokens**2 * hidden, 4 * tokens * hidden
+slip("the scores alone", "2 * tokens**2", "tokens**2", fails="products", says="Count two products: the scores")
 
 
-@wrong(HERE, "half of the scores for the mask", fails="products", says="A causal mask hides half of the scores")
+@wrong("half of the scores for the mask", fails="products", says="A causal mask hides half of the scores")
 def attention(tokens, hidden):
     return 0, tokens**2 * hidden // 2, 4 * tokens * hidden
 
 
-@wrong(HERE, "one operation for a MAC", fails=WORK, says="A multiply-accumulate is two operations")
+@wrong("one operation for a MAC", fails=WORK, says="A multiply-accumulate is two operations")
 def work(layers, batch, again=False):
     rows = []
     for i, (weights, macs, moved) in enumerate(layers):
@@ -50,7 +47,7 @@ def work(layers, batch, again=False):
     return rows
 
 
-@wrong(HERE, "backward as long as forward", fails=WORK, says="Backward is two products")
+@wrong("backward as long as forward", fails=WORK, says="Backward is two products")
 def work(layers, batch, again=False):
     rows = []
     for weights, macs, moved in layers:
@@ -59,7 +56,7 @@ def work(layers, batch, again=False):
     return rows
 
 
-@wrong(HERE, "a gradient of the data", fails=WORK, says="The first layer's inputs are data")
+@wrong("a gradient of the data", fails=WORK, says="The first layer's inputs are data")
 def work(layers, batch, again=False):
     rows = []
     for weights, macs, moved in layers:
@@ -68,7 +65,7 @@ def work(layers, batch, again=False):
     return rows
 
 
-@wrong(HERE, "weights read for each sample", fails=WORK, says="The weights are read once for the whole batch")
+@wrong("weights read for each sample", fails=WORK, says="The weights are read once for the whole batch")
 def work(layers, batch, again=False):
     rows = []
     for i, (weights, macs, moved) in enumerate(layers):
@@ -77,7 +74,7 @@ def work(layers, batch, again=False):
     return rows
 
 
-@wrong(HERE, "nothing computed again", fails="once_more", says="Recomputation is one more forward pass")
+@wrong("nothing computed again", fails="once_more", says="Recomputation is one more forward pass")
 def work(layers, batch, again=False):
     rows = []
     for i, (weights, macs, moved) in enumerate(layers):
@@ -87,7 +84,6 @@ def work(layers, batch, again=False):
 
 
 slip(
-    HERE,
     "every layer that equals the first counts as the first",
     "in enumerate(layers):",
     "in ((layers.index(layer), layer) for layer in layers):",

@@ -1,9 +1,8 @@
 """Wrong answers to `run_stage`."""
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-RUN = "model_parallel.run_stage"
+wrong, slip = answers_to("model_parallel.run_stage")
 ALL = (
     "as_one_machine",
     "unequal_microbatches",
@@ -13,138 +12,79 @@ ALL = (
     "no_more_messages_and_memory",
 )
 
-
-@wrong(
-    RUN,
+slip(
     "mean of means, as transformers #34191",
+    "        share_of_rows = rows[k] / sum(rows)\n",
+    "",
+    "loss += share_of_rows * stage.forward(k, came)",
+    "loss += 1 / len(rows) * stage.forward(k, came)",
+    "dx = stage.backward(k, share_of_rows if came is None else came)",
+    "dx = stage.backward(k, 1 / len(rows) if came is None else came)",
     fails=("unequal_microbatches", "the_next_batch"),
     says="transformers #34191",
 )
-def run_stage(stage, order, rows, comm):
-    posted, sent, loss = post_receives(stage, order, comm), [], 0.0
-    split = any(op == "W" for op, *_ in order)
-    stage.zero_grad()
-    for op, k, _ in order:
-        came, request = posted.get((op, k), (None, None))
-        if request:
-            request.wait()
-        if op == "F" and comm.rank < comm.size - 1:
-            sent.append(comm.isend(stage.forward(k, came), comm.rank + 1, tag=k))
-        elif op == "F":
-            loss += 1 / len(rows) * stage.forward(k, came)
-        elif op == "B":
-            dx = stage.backward(k, 1 / len(rows) if came is None else came)
-            if comm.rank > 0:
-                sent.append(comm.isend(dx, comm.rank - 1, tag=k))
-        if op == "W" or (op == "B" and not split):
-            stage.weights(k)
-    for request in sent:
-        request.wait()
-    return loss
-
-
-@wrong(RUN, "the sum over microbatches", fails=ALL, says="This is the sum of the microbatches' gradients")
-def run_stage(stage, order, rows, comm):
-    posted, sent, loss = post_receives(stage, order, comm), [], 0.0
-    split = any(op == "W" for op, *_ in order)
-    stage.zero_grad()
-    for op, k, _ in order:
-        came, request = posted.get((op, k), (None, None))
-        if request:
-            request.wait()
-        if op == "F" and comm.rank < comm.size - 1:
-            sent.append(comm.isend(stage.forward(k, came), comm.rank + 1, tag=k))
-        elif op == "F":
-            loss += rows[k] / sum(rows) * stage.forward(k, came)
-        elif op == "B":
-            dx = stage.backward(k, 1.0 if came is None else came)
-            if comm.rank > 0:
-                sent.append(comm.isend(dx, comm.rank - 1, tag=k))
-        if op == "W" or (op == "B" and not split):
-            stage.weights(k)
-    for request in sent:
-        request.wait()
-    return loss
-
-
-@wrong(RUN, "only the last microbatch trains, as NeMo-Automodel PR #3530", fails=ALL, says="NeMo-Automodel PR #3530")
-def run_stage(stage, order, rows, comm):
-    posted, sent, loss = post_receives(stage, order, comm), [], 0.0
-    split = any(op == "W" for op, *_ in order)
-    for op, k, _ in order:
-        came, request = posted.get((op, k), (None, None))
-        if request:
-            request.wait()
-        if op == "F" and comm.rank < comm.size - 1:
-            sent.append(comm.isend(stage.forward(k, came), comm.rank + 1, tag=k))
-        elif op == "F":
-            loss += rows[k] / sum(rows) * stage.forward(k, came)
-        elif op == "B":
-            dx = stage.backward(k, rows[k] / sum(rows) if came is None else came)
-            if comm.rank > 0:
-                sent.append(comm.isend(dx, comm.rank - 1, tag=k))
-        if op == "B" and not split:
-            stage.zero_grad()
-        if op == "W" or (op == "B" and not split):
-            stage.weights(k)
-    for request in sent:
-        request.wait()
-    return loss
-
-
-@wrong(RUN, "the loss is scaled on every stage", fails=ALL, says="You scale the loss on every stage")
-def run_stage(stage, order, rows, comm):
-    posted, sent, loss = post_receives(stage, order, comm), [], 0.0
-    split = any(op == "W" for op, *_ in order)
-    stage.zero_grad()
-    for op, k, _ in order:
-        came, request = posted.get((op, k), (None, None))
-        if request:
-            request.wait()
-        if op == "F" and comm.rank < comm.size - 1:
-            sent.append(comm.isend(stage.forward(k, came), comm.rank + 1, tag=k))
-        elif op == "F":
-            loss += rows[k] / sum(rows) * stage.forward(k, came)
-        elif op == "B":
-            dx = stage.backward(k, rows[k] / sum(rows) if came is None else came * rows[k] / sum(rows))
-            if comm.rank > 0:
-                sent.append(comm.isend(dx, comm.rank - 1, tag=k))
-        if op == "W" or (op == "B" and not split):
-            stage.weights(k)
-    for request in sent:
-        request.wait()
-    return loss
-
-
-@wrong(RUN, "gradients of the batch before", fails="the_next_batch", says="The previous batch is still included")
-def run_stage(stage, order, rows, comm):
-    posted, sent, loss = post_receives(stage, order, comm), [], 0.0
-    split = any(op == "W" for op, *_ in order)
-    if not hasattr(comm, "begun"):
-        stage.zero_grad()
-    comm.begun = True
-    for op, k, _ in order:
-        came, request = posted.get((op, k), (None, None))
-        if request:
-            request.wait()
-        if op == "F" and comm.rank < comm.size - 1:
-            sent.append(comm.isend(stage.forward(k, came), comm.rank + 1, tag=k))
-        elif op == "F":
-            loss += rows[k] / sum(rows) * stage.forward(k, came)
-        elif op == "B":
-            dx = stage.backward(k, rows[k] / sum(rows) if came is None else came)
-            if comm.rank > 0:
-                sent.append(comm.isend(dx, comm.rank - 1, tag=k))
-        if op == "W" or (op == "B" and not split):
-            stage.weights(k)
-    for request in sent:
-        request.wait()
-    return loss
-
-
-@wrong(
-    RUN,
+slip(
+    "the sum over microbatches",
+    "        share_of_rows = rows[k] / sum(rows)\n",
+    "",
+    "loss += share_of_rows * stage.forward(k, came)",
+    "loss += rows[k] / sum(rows) * stage.forward(k, came)",
+    "dx = stage.backward(k, share_of_rows if came is None else came)",
+    "dx = stage.backward(k, 1.0 if came is None else came)",
+    fails=ALL,
+    says="This is the sum of the microbatches' gradients",
+)
+slip(
+    "only the last microbatch trains, as NeMo-Automodel PR #3530",
+    "stage.zero_grad()\n    for op, k, _ in order:\n        share_of_rows = rows[k] / sum(rows)",
+    "for op, k, _ in order:",
+    "loss += share_of_rows * stage.forward(k, came)\n"
+    '        elif op == "B":\n'
+    "            dx = stage.backward(k, share_of_rows if came is None else came)",
+    "loss += rows[k] / sum(rows) * stage.forward(k, came)\n"
+    '        elif op == "B":\n'
+    "            dx = stage.backward(k, rows[k] / sum(rows) if came is None else came)",
+    'if op == "W" or (op == "B" and not split):',
+    'if op == "B" and not split:\n            stage.zero_grad()\n        if op == "W" or (op == "B" and not split):',
+    fails=ALL,
+    says="NeMo-Automodel PR #3530",
+)
+slip(
+    "the loss is scaled on every stage",
+    "        share_of_rows = rows[k] / sum(rows)\n",
+    "",
+    "loss += share_of_rows * stage.forward(k, came)",
+    "loss += rows[k] / sum(rows) * stage.forward(k, came)",
+    "dx = stage.backward(k, share_of_rows if came is None else came)",
+    "dx = stage.backward(k, rows[k] / sum(rows) if came is None else came * rows[k] / sum(rows))",
+    fails=ALL,
+    says="You scale the loss on every stage",
+)
+slip(
+    "gradients of the batch before",
+    "stage.zero_grad()\n    for op, k, _ in order:\n        share_of_rows = rows[k] / sum(rows)",
+    'if not hasattr(comm, "begun"):\n        stage.zero_grad()\n    comm.begun = True\n    for op, k, _ in order:',
+    "loss += share_of_rows * stage.forward(k, came)\n"
+    '        elif op == "B":\n'
+    "            dx = stage.backward(k, share_of_rows if came is None else came)",
+    "loss += rows[k] / sum(rows) * stage.forward(k, came)\n"
+    '        elif op == "B":\n'
+    "            dx = stage.backward(k, rows[k] / sum(rows) if came is None else came)",
+    fails="the_next_batch",
+    says="The previous batch is still included",
+)
+slip(
     "no W where B is both, as DeepSpeed #7270",
+    '    split = any(op == "W" for op, *_ in order)\n',
+    "",
+    "        share_of_rows = rows[k] / sum(rows)\n",
+    "",
+    "loss += share_of_rows * stage.forward(k, came)",
+    "loss += rows[k] / sum(rows) * stage.forward(k, came)",
+    "dx = stage.backward(k, share_of_rows if came is None else came)",
+    "dx = stage.backward(k, rows[k] / sum(rows) if came is None else came)",
+    'if op == "W" or (op == "B" and not split):',
+    'if op == "W":',
     fails=(
         "as_one_machine",
         "unequal_microbatches",
@@ -155,57 +95,24 @@ def run_stage(stage, order, rows, comm):
     ),
     says="DeepSpeed #7270 reports none",
 )
-def run_stage(stage, order, rows, comm):
-    posted, sent, loss = post_receives(stage, order, comm), [], 0.0
-    stage.zero_grad()
-    for op, k, _ in order:
-        came, request = posted.get((op, k), (None, None))
-        if request:
-            request.wait()
-        if op == "F" and comm.rank < comm.size - 1:
-            sent.append(comm.isend(stage.forward(k, came), comm.rank + 1, tag=k))
-        elif op == "F":
-            loss += rows[k] / sum(rows) * stage.forward(k, came)
-        elif op == "B":
-            dx = stage.backward(k, rows[k] / sum(rows) if came is None else came)
-            if comm.rank > 0:
-                sent.append(comm.isend(dx, comm.rank - 1, tag=k))
-        if op == "W":
-            stage.weights(k)
-    for request in sent:
-        request.wait()
-    return loss
-
-
-@wrong(
-    RUN,
+slip(
     "W with each B, whatever the order says",
+    '    split = any(op == "W" for op, *_ in order)\n',
+    "",
+    "        share_of_rows = rows[k] / sum(rows)\n",
+    "",
+    "loss += share_of_rows * stage.forward(k, came)",
+    "loss += rows[k] / sum(rows) * stage.forward(k, came)",
+    "dx = stage.backward(k, share_of_rows if came is None else came)",
+    "dx = stage.backward(k, rows[k] / sum(rows) if came is None else came)",
+    'if op == "W" or (op == "B" and not split):',
+    'if op == "B":',
     fails=("b_and_w_apart", "as_fast_as_predicted"),
     says="but its order has",
 )
-def run_stage(stage, order, rows, comm):
-    posted, sent, loss = post_receives(stage, order, comm), [], 0.0
-    stage.zero_grad()
-    for op, k, _ in order:
-        came, request = posted.get((op, k), (None, None))
-        if request:
-            request.wait()
-        if op == "F" and comm.rank < comm.size - 1:
-            sent.append(comm.isend(stage.forward(k, came), comm.rank + 1, tag=k))
-        elif op == "F":
-            loss += rows[k] / sum(rows) * stage.forward(k, came)
-        elif op == "B":
-            dx = stage.backward(k, rows[k] / sum(rows) if came is None else came)
-            if comm.rank > 0:
-                sent.append(comm.isend(dx, comm.rank - 1, tag=k))
-        if op == "B":
-            stage.weights(k)
-    for request in sent:
-        request.wait()
-    return loss
 
 
-@wrong(RUN, "send waits for the neighbour", fails=ALL, says="a deadlock")
+@wrong("send waits for the neighbour", fails=ALL, says="a deadlock")
 def run_stage(stage, order, rows, comm):
     sent, loss = [], 0.0
     split = any(op == "W" for op, *_ in order)
@@ -230,167 +137,93 @@ def run_stage(stage, order, rows, comm):
     return loss
 
 
-@wrong(
-    RUN, "receives when the input is needed", fails="as_fast_as_predicted", says="post the receives before the first op"
+slip(
+    "receives when the input is needed",
+    "posted, sent, loss = post_receives(stage, order, comm), [], 0.0",
+    "sent, loss = [], 0.0",
+    "share_of_rows = rows[k] / sum(rows)\n"
+    "        came, request = posted.get((op, k), (None, None))\n"
+    "        if request:\n"
+    "            request.wait()",
+    'came, neighbour = None, comm.rank + {"F": -1, "B": 1, "W": comm.size}[op]\n'
+    "        if 0 <= neighbour < comm.size:\n"
+    "            came = stage.empty(op, k)\n"
+    "            comm.recv(came, neighbour, tag=k)",
+    "loss += share_of_rows * stage.forward(k, came)",
+    "loss += rows[k] / sum(rows) * stage.forward(k, came)",
+    "dx = stage.backward(k, share_of_rows if came is None else came)",
+    "dx = stage.backward(k, rows[k] / sum(rows) if came is None else came)",
+    fails="as_fast_as_predicted",
+    says="post the receives before the first op",
 )
-def run_stage(stage, order, rows, comm):
-    sent, loss = [], 0.0
-    split = any(op == "W" for op, *_ in order)
-    stage.zero_grad()
-    for op, k, _ in order:
-        came, neighbour = None, comm.rank + {"F": -1, "B": 1, "W": comm.size}[op]
-        if 0 <= neighbour < comm.size:
-            came = stage.empty(op, k)
-            comm.recv(came, neighbour, tag=k)
-        if op == "F" and comm.rank < comm.size - 1:
-            sent.append(comm.isend(stage.forward(k, came), comm.rank + 1, tag=k))
-        elif op == "F":
-            loss += rows[k] / sum(rows) * stage.forward(k, came)
-        elif op == "B":
-            dx = stage.backward(k, rows[k] / sum(rows) if came is None else came)
-            if comm.rank > 0:
-                sent.append(comm.isend(dx, comm.rank - 1, tag=k))
-        if op == "W" or (op == "B" and not split):
-            stage.weights(k)
-    for request in sent:
-        request.wait()
-    return loss
-
-
-@wrong(RUN, "waits for every input first", fails=ALL, says="a deadlock")
-def run_stage(stage, order, rows, comm):
-    posted, sent, loss = post_receives(stage, order, comm), [], 0.0
-    split = any(op == "W" for op, *_ in order)
-    stage.zero_grad()
-    for _, request in posted.values():
-        request.wait()
-    for op, k, _ in order:
-        came, request = posted.get((op, k), (None, None))
-        if request:
-            request.wait()
-        if op == "F" and comm.rank < comm.size - 1:
-            sent.append(comm.isend(stage.forward(k, came), comm.rank + 1, tag=k))
-        elif op == "F":
-            loss += rows[k] / sum(rows) * stage.forward(k, came)
-        elif op == "B":
-            dx = stage.backward(k, rows[k] / sum(rows) if came is None else came)
-            if comm.rank > 0:
-                sent.append(comm.isend(dx, comm.rank - 1, tag=k))
-        if op == "W" or (op == "B" and not split):
-            stage.weights(k)
-    for request in sent:
-        request.wait()
-    return loss
-
-
-@wrong(
-    RUN,
+slip(
+    "waits for every input first",
+    "for op, k, _ in order:\n        share_of_rows = rows[k] / sum(rows)",
+    "for _, request in posted.values():\n        request.wait()\n    for op, k, _ in order:",
+    "loss += share_of_rows * stage.forward(k, came)\n"
+    '        elif op == "B":\n'
+    "            dx = stage.backward(k, share_of_rows if came is None else came)",
+    "loss += rows[k] / sum(rows) * stage.forward(k, came)\n"
+    '        elif op == "B":\n'
+    "            dx = stage.backward(k, rows[k] / sum(rows) if came is None else came)",
+    fails=ALL,
+    says="a deadlock",
+)
+slip(
     "waits until each message has been received",
+    "        share_of_rows = rows[k] / sum(rows)\n",
+    "",
+    '        elif op == "F":',
+    '            sent.pop().wait()\n        elif op == "F":',
+    "loss += share_of_rows * stage.forward(k, came)",
+    "loss += rows[k] / sum(rows) * stage.forward(k, came)",
+    "dx = stage.backward(k, share_of_rows if came is None else came)",
+    "dx = stage.backward(k, rows[k] / sum(rows) if came is None else came)",
+    '        if op == "W" or (op == "B" and not split):',
+    '                sent.pop().wait()\n        if op == "W" or (op == "B" and not split):',
     fails="as_fast_as_predicted",
     says="A stage waits where it could compute",
 )
-def run_stage(stage, order, rows, comm):
-    posted, sent, loss = post_receives(stage, order, comm), [], 0.0
-    split = any(op == "W" for op, *_ in order)
-    stage.zero_grad()
-    for op, k, _ in order:
-        came, request = posted.get((op, k), (None, None))
-        if request:
-            request.wait()
-        if op == "F" and comm.rank < comm.size - 1:
-            sent.append(comm.isend(stage.forward(k, came), comm.rank + 1, tag=k))
-            sent.pop().wait()
-        elif op == "F":
-            loss += rows[k] / sum(rows) * stage.forward(k, came)
-        elif op == "B":
-            dx = stage.backward(k, rows[k] / sum(rows) if came is None else came)
-            if comm.rank > 0:
-                sent.append(comm.isend(dx, comm.rank - 1, tag=k))
-                sent.pop().wait()
-        if op == "W" or (op == "B" and not split):
-            stage.weights(k)
-    for request in sent:
-        request.wait()
-    return loss
-
-
-@wrong(RUN, "the last gradient is never sent", fails=ALL, says="rank 1 returned")
-def run_stage(stage, order, rows, comm):
-    posted, sent, loss = post_receives(stage, order, comm), [], 0.0
-    split = any(op == "W" for op, *_ in order)
-    stage.zero_grad()
-    for op, k, _ in order:
-        came, request = posted.get((op, k), (None, None))
-        if request:
-            request.wait()
-        if op == "F" and comm.rank < comm.size - 1:
-            sent.append(comm.isend(stage.forward(k, came), comm.rank + 1, tag=k))
-        elif op == "F":
-            loss += rows[k] / sum(rows) * stage.forward(k, came)
-        elif op == "B":
-            dx = stage.backward(k, rows[k] / sum(rows) if came is None else came)
-            if comm.rank > 0:
-                if k < len(rows) - 1:
-                    sent.append(comm.isend(dx, comm.rank - 1, tag=k))
-        if op == "W" or (op == "B" and not split):
-            stage.weights(k)
-    return loss
-
-
-@wrong(
-    RUN,
+slip(
+    "the last gradient is never sent",
+    "        share_of_rows = rows[k] / sum(rows)\n",
+    "",
+    "loss += share_of_rows * stage.forward(k, came)",
+    "loss += rows[k] / sum(rows) * stage.forward(k, came)",
+    "dx = stage.backward(k, share_of_rows if came is None else came)",
+    "dx = stage.backward(k, rows[k] / sum(rows) if came is None else came)",
+    "sent.append(comm.isend(dx, comm.rank - 1, tag=k))",
+    "if k < len(rows) - 1:\n                    sent.append(comm.isend(dx, comm.rank - 1, tag=k))",
+    "    for request in sent:\n        request.wait()\n",
+    "",
+    fails=ALL,
+    says="rank 1 returned",
+)
+slip(
     "all forward passes first, whatever the order",
+    "for op, k, _ in order:\n        share_of_rows = rows[k] / sum(rows)",
+    'for op, k, _ in sorted(order, key=lambda op: "FBW".index(op[0])):',
+    "loss += share_of_rows * stage.forward(k, came)",
+    "loss += rows[k] / sum(rows) * stage.forward(k, came)",
+    "dx = stage.backward(k, share_of_rows if came is None else came)",
+    "dx = stage.backward(k, rows[k] / sum(rows) if came is None else came)",
     fails=("as_fast_as_predicted", "b_and_w_apart", "no_more_messages_and_memory"),
     says="at a time, and its order",
 )
-def run_stage(stage, order, rows, comm):
-    posted, sent, loss = post_receives(stage, order, comm), [], 0.0
-    split = any(op == "W" for op, *_ in order)
-    stage.zero_grad()
-    for op, k, _ in sorted(order, key=lambda op: "FBW".index(op[0])):
-        came, request = posted.get((op, k), (None, None))
-        if request:
-            request.wait()
-        if op == "F" and comm.rank < comm.size - 1:
-            sent.append(comm.isend(stage.forward(k, came), comm.rank + 1, tag=k))
-        elif op == "F":
-            loss += rows[k] / sum(rows) * stage.forward(k, came)
-        elif op == "B":
-            dx = stage.backward(k, rows[k] / sum(rows) if came is None else came)
-            if comm.rank > 0:
-                sent.append(comm.isend(dx, comm.rank - 1, tag=k))
-        if op == "W" or (op == "B" and not split):
-            stage.weights(k)
-    for request in sent:
-        request.wait()
-    return loss
+slip(
+    "the last stage's loss is that of its last microbatch",
+    "        share_of_rows = rows[k] / sum(rows)\n",
+    "",
+    "loss += share_of_rows * stage.forward(k, came)",
+    "loss = stage.forward(k, came)",
+    "dx = stage.backward(k, share_of_rows if came is None else came)",
+    "dx = stage.backward(k, rows[k] / sum(rows) if came is None else came)",
+    fails=ALL,
+    says="This is the last microbatch's",
+)
 
 
-@wrong(RUN, "the last stage's loss is that of its last microbatch", fails=ALL, says="This is the last microbatch's")
-def run_stage(stage, order, rows, comm):
-    posted, sent, loss = post_receives(stage, order, comm), [], 0.0
-    split = any(op == "W" for op, *_ in order)
-    stage.zero_grad()
-    for op, k, _ in order:
-        came, request = posted.get((op, k), (None, None))
-        if request:
-            request.wait()
-        if op == "F" and comm.rank < comm.size - 1:
-            sent.append(comm.isend(stage.forward(k, came), comm.rank + 1, tag=k))
-        elif op == "F":
-            loss = stage.forward(k, came)
-        elif op == "B":
-            dx = stage.backward(k, rows[k] / sum(rows) if came is None else came)
-            if comm.rank > 0:
-                sent.append(comm.isend(dx, comm.rank - 1, tag=k))
-        if op == "W" or (op == "B" and not split):
-            stage.weights(k)
-    for request in sent:
-        request.wait()
-    return loss
-
-
-@wrong(RUN, "of several requests one is waited for, as pytorch #132644", fails=ALL, says="pytorch #132644")
+@wrong("of several requests one is waited for, as pytorch #132644", fails=ALL, says="pytorch #132644")
 def run_stage(stage, order, rows, comm):
     posted, begun, loss = post_receives(stage, order, comm), [], 0.0
     split = any(op == "W" for op, *_ in order)
@@ -416,64 +249,32 @@ def run_stage(stage, order, rows, comm):
     return loss
 
 
-@wrong(RUN, "sends without a wait", fails="no_more_messages_and_memory", says="is never waited for")
-def run_stage(stage, order, rows, comm):
-    posted, loss = post_receives(stage, order, comm), 0.0
-    split = any(op == "W" for op, *_ in order)
-    stage.zero_grad()
-    for op, k, _ in order:
-        share_of_rows = rows[k] / sum(rows)
-        came, request = posted.get((op, k), (None, None))
-        if request:
-            request.wait()
-        if op == "F" and comm.rank < comm.size - 1:
-            comm.isend(stage.forward(k, came), comm.rank + 1, tag=k)
-        elif op == "F":
-            loss += share_of_rows * stage.forward(k, came)
-        elif op == "B":
-            dx = stage.backward(k, share_of_rows if came is None else came)
-            if comm.rank > 0:
-                comm.isend(dx, comm.rank - 1, tag=k)
-        if op == "W" or (op == "B" and not split):
-            stage.weights(k)
-    return loss
-
-
-@wrong(RUN, "weights before the gradient is sent", fails="as_fast_as_predicted", says="before the gradient is sent on")
-def run_stage(stage, order, rows, comm):
-    posted, sent, loss = post_receives(stage, order, comm), [], 0.0
-    split = any(op == "W" for op, *_ in order)
-    stage.zero_grad()
-    for op, k, _ in order:
-        share_of_rows = rows[k] / sum(rows)
-        came, request = posted.get((op, k), (None, None))
-        if request:
-            request.wait()
-        if op == "F" and comm.rank < comm.size - 1:
-            sent.append(comm.isend(stage.forward(k, came), comm.rank + 1, tag=k))
-        elif op == "F":
-            loss += share_of_rows * stage.forward(k, came)
-        elif op == "B":
-            dx = stage.backward(k, share_of_rows if came is None else came)
-        if op == "W" or (op == "B" and not split):
-            stage.weights(k)
-        if op == "B" and comm.rank > 0:
-            sent.append(comm.isend(dx, comm.rank - 1, tag=k))
-    for request in sent:
-        request.wait()
-    return loss
-
-
 slip(
-    RUN,
-    "messages without a tag",
-    ", tag=k)",
-    ")",
-    fails=" ".join(ALL),
-    says="deadlock",
+    "sends without a wait",
+    "posted, sent, loss = post_receives(stage, order, comm), [], 0.0",
+    "posted, loss = post_receives(stage, order, comm), 0.0",
+    "sent.append(comm.isend(stage.forward(k, came), comm.rank + 1, tag=k))",
+    "comm.isend(stage.forward(k, came), comm.rank + 1, tag=k)",
+    "sent.append(comm.isend(dx, comm.rank - 1, tag=k))",
+    "comm.isend(dx, comm.rank - 1, tag=k)",
+    "    for request in sent:\n        request.wait()\n",
+    "",
+    fails="no_more_messages_and_memory",
+    says="is never waited for",
 )
 slip(
-    RUN,
+    "weights before the gradient is sent",
+    "            if comm.rank > 0:\n                sent.append(comm.isend(dx, comm.rank - 1, tag=k))\n",
+    "",
+    "    for request in sent:",
+    '        if op == "B" and comm.rank > 0:\n'
+    "            sent.append(comm.isend(dx, comm.rank - 1, tag=k))\n"
+    "    for request in sent:",
+    fails="as_fast_as_predicted",
+    says="before the gradient is sent on",
+)
+slip("messages without a tag", ", tag=k)", ")", fails=" ".join(ALL), says="deadlock")
+slip(
     "nothing on the other stages",
     "return loss",
     "return loss if comm.rank == comm.size - 1 else None",

@@ -1,241 +1,122 @@
 """Wrong answers to `share`, `ColumnLinear` and `RowLinear`."""
 
-import torch
+from autograder.bank.slips import answers_to
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
-
-TENSOR = "model_parallel.tensor_parallel"
+wrong, slip = answers_to("model_parallel.tensor_parallel")
 AFTER_COLUMN = ("column", "one_all_reduce_each_way", "no_more_than_a_share")
 AFTER_ROW = ("row", "one_all_reduce_each_way", "no_more_than_a_share")
 ALL = ("shares", "column", "row", "one_all_reduce_each_way", "no_more_than_a_share")
 
 
-@wrong(TENSOR, "the rest is lost", fails=ALL, says="The rest is lost if p does not divide")
+@wrong("the rest is lost", fails=ALL, says="The rest is lost if p does not divide")
 def share(w, dim, comm):
     each = w.shape[dim] // comm.size
     return w.narrow(dim, comm.rank * each, each).clone()
 
 
-@wrong(TENSOR, "a view keeps the whole", fails="no_more_than_a_share", says="A slice is a view")
+@wrong("a view keeps the whole", fails="no_more_than_a_share", says="A slice is a view")
 def share(w, dim, comm):
     return w.tensor_split(comm.size, dim)[comm.rank]
 
 
-@wrong(TENSOR, "nothing is cut", fails=ALL, says="Every rank has the whole tensor")
+@wrong("nothing is cut", fails=ALL, says="Every rank has the whole tensor")
 def share(w, dim, comm):
     return w.clone()
 
 
-@wrong(TENSOR, "always along the first dimension", fails=("shares", *AFTER_ROW), says="has shape")
-def share(w, dim, comm):
-    return w.tensor_split(comm.size)[comm.rank].clone()
-
-
-@wrong(TENSOR, "right, and every rank keeps all of it", fails="no_more_than_a_share", says="bytes; its parameters have")
-class ColumnLinear:
-    def __init__(self, weight, bias, comm):
-        self.comm, self.whole = comm, weight
-        self.weight, self.bias = share(weight, 0, comm), share(bias, 0, comm)
-
-    def forward(self, x):
-        self.x = x
-        return x @ share(self.whole, 0, self.comm).T + self.bias
-
-    def backward(self, dy):
-        self.weight_grad, self.bias_grad = dy.T @ self.x, dy.sum(0)
-        dx = dy @ self.weight
-        self.comm.all_reduce(dx)
-        return dx
-
-
-@wrong(TENSOR, "no sum of the gradient of x", fails=AFTER_COLUMN, says="sum it over the ranks")
-class ColumnLinear:
-    def __init__(self, weight, bias, comm):
-        self.weight, self.bias, self.comm = share(weight, 0, comm), share(bias, 0, comm), comm
-
-    def forward(self, x):
-        self.x = x
-        return x @ self.weight.T + self.bias
-
-    def backward(self, dy):
-        self.weight_grad, self.bias_grad = dy.T @ self.x, dy.sum(0)
-        return dy @ self.weight
-
-
-@wrong(TENSOR, "the outputs are gathered", fails=AFTER_COLUMN, says="has shape")
-class ColumnLinear:
-    def __init__(self, weight, bias, comm):
-        self.weight, self.bias, self.comm, self.outputs = share(weight, 0, comm), share(bias, 0, comm), comm, len(bias)
-
-    def forward(self, x):
-        self.x = x
-        y = torch.zeros(len(x), self.outputs, dtype=x.dtype)
-        y.tensor_split(self.comm.size, 1)[self.comm.rank].copy_(x @ self.weight.T + self.bias)
-        self.comm.all_reduce(y)
-        return y
-
-    def backward(self, dy):
-        self.weight_grad, self.bias_grad = dy.T @ self.x, dy.sum(0)
-        dx = dy @ self.weight
-        self.comm.all_reduce(dx)
-        return dx
-
-
-@wrong(
-    TENSOR, "another all-reduce that changes nothing", fails="one_all_reduce_each_way", says="while a ColumnLinear is"
+slip("always along the first dimension", "comm.size, dim", "comm.size", fails=("shares", *AFTER_ROW), says="has shape")
+slip(
+    "right, and every rank keeps all of it",
+    "self.weight, self.bias, self.comm = share(weight, 0, comm), share(bias, 0, comm), comm",
+    "self.comm, self.whole = comm, weight\n"
+    "        self.weight, self.bias = share(weight, 0, comm), share(bias, 0, comm)",
+    "return x @ self.weight.T + self.bias",
+    "return x @ share(self.whole, 0, self.comm).T + self.bias",
+    fails="no_more_than_a_share",
+    says="bytes; its parameters have",
 )
-class ColumnLinear:
-    def __init__(self, weight, bias, comm):
-        self.weight, self.bias, self.comm = share(weight, 0, comm), share(bias, 0, comm), comm
-
-    def forward(self, x):
-        self.x = x / self.comm.size
-        self.comm.all_reduce(self.x)
-        return self.x @ self.weight.T + self.bias
-
-    def backward(self, dy):
-        self.weight_grad, self.bias_grad = dy.T @ self.x, dy.sum(0)
-        dx = dy @ self.weight
-        self.comm.all_reduce(dx)
-        return dx
-
-
-@wrong(TENSOR, "the bias once for each rank", fails=AFTER_ROW, says="once for each rank")
-class RowLinear:
-    def __init__(self, weight, bias, comm):
-        self.weight, self.bias, self.comm = share(weight, 1, comm), bias.clone(), comm
-
-    def forward(self, x):
-        self.x = x
-        y = x @ self.weight.T + self.bias
-        self.comm.all_reduce(y)
-        return y
-
-    def backward(self, dy):
-        self.weight_grad, self.bias_grad = dy.T @ self.x, dy.sum(0)
-        return dy @ self.weight
-
-
-@wrong(TENSOR, "no sum over the ranks", fails=AFTER_ROW, says="This is the rank's own part")
-class RowLinear:
-    def __init__(self, weight, bias, comm):
-        self.weight, self.bias, self.comm = share(weight, 1, comm), bias.clone(), comm
-
-    def forward(self, x):
-        self.x = x
-        return x @ self.weight.T + self.bias
-
-    def backward(self, dy):
-        self.weight_grad, self.bias_grad = dy.T @ self.x, dy.sum(0)
-        return dy @ self.weight
-
-
-@wrong(TENSOR, "mean for sum", fails=AFTER_ROW, says="sum the parts of a product")
-class RowLinear:
-    def __init__(self, weight, bias, comm):
-        self.weight, self.bias, self.comm = share(weight, 1, comm), bias.clone(), comm
-
-    def forward(self, x):
-        self.x = x
-        y = x @ self.weight.T
-        self.comm.all_reduce(y)
-        return y / self.comm.size + self.bias
-
-    def backward(self, dy):
-        self.weight_grad, self.bias_grad = dy.T @ self.x, dy.sum(0)
-        return dy @ self.weight
-
-
-@wrong(TENSOR, "gradients summed as in data parallelism", fails=AFTER_ROW, says="dy is the same on all of them")
-class RowLinear:
-    def __init__(self, weight, bias, comm):
-        self.weight, self.bias, self.comm = share(weight, 1, comm), bias.clone(), comm
-
-    def forward(self, x):
-        self.x = x
-        y = x @ self.weight.T
-        self.comm.all_reduce(y)
-        return y + self.bias
-
-    def backward(self, dy):
-        self.weight_grad, self.bias_grad = dy.T @ self.x, dy.sum(0)
-        self.comm.all_reduce(self.bias_grad)
-        return dy @ self.weight
-
-
-@wrong(TENSOR, "the bias is cut, too", fails=AFTER_ROW, says="must match")
-class RowLinear:
-    def __init__(self, weight, bias, comm):
-        self.weight, self.bias, self.comm = share(weight, 1, comm), share(bias, 0, comm), comm
-
-    def forward(self, x):
-        self.x = x
-        y = x @ self.weight.T
-        self.comm.all_reduce(y)
-        return y + self.bias
-
-    def backward(self, dy):
-        self.weight_grad, self.bias_grad = dy.T @ self.x, dy.sum(0)
-        return dy @ self.weight
-
-
-@wrong(
-    "model_parallel.tensor_parallel",
+slip(
+    "no sum of the gradient of x",
+    "dx = dy @ self.weight\n        self.comm.all_reduce(dx)\n        return dx",
+    "return dy @ self.weight",
+    fails=AFTER_COLUMN,
+    says="sum it over the ranks",
+)
+slip(
+    "the outputs are gathered",
+    "self.weight, self.bias, self.comm = share(weight, 0, comm), share(bias, 0, comm), comm",
+    "self.weight, self.bias, self.comm, self.outputs = share(weight, 0, comm), share(bias, 0, comm), comm, len(bias)",
+    "return x @ self.weight.T + self.bias",
+    "y = torch.zeros(len(x), self.outputs, dtype=x.dtype)\n"
+    "        y.tensor_split(self.comm.size, 1)[self.comm.rank].copy_(x @ self.weight.T + self.bias)\n"
+    "        self.comm.all_reduce(y)\n"
+    "        return y",
+    fails=AFTER_COLUMN,
+    says="has shape",
+)
+slip(
+    "another all-reduce that changes nothing",
+    "self.x = x\n        return x @ self.weight.T + self.bias",
+    "self.x = x / self.comm.size\n"
+    "        self.comm.all_reduce(self.x)\n"
+    "        return self.x @ self.weight.T + self.bias",
+    fails="one_all_reduce_each_way",
+    says="while a ColumnLinear is",
+)
+slip(
+    "the bias once for each rank",
+    "y = x @ self.weight.T\n        self.comm.all_reduce(y)\n        return y + self.bias",
+    "y = x @ self.weight.T + self.bias\n        self.comm.all_reduce(y)\n        return y",
+    fails=AFTER_ROW,
+    says="once for each rank",
+)
+slip(
+    "no sum over the ranks",
+    "y = x @ self.weight.T\n        self.comm.all_reduce(y)\n        return y + self.bias",
+    "return x @ self.weight.T + self.bias",
+    fails=AFTER_ROW,
+    says="This is the rank's own part",
+)
+slip(
+    "mean for sum",
+    "return y + self.bias",
+    "return y / self.comm.size + self.bias",
+    fails=AFTER_ROW,
+    says="sum the parts of a product",
+)
+slip(
+    "gradients summed as in data parallelism",
+    "return dy @ self.weight",
+    "self.comm.all_reduce(self.bias_grad)\n        return dy @ self.weight",
+    fails=AFTER_ROW,
+    says="dy is the same on all of them",
+)
+slip("the bias is cut, too", "bias.clone()", "share(bias, 0, comm)", fails=AFTER_ROW, says="must match")
+slip(
     "gradients add up over passes",
+    "self.weight, self.bias, self.comm = share(weight, 0, comm), share(bias, 0, comm), comm",
+    "self.weight, self.bias, self.comm = share(weight, 0, comm), share(bias, 0, comm), comm\n"
+    "        self.weight_grad, self.bias_grad = torch.zeros_like(self.weight), torch.zeros_like(self.bias)",
+    "self.weight_grad, self.bias_grad = dy.T @ self.x, dy.sum(0)\n        dx = dy @ self.weight",
+    "self.weight_grad += dy.T @ self.x\n        self.bias_grad += dy.sum(0)\n        dx = dy @ self.weight",
     fails=("column", "one_all_reduce_each_way", "no_more_than_a_share"),
     says="You add the gradients of both passes",
 )
-class ColumnLinear:
-    def __init__(self, weight, bias, comm):
-        self.weight, self.bias, self.comm = share(weight, 0, comm), share(bias, 0, comm), comm
-        self.weight_grad, self.bias_grad = torch.zeros_like(self.weight), torch.zeros_like(self.bias)
-
-    def forward(self, x):
-        self.x = x
-        return x @ self.weight.T + self.bias
-
-    def backward(self, dy):
-        self.weight_grad += dy.T @ self.x
-        self.bias_grad += dy.sum(0)
-        dx = dy @ self.weight
-        self.comm.all_reduce(dx)
-        return dx
-
-
-@wrong(
-    "model_parallel.tensor_parallel",
+slip(
     "the bias is the one that was given",
+    "self.weight, self.bias, self.comm = share(weight, 1, comm), bias.clone(), comm",
+    "self.weight, self.bias, self.comm = share(weight, 1, comm), bias, comm",
     fails="no_more_than_a_share",
     says="lies in the whole layer's memory",
 )
-class RowLinear:
-    def __init__(self, weight, bias, comm):
-        self.weight, self.bias, self.comm = share(weight, 1, comm), bias, comm
-
-    def forward(self, x):
-        self.x = x
-        y = x @ self.weight.T
-        self.comm.all_reduce(y)
-        return y + self.bias
-
-    def backward(self, dy):
-        self.weight_grad, self.bias_grad = dy.T @ self.x, dy.sum(0)
-        return dy @ self.weight
-
-
 slip(
-    TENSOR,
     "the x of the first pass",
     "self.x = x\n        return x @ self.weight.T + self.bias",
     'self.x = getattr(self, "x", x)\n        return x @ self.weight.T + self.bias',
     fails=" ".join(AFTER_COLUMN),
     says="the x of the first pass",
 )
-
-
 slip(
-    TENSOR,
     "a row layer whose gradients add up over passes",
     "        self.weight, self.bias, self.comm = share(weight, 1, comm), bias.clone(), comm",
     "        self.weight, self.bias, self.comm = share(weight, 1, comm), bias.clone(), comm\n"
@@ -247,7 +128,6 @@ slip(
     says="You add the gradients of both passes",
 )
 slip(
-    TENSOR,
     "a column layer whose gradients are summed over the ranks",
     "        dx = dy @ self.weight",
     "        self.comm.all_reduce(self.weight_grad)\n        dx = dy @ self.weight",
@@ -255,7 +135,6 @@ slip(
     says="each rank's rows of the weights have their own gradient",
 )
 slip(
-    TENSOR,
     "the longer parts come last",
     "w.tensor_split(comm.size, dim)",
     "w.tensor_split([w.shape[dim] * r // comm.size for r in range(1, comm.size)], dim)",
@@ -263,7 +142,6 @@ slip(
     says="The longer parts come first",
 )
 slip(
-    TENSOR,
     "the bias's gradient is a mean over the rows",
     "dy.sum(0)",
     "dy.mean(0)",

@@ -1,14 +1,13 @@
 """Wrong answers to `zb_h1` and `bubble`."""
 
-from autograder.authoring import wrong
 from autograder.bank.model_parallel.later import ALL_OF_H1
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-ZERO = "model_parallel.zero_bubble"
+wrong, slip = answers_to("model_parallel.zero_bubble")
 ALL_OF_BUBBLE = ("by_hand", "any_schedule", "as_printed", "who_waits_for_ever")
 
 
-@wrong(ZERO, "W right after B", fails=("smaller_bubble", "as_printed"), says="Each W comes right after its B")
+@wrong("W right after B", fails=("smaller_bubble", "as_printed"), says="Each W comes right after its B")
 def zb_h1(p, m):
     orders = []
     for i, plain in enumerate(one_f_one_b(p, m)):
@@ -19,42 +18,28 @@ def zb_h1(p, m):
     return orders
 
 
-@wrong(ZERO, "all W at the end", fails=ALL_OF_H1[1:], says="The data for W stay in memory until W is done")
+@wrong("all W at the end", fails=ALL_OF_H1[1:], says="The data for W stay in memory until W is done")
 def zb_h1(p, m):
     return [order + [("W", k, 0) for k in range(m)] for order in one_f_one_b(p, m)]
 
 
-@wrong(ZERO, "W waits on the wrong stages", fails=("no_more_memory", "smaller_bubble", "as_printed"), says="holds")
-def zb_h1(p, m):
-    orders = []
-    for i, plain in enumerate(one_f_one_b(p, m)):
-        order, waiting = [], []
-        for op, k, chunk in plain:
-            order.append((op, k, chunk))
-            if op == "B":
-                waiting.append(("W", k, chunk))
-                if len(waiting) > p - i:
-                    order.append(waiting.pop(0))
-        orders.append(order + waiting)
-    return orders
+slip(
+    "W waits on the wrong stages",
+    "if len(waiting) > i:",
+    "if len(waiting) > p - i:",
+    fails=("no_more_memory", "smaller_bubble", "as_printed"),
+    says="holds",
+)
+slip(
+    "what waits at the end is lost",
+    "orders.append(order + waiting)",
+    "orders.append(order)",
+    fails=ALL_OF_H1[:3],
+    says="the gradient of the weights of microbatch",
+)
 
 
-@wrong(ZERO, "what waits at the end is lost", fails=ALL_OF_H1[:3], says="the gradient of the weights of microbatch")
-def zb_h1(p, m):
-    orders = []
-    for i, plain in enumerate(one_f_one_b(p, m)):
-        order, waiting = [], []
-        for op, k, chunk in plain:
-            order.append((op, k, chunk))
-            if op == "B":
-                waiting.append(("W", k, chunk))
-                if len(waiting) > i:
-                    order.append(waiting.pop(0))
-        orders.append(order)
-    return orders
-
-
-@wrong(ZERO, "W before its B", fails=ALL_OF_H1, says="needs B of microbatch 0 on the same stage first")
+@wrong("W before its B", fails=ALL_OF_H1, says="needs B of microbatch 0 on the same stage first")
 def zb_h1(p, m):
     orders = []
     for plain in one_f_one_b(p, m):
@@ -65,12 +50,12 @@ def zb_h1(p, m):
     return orders
 
 
-@wrong(ZERO, "no W at all", fails=ALL_OF_H1, says="lacks ('W', 0, 0)")
+@wrong("no W at all", fails=ALL_OF_H1, says="lacks ('W', 0, 0)")
 def zb_h1(p, m):
     return one_f_one_b(p, m)
 
 
-@wrong(ZERO, "all of the batch, not one stage", fails=("any_schedule", "as_printed"), says="take the one stage that")
+@wrong("all of the batch, not one stage", fails=("any_schedule", "as_printed"), says="take the one stage that")
 def bubble(orders, f, b, w, message=0.0):
     p, split = len(orders), any(op == "W" for order in orders for op, *_ in order)
     seconds = {"F": f, "B": b if split else b + w, "W": w}
@@ -88,81 +73,51 @@ def bubble(orders, f, b, w, message=0.0):
     return 1 - m * (f + b + w) / max(clock)
 
 
-@wrong(ZERO, "messages cost nothing", fails=("any_schedule", "as_printed"), says="Your messages are free")
-def bubble(orders, f, b, w, message=0.0):
-    p, split = len(orders), any(op == "W" for order in orders for op, *_ in order)
-    seconds = {"F": f, "B": b if split else b + w, "W": w}
-    ends, clock, first, queues = {None: 0.0}, [0.0] * p, {}, [list(order) for order in orders]
-    while any(queues):
-        ready = [i for i in range(p) if queues[i] and source(*queues[i][0][:2], i, p) in ends]
-        if not ready:
-            raise ValueError("no stage can continue")
-        i = ready[0]
-        op, k, _ = queues[i].pop(0)
-        start = max(clock[i], ends[source(op, k, i, p)])
-        first.setdefault(i, start)
-        clock[i] = ends[op, k, i] = start + seconds[op]
-    m = sum(op == "F" for op, *_ in orders[0])
-    return 1 - m * (f + b + w) / max(clock[i] - first[i] for i in range(p))
+slip(
+    "messages cost nothing",
+    'raise ValueError("every stage that has ops left waits for another: these orders cannot be followed")',
+    'raise ValueError("no stage can continue")',
+    "needed = source(op, k, i, p)\n"
+    "        start = max(clock[i], ends[needed] + (message if needed and needed[2] != i else 0.0))",
+    "start = max(clock[i], ends[source(op, k, i, p)])",
+    fails=("any_schedule", "as_printed"),
+    says="Your messages are free",
+)
+slip(
+    "a B without W takes b",
+    'p, split = len(orders), any(op == "W" for order in orders for op, *_ in order)\n'
+    '    seconds = {"F": f, "B": b if split else b + w, "W": w}',
+    'p, seconds = len(orders), {"F": f, "B": b, "W": w}',
+    'raise ValueError("every stage that has ops left waits for another: these orders cannot be followed")',
+    'raise ValueError("no stage can continue")',
+    fails=ALL_OF_BUBBLE,
+    says="it takes b + w",
+)
+slip(
+    "the sender waits for its message",
+    'raise ValueError("every stage that has ops left waits for another: these orders cannot be followed")',
+    'raise ValueError("no stage can continue")',
+    "needed = source(op, k, i, p)\n"
+    "        start = max(clock[i], ends[needed] + (message if needed and needed[2] != i else 0.0))",
+    "start = max(clock[i], ends[source(op, k, i, p)])",
+    "clock[i] = ends[op, k, i] = start + seconds[op]",
+    'sends = (op == "F" and i < p - 1) or (op == "B" and i > 0)\n'
+    "        clock[i] = ends[op, k, i] = start + seconds[op] + message * sends",
+    fails=("any_schedule", "as_printed"),
+    says="with t the seconds of",
+)
+slip(
+    "idle time over work",
+    'raise ValueError("every stage that has ops left waits for another: these orders cannot be followed")',
+    'raise ValueError("no stage can continue")',
+    "return 1 - m * (f + b + w) / max(clock[i] - first[i] for i in range(p))",
+    "return max(clock[i] - first[i] for i in range(p)) / (m * (f + b + w)) - 1",
+    fails=ALL_OF_BUBBLE,
+    says="divide by the total time",
+)
 
 
-@wrong(ZERO, "a B without W takes b", fails=ALL_OF_BUBBLE, says="it takes b + w")
-def bubble(orders, f, b, w, message=0.0):
-    p, seconds = len(orders), {"F": f, "B": b, "W": w}
-    ends, clock, first, queues = {None: 0.0}, [0.0] * p, {}, [list(order) for order in orders]
-    while any(queues):
-        ready = [i for i in range(p) if queues[i] and source(*queues[i][0][:2], i, p) in ends]
-        if not ready:
-            raise ValueError("no stage can continue")
-        i = ready[0]
-        op, k, _ = queues[i].pop(0)
-        needed = source(op, k, i, p)
-        start = max(clock[i], ends[needed] + (message if needed and needed[2] != i else 0.0))
-        first.setdefault(i, start)
-        clock[i] = ends[op, k, i] = start + seconds[op]
-    m = sum(op == "F" for op, *_ in orders[0])
-    return 1 - m * (f + b + w) / max(clock[i] - first[i] for i in range(p))
-
-
-@wrong(ZERO, "the sender waits for its message", fails=("any_schedule", "as_printed"), says="with t the seconds of")
-def bubble(orders, f, b, w, message=0.0):
-    p, split = len(orders), any(op == "W" for order in orders for op, *_ in order)
-    seconds = {"F": f, "B": b if split else b + w, "W": w}
-    ends, clock, first, queues = {None: 0.0}, [0.0] * p, {}, [list(order) for order in orders]
-    while any(queues):
-        ready = [i for i in range(p) if queues[i] and source(*queues[i][0][:2], i, p) in ends]
-        if not ready:
-            raise ValueError("no stage can continue")
-        i = ready[0]
-        op, k, _ = queues[i].pop(0)
-        start = max(clock[i], ends[source(op, k, i, p)])
-        first.setdefault(i, start)
-        sends = (op == "F" and i < p - 1) or (op == "B" and i > 0)
-        clock[i] = ends[op, k, i] = start + seconds[op] + message * sends
-    m = sum(op == "F" for op, *_ in orders[0])
-    return 1 - m * (f + b + w) / max(clock[i] - first[i] for i in range(p))
-
-
-@wrong(ZERO, "idle time over work", fails=ALL_OF_BUBBLE, says="divide by the total time")
-def bubble(orders, f, b, w, message=0.0):
-    p, split = len(orders), any(op == "W" for order in orders for op, *_ in order)
-    seconds = {"F": f, "B": b if split else b + w, "W": w}
-    ends, clock, first, queues = {None: 0.0}, [0.0] * p, {}, [list(order) for order in orders]
-    while any(queues):
-        ready = [i for i in range(p) if queues[i] and source(*queues[i][0][:2], i, p) in ends]
-        if not ready:
-            raise ValueError("no stage can continue")
-        i = ready[0]
-        op, k, _ = queues[i].pop(0)
-        needed = source(op, k, i, p)
-        start = max(clock[i], ends[needed] + (message if needed and needed[2] != i else 0.0))
-        first.setdefault(i, start)
-        clock[i] = ends[op, k, i] = start + seconds[op]
-    m = sum(op == "F" for op, *_ in orders[0])
-    return max(clock[i] - first[i] for i in range(p)) / (m * (f + b + w)) - 1
-
-
-@wrong(ZERO, "waits forever with the stages", fails="who_waits_for_ever", says="did not finish within")
+@wrong("waits forever with the stages", fails="who_waits_for_ever", says="did not finish within")
 def bubble(orders, f, b, w, message=0.0):
     p, split = len(orders), any(op == "W" for order in orders for op, *_ in order)
     seconds = {"F": f, "B": b if split else b + w, "W": w}
@@ -179,25 +134,14 @@ def bubble(orders, f, b, w, message=0.0):
     return 1 - m * (f + b + w) / max(clock[i] - first[i] for i in range(p))
 
 
-@wrong(
-    "model_parallel.zero_bubble", "the newest W first", fails="no_more_memory", says="The longest waiting W comes first"
-)
-def zb_h1(p, m):
-    orders = []
-    for i, plain in enumerate(one_f_one_b(p, m)):
-        order, waiting = [], []
-        for op, k, chunk in plain:
-            order.append((op, k, chunk))
-            if op == "B":
-                waiting.append(("W", k, chunk))
-                if len(waiting) > i:
-                    order.append(waiting.pop())
-        orders.append(order + waiting)
-    return orders
-
-
 slip(
-    ZERO,
+    "the newest W first",
+    "order.append(waiting.pop(0))",
+    "order.append(waiting.pop())",
+    fails="no_more_memory",
+    says="The longest waiting W comes first",
+)
+slip(
     "the first stage",
     "max(clock[i] - first[i] for i in range(p))",
     "(clock[0] - first[0])",
@@ -205,7 +149,6 @@ slip(
     says="which need not be the first one",
 )
 slip(
-    ZERO,
     "a message within a stage, too",
     "(message if needed and needed[2] != i else 0.0)",
     "(message if needed else 0.0)",
@@ -213,7 +156,6 @@ slip(
     says="A message comes only from another stage",
 )
 slip(
-    ZERO,
     "raises another error",
     "raise ValueError(",
     "raise RuntimeError(",

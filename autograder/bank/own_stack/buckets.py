@@ -1,62 +1,32 @@
 """Wrong answers to `make_buckets`."""
 
-from autograder.authoring import wrong
 from autograder.bank.own_stack.later import AFTER_THE_LOSS
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-BUCKETS = "own_stack.buckets"
+wrong, slip = answers_to("own_stack.buckets")
 ALL = ("in_reverse", "full_up_to_the_cap", "a_parameter_larger_than_the_cap", "extreme_caps", "the_same_on_every_rank")
 ONE_MESSAGE = "step.one_message_a_bucket"
 
-
-@wrong(BUCKETS, "forwards", fails=ALL, says="This is the order of the forward pass")
-def make_buckets(params, cap_bytes):
-    buckets, filled = [], cap_bytes + 1
-    for param in params:
-        if filled + param.nbytes > cap_bytes:
-            buckets.append([])
-            filled = 0
-        buckets[-1].append(param)
-        filled += param.nbytes
-    return buckets
-
-
-@wrong(
-    BUCKETS,
+slip("forwards", "reversed(list(params)):", "params:", fails=ALL, says="This is the order of the forward pass")
+slip(
     "counts elements",
+    "if filled + param.nbytes > cap_bytes:",
+    "if filled + param.numel() > cap_bytes:",
+    "filled += param.nbytes",
+    "filled += param.numel()",
     fails=("full_up_to_the_cap", "a_parameter_larger_than_the_cap", ONE_MESSAGE),
     says="cap_bytes counts bytes",
 )
-def make_buckets(params, cap_bytes):
-    buckets, filled = [], cap_bytes + 1
-    for param in reversed(list(params)):
-        if filled + param.numel() > cap_bytes:
-            buckets.append([])
-            filled = 0
-        buckets[-1].append(param)
-        filled += param.numel()
-    return buckets
-
-
-@wrong(
-    BUCKETS,
+slip(
     "begins with an empty bucket",
+    "buckets, filled = [], cap_bytes + 1",
+    "buckets, filled = [[]], 0",
     fails=("a_parameter_larger_than_the_cap", "extreme_caps"),
     says="an empty one",
 )
-def make_buckets(params, cap_bytes):
-    buckets, filled = [[]], 0
-    for param in reversed(list(params)):
-        if filled + param.nbytes > cap_bytes:
-            buckets.append([])
-            filled = 0
-        buckets[-1].append(param)
-        filled += param.nbytes
-    return buckets
 
 
 @wrong(
-    BUCKETS,
     "a bucket for each",
     fails=("full_up_to_the_cap", "a_parameter_larger_than_the_cap", "extreme_caps", ONE_MESSAGE),
     says="Every parameter has its own bucket",
@@ -65,10 +35,9 @@ def make_buckets(params, cap_bytes):
     return [[param] for param in reversed(list(params))]
 
 
-slip(BUCKETS, "params gone through backwards", "list(params)", "params", fails="extreme_caps", says="not reversible")
-slip(BUCKETS, "exactly full is too full", "> cap_bytes:", ">= cap_bytes:", fails="full_up_to_the_cap", says="cap")
+slip("params gone through backwards", "list(params)", "params", fails="extreme_caps", says="not reversible")
+slip("exactly full is too full", "> cap_bytes:", ">= cap_bytes:", fails="full_up_to_the_cap", says="cap")
 slip(
-    BUCKETS,
     "copies of the tensors",
     "append(param)",
     "append(param.clone())",

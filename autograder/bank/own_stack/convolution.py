@@ -2,104 +2,66 @@
 
 import torch
 
-from autograder.authoring import wrong
 from autograder.bank.own_stack.later import AFTER_THE_LOSS, STEPS
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-CONV = "own_stack.convolution"
+wrong, slip = answers_to("own_stack.convolution")
 AFTER_GRADS = ("in_float32", "leaves_all_alone")
 
-
-@wrong(CONV, "a flipped kernel", fails=("the_convolution", "leaves_all_alone", *STEPS), says="flipped kernel")
-def conv2d(x, w):
-    (N, _, H, W), (K, _, R, S) = x.shape, w.shape
-    P, Q = H - R + 1, W - S + 1
-    y = x.new_zeros(N, K, P, Q)
-    for i in range(R):
-        for j in range(S):
-            y += torch.einsum("kc,ncpq->nkpq", w[:, :, R - 1 - i, S - 1 - j], x[:, :, i : i + P, j : j + Q])
-    return y
+slip(
+    "a flipped kernel",
+    'y += torch.einsum("kc,ncpq->nkpq", w[:, :, i, j], x[:, :, i : i + P, j : j + Q])',
+    'y += torch.einsum("kc,ncpq->nkpq", w[:, :, R - 1 - i, S - 1 - j], x[:, :, i : i + P, j : j + Q])',
+    fails=("the_convolution", "leaves_all_alone", *STEPS),
+    says="flipped kernel",
+)
 
 
-@wrong(CONV, "torch's own", fails=("the_convolution", "leaves_all_alone", *STEPS), says="which this exercise forbids")
+@wrong("torch's own", fails=("the_convolution", "leaves_all_alone", *STEPS), says="which this exercise forbids")
 def conv2d(x, w):
     return torch.nn.functional.conv2d(x, w)
 
 
-@wrong(
-    CONV,
+slip(
     "overwrites where windows overlap",
+    'dx[:, :, i : i + P, j : j + Q] += torch.einsum("kc,nkpq->ncpq", w[:, :, i, j], g)',
+    'dx[:, :, i : i + P, j : j + Q] = torch.einsum("kc,nkpq->ncpq", w[:, :, i, j], g)',
     fails=("the_images_gradient", *AFTER_GRADS, *AFTER_THE_LOSS),
     says="windows overlap, so add",
 )
-def conv2d_input_grad(g, w):
-    (N, _, P, Q), (_, C, R, S) = g.shape, w.shape
-    dx = g.new_zeros(N, C, P + R - 1, Q + S - 1)
-    for i in range(R):
-        for j in range(S):
-            dx[:, :, i : i + P, j : j + Q] = torch.einsum("kc,nkpq->ncpq", w[:, :, i, j], g)
-    return dx
-
-
-@wrong(
-    CONV,
+slip(
     "the filter flipped",
+    'dx[:, :, i : i + P, j : j + Q] += torch.einsum("kc,nkpq->ncpq", w[:, :, i, j], g)',
+    'dx[:, :, i : i + P, j : j + Q] += torch.einsum("kc,nkpq->ncpq", w[:, :, R - 1 - i, S - 1 - j], g)',
     fails=("the_images_gradient", *AFTER_GRADS, *AFTER_THE_LOSS),
     says="The filter is reversed here",
 )
-def conv2d_input_grad(g, w):
-    (N, _, P, Q), (_, C, R, S) = g.shape, w.shape
-    dx = g.new_zeros(N, C, P + R - 1, Q + S - 1)
-    for i in range(R):
-        for j in range(S):
-            dx[:, :, i : i + P, j : j + Q] += torch.einsum("kc,nkpq->ncpq", w[:, :, R - 1 - i, S - 1 - j], g)
-    return dx
-
-
-@wrong(CONV, "float64 images' gradient", fails=("in_float32", *STEPS), says="float64")
-def conv2d_input_grad(g, w):
-    (N, _, P, Q), (_, C, R, S) = g.shape, w.shape
-    dx = torch.zeros(N, C, P + R - 1, Q + S - 1, dtype=torch.float64)
-    for i in range(R):
-        for j in range(S):
-            dx[:, :, i : i + P, j : j + Q] += torch.einsum("kc,nkpq->ncpq", w[:, :, i, j], g)
-    return dx
-
-
-@wrong(
-    CONV,
+slip(
+    "float64 images' gradient",
+    "dx = g.new_zeros(N, C, P + R - 1, Q + S - 1)",
+    "dx = torch.zeros(N, C, P + R - 1, Q + S - 1, dtype=torch.float64)",
+    fails=("in_float32", *STEPS),
+    says="float64",
+)
+slip(
     "the mean over the images",
+    "(_, K, P, Q), (_, C, H, W) = g.shape, x.shape",
+    "(N, K, P, Q), (_, C, H, W) = g.shape, x.shape",
+    'dw[:, :, i, j] = torch.einsum("nkpq,ncpq->kc", g, x[:, :, i : i + P, j : j + Q])',
+    'dw[:, :, i, j] = torch.einsum("nkpq,ncpq->kc", g, x[:, :, i : i + P, j : j + Q]) / N',
     fails=("the_filters_gradient", *AFTER_GRADS, *AFTER_THE_LOSS),
     says="This is the mean over the images",
 )
-def conv2d_weight_grad(g, x):
-    (N, K, P, Q), (_, C, H, W) = g.shape, x.shape
-    R, S = H - P + 1, W - Q + 1
-    dw = g.new_zeros(K, C, R, S)
-    for i in range(R):
-        for j in range(S):
-            dw[:, :, i, j] = torch.einsum("nkpq,ncpq->kc", g, x[:, :, i : i + P, j : j + Q]) / N
-    return dw
-
-
-@wrong(
-    CONV,
+slip(
     "the window flipped",
+    'dw[:, :, i, j] = torch.einsum("nkpq,ncpq->kc", g, x[:, :, i : i + P, j : j + Q])',
+    'dw[:, :, R - 1 - i, S - 1 - j] = torch.einsum("nkpq,ncpq->kc", g, x[:, :, i : i + P, j : j + Q])',
     fails=("the_filters_gradient", *AFTER_GRADS, *AFTER_THE_LOSS),
     says="The window is reversed",
 )
-def conv2d_weight_grad(g, x):
-    (_, K, P, Q), (_, C, H, W) = g.shape, x.shape
-    R, S = H - P + 1, W - Q + 1
-    dw = g.new_zeros(K, C, R, S)
-    for i in range(R):
-        for j in range(S):
-            dw[:, :, R - 1 - i, S - 1 - j] = torch.einsum("nkpq,ncpq->kc", g, x[:, :, i : i + P, j : j + Q])
-    return dw
 
 
 @wrong(
-    CONV,
     "only the last image",
     fails=("the_filters_gradient", *AFTER_GRADS, *AFTER_THE_LOSS),
     says="Only the last image counts",
@@ -116,7 +78,6 @@ def conv2d_weight_grad(g, x):
 
 
 slip(
-    CONV,
     "y in float64",
     "y = x.new_zeros(N, K, P, Q)",
     "y = torch.zeros(N, K, P, Q, dtype=torch.float64)",
@@ -124,7 +85,6 @@ slip(
     says="float64",
 )
 slip(
-    CONV,
     "images that are changed",
     "    return y\n",
     "    x -= x.mean()\n    return y\n",

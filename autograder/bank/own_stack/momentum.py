@@ -1,51 +1,41 @@
 """Wrong answers to `momentum_step`."""
 
-from autograder.authoring import wrong
 from autograder.bank.own_stack.later import AFTER_THE_LOSS
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-MOMENTUM = "own_stack.momentum"
+wrong, slip = answers_to("own_stack.momentum")
 FIRST = ("one_step", "a_path_of_steps", "nothing_is_changed")
 
-
-@wrong(MOMENTUM, "uphill", fails=(*FIRST, *AFTER_THE_LOSS), says="You climb: subtract lr v")
-def momentum_step(w, g, v, lr, beta):
-    v = beta * v + g
-    return w + lr * v, v
+slip("uphill", "w - lr * v", "w + lr * v", fails=(*FIRST, *AFTER_THE_LOSS), says="You climb: subtract lr v")
 
 
-@wrong(MOMENTUM, "a running mean", fails=(*FIRST, *AFTER_THE_LOSS), says="This is a running mean")
+@wrong("a running mean", fails=(*FIRST, *AFTER_THE_LOSS), says="This is a running mean")
 def momentum_step(w, g, v, lr, beta):
     v = beta * v + (1 - beta) * g
     return w - lr * v, v
 
 
-@wrong(MOMENTUM, "the old velocity", fails=(*FIRST, *AFTER_THE_LOSS), says="update v first")
+@wrong("the old velocity", fails=(*FIRST, *AFTER_THE_LOSS), says="update v first")
 def momentum_step(w, g, v, lr, beta):
     return w - lr * v, beta * v + g
 
 
-@wrong(MOMENTUM, "changes v in place", fails=("nothing_is_changed",), says="v")
-def momentum_step(w, g, v, lr, beta):
-    v *= beta
-    v += g
-    return w - lr * v, v
+slip("changes v in place", "v = beta * v + g", "v *= beta\n    v += g", fails=("nothing_is_changed",), says="v")
 
 
-@wrong(MOMENTUM, "lr within the velocity", fails=(*FIRST, *AFTER_THE_LOSS), says="not to the velocity")
+@wrong("lr within the velocity", fails=(*FIRST, *AFTER_THE_LOSS), says="not to the velocity")
 def momentum_step(w, g, v, lr, beta):
     v = beta * v + lr * g
     return w - v, v
 
 
-@wrong(MOMENTUM, "a list for a tuple", fails="nothing_is_changed", says="the docstring asks for a tuple")
+@wrong("a list for a tuple", fails="nothing_is_changed", says="the docstring asks for a tuple")
 def momentum_step(w, g, v, lr, beta):
     v = beta * v + g
     return [w - lr * v, v]
 
 
 slip(
-    "own_stack.momentum",
     "w and v change places",
     "return w - lr * v, v",
     "return v, w - lr * v",

@@ -1,54 +1,48 @@
-"""Wrong answers to `Node`: each inherits from the right one that stands before it, and spoils one method."""
+"""Wrong answers to `Node`; a class inherits from the right one that stands before it, and spoils one method."""
 
 import torch
 
-from autograder.authoring import wrong
 from autograder.bank.own_stack.later import AFTER_THE_LOSS, STEPS
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 from hpcdl.training.own_stack.lent import Node
 
-TAPE = "own_stack.tape"
+wrong, slip = answers_to("own_stack.tape")
 SWEEPS = ("a_node_used_twice", "children_come_first", "each_node_once", "a_second_sweep")
 
-
-@wrong(
-    TAPE,
+slip(
     "the bias takes one row",
+    "g.sum(0)",
+    "g[0]",
     fails=("pulls_of_sums_and_products", *SWEEPS, *AFTER_THE_LOSS),
     says="This is one row of the gradient",
 )
-class Node(Node):
-    def __add__(self, other):
-        is_bias = other.data.dim() < self.data.dim()
-        return Node(self.data + other.data, (self, other), (lambda g: g, lambda g: g[0] if is_bias else g))
-
-
-@wrong(
-    TAPE,
+slip(
     "relu lets everything back",
+    "g * (self.data > 0)",
+    "g",
     fails=("pulls_of_relu_and_flat", "children_come_first", *AFTER_THE_LOSS),
     says="ReLU lets everything through",
 )
-class Node(Node):
-    def relu(self):
-        return Node(self.data.clamp(min=0), (self,), (lambda g: g,))
-
-
-@wrong(TAPE, "slope 1 at 0", fails=("pulls_of_relu_and_flat",), says="The slope of ReLU at 0 is 0 here")
-class Node(Node):
-    def relu(self):
-        return Node(self.data.clamp(min=0), (self,), (lambda g: g * (self.data >= 0),))
-
-
-@wrong(TAPE, "flat keeps the flat gradient", fails=("pulls_of_relu_and_flat", "a_second_sweep", *STEPS), says="shape")
-class Node(Node):
-    def flat(self):
-        return Node(self.data.flatten(1), (self,), (lambda g: g,))
-
-
-@wrong(
-    TAPE,
+slip(
+    "slope 1 at 0",
+    "self.data > 0",
+    "self.data >= 0",
+    fails=("pulls_of_relu_and_flat",),
+    says="The slope of ReLU at 0 is 0 here",
+)
+slip(
+    "flat keeps the flat gradient",
+    "g.view_as(self.data)",
+    "g",
+    fails=("pulls_of_relu_and_flat", "a_second_sweep", *STEPS),
+    says="shape",
+)
+slip(
     "a sum over the samples",
+    "-logs[rows, y].mean()",
+    "-logs[rows, y].sum()",
+    "g * error / n",
+    "g * error",
     fails=(
         "forward",
         "pulls_of_sums_and_products",
@@ -61,66 +55,34 @@ class Node(Node):
     ),
     says="This is the sum over the samples",
 )
-class Node(Node):
-    def cross_entropy(self, y):
-        rows = torch.arange(len(y))
-        logs = self.data - self.data.logsumexp(1, keepdim=True)
-        error = logs.exp()
-        error[rows, y] -= 1
-        return Node(-logs[rows, y].sum(), (self,), (lambda g: g * error,))
-
-
-@wrong(
-    TAPE,
+slip(
     "the gradient of the sum",
+    "g * error / n",
+    "g * error",
     fails=("pull_of_the_loss", "large_logits", *SWEEPS, *AFTER_THE_LOSS),
     says="The gradient is of the sum",
 )
-class Node(Node):
-    def cross_entropy(self, y):
-        rows = torch.arange(len(y))
-        logs = self.data - self.data.logsumexp(1, keepdim=True)
-        error = logs.exp()
-        error[rows, y] -= 1
-        return Node(-logs[rows, y].mean(), (self,), (lambda g: g * error,))
-
-
-@wrong(TAPE, "overflows", fails="large_logits", says="e^1000 overflows")
-class Node(Node):
-    def cross_entropy(self, y):
-        n, rows = len(y), torch.arange(len(y))
-        powers = self.data.exp()
-        shares = powers / powers.sum(1, keepdim=True)
-        error = shares.clone()
-        error[rows, y] -= 1
-        return Node(-shares[rows, y].log().mean(), (self,), (lambda g: g * error / n,))
-
-
-@wrong(TAPE, "the last way wins", fails=SWEEPS, says="Only one path counts")
-class Node(Node):
-    def backward(self):
-        order, seen = [], set()
-
-        def visit(node):
-            if node not in seen:
-                seen.add(node)
-                for parent in node.parents:
-                    visit(parent)
-                order.append(node)
-
-        visit(self)
-        self.grad = torch.ones_like(self.data)
-        for node in reversed(order):
-            for parent, pull in zip(node.parents, node.pulls):
-                parent.grad = pull(node.grad)
-
-
-@wrong(
-    TAPE,
-    "passes on too early",
-    fails=("children_come_first",),
-    says="A node passed on before all its children were done",
+slip(
+    "overflows",
+    "logs = self.data - self.data.logsumexp(1, keepdim=True)\n        error = logs.exp()",
+    "powers = self.data.exp()\n        shares = powers / powers.sum(1, keepdim=True)\n        error = shares.clone()",
+    "-logs[rows, y].mean()",
+    "-shares[rows, y].log().mean()",
+    fails="large_logits",
+    says="e^1000 overflows",
 )
+slip(
+    "the last way wins",
+    "        for node in order:\n            node.grad = torch.zeros_like(node.data)\n",
+    "",
+    "parent.grad = parent.grad + pull",
+    "parent.grad = pull",
+    fails=SWEEPS,
+    says="Only one path counts",
+)
+
+
+@wrong("passes on too early", fails=("children_come_first",), says="A node passed on before all its children were done")
 class Node(Node):
     def backward(self):
         order, waiting = [], [self]
@@ -137,59 +99,28 @@ class Node(Node):
                 parent.grad = parent.grad + pull(node.grad)
 
 
-@wrong(TAPE, "the second sweep adds to the first", fails="a_second_sweep", says="The second sweep added to the first")
-class Node(Node):
-    def backward(self):
-        order, seen = [], set()
-
-        def visit(node):
-            if node not in seen:
-                seen.add(node)
-                for parent in node.parents:
-                    visit(parent)
-                order.append(node)
-
-        visit(self)
-        self.grad = torch.ones_like(self.data)
-        for node in order[:-1]:
-            if not node.parents:
-                continue
-            node.grad = torch.zeros_like(node.data)
-        for node in reversed(order):
-            for parent, pull in zip(node.parents, node.pulls):
-                parent.grad = parent.grad + pull(node.grad)
-
-
-@wrong(
-    TAPE,
+slip(
+    "the second sweep adds to the first",
+    "for node in order:\n            node.grad",
+    "for node in order:\n            if not node.parents:\n                continue\n            node.grad",
+    fails="a_second_sweep",
+    says="The second sweep added to the first",
+)
+slip(
     "two nodes share a gradient",
+    "node.grad = torch.zeros_like(node.data)",
+    "node.grad = None",
+    "parent.grad = parent.grad + pull(node.grad)",
+    "if parent.grad is None:\n"
+    "                    parent.grad = pull(node.grad)\n"
+    "                else:\n"
+    "                    parent.grad += pull(node.grad)",
     fails=("a_node_used_twice", "children_come_first", "each_node_once", "a_second_sweep"),
     says="Two nodes share one tensor",
 )
-class Node(Node):
-    def backward(self):
-        order, seen = [], set()
-
-        def visit(node):
-            if node not in seen:
-                seen.add(node)
-                for parent in node.parents:
-                    visit(parent)
-                order.append(node)
-
-        visit(self)
-        for node in order:
-            node.grad = None
-        self.grad = torch.ones_like(self.data)
-        for node in reversed(order):
-            for parent, pull in zip(node.parents, node.pulls):
-                if parent.grad is None:
-                    parent.grad = pull(node.grad)
-                else:
-                    parent.grad += pull(node.grad)
 
 
-@wrong(TAPE, "each path by itself", fails="each_node_once", says="visit each node once")
+@wrong("each path by itself", fails="each_node_once", says="visit each node once")
 class Node(Node):
     def backward(self, g=None):
         if g is None:
@@ -203,29 +134,22 @@ class Node(Node):
             parent.backward(pull(g))
 
 
-@wrong(TAPE, "the loss ignores the incoming gradient", fails=SWEEPS, says="You ignore the incoming gradient")
-class Node(Node):
-    def cross_entropy(self, y):
-        rows = torch.arange(len(y))
-        logs = self.data - self.data.logsumexp(1, keepdim=True)
-        error = logs.exp()
-        error[rows, y] -= 1
-        return Node(-logs[rows, y].mean(), (self,), (lambda g: error / len(y),))
-
-
 slip(
-    TAPE,
+    "the loss ignores the incoming gradient",
+    "g * error / n",
+    "error / n",
+    fails=SWEEPS,
+    says="You ignore the incoming gradient",
+)
+slip(
     "a pull that changes what it uses",
     *("        error[rows, y] -= 1\n", ""),
     *("g * error / n", "g * error.index_put_((rows, y), error[rows, y] - 1) / n"),
     fails="a_second_sweep",
     says="must not change what it uses",
 )
-
-
-slip(TAPE, "relu in place", ".clamp(min=0)", ".clamp_(min=0)", fails="pulls_of_relu_and_flat", says="no method changes")
+slip("relu in place", ".clamp(min=0)", ".clamp_(min=0)", fails="pulls_of_relu_and_flat", says="no method changes")
 slip(
-    TAPE,
     "no gradient before a sweep",
     "self.grad = torch.zeros_like(data)",
     "self.grad = None",
@@ -233,7 +157,6 @@ slip(
     says="a.grad before a sweep",
 )
 slip(
-    TAPE,
     "a default set that remembers earlier sweeps",
     "def backward(self)",
     "def backward(self, seen=set())",
@@ -243,7 +166,6 @@ slip(
     says="The second sweep added to the first",
 )
 slip(
-    TAPE,
     "pulls that take the node, too",
     "lambda g:",
     "lambda g, node:",
@@ -252,10 +174,7 @@ slip(
     fails=" ".join(("a_node_by_hand", *STEPS)),
     says="positional argument",
 )
-
-
 slip(
-    TAPE,
     "one maximum for all rows",
     "self.data - self.data.logsumexp(1, keepdim=True)",
     "self.data - self.data.max() - (self.data - self.data.max()).exp().sum(1, keepdim=True).log()",

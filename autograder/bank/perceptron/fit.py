@@ -2,11 +2,12 @@
 
 import torch
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
+
+wrong, slip = answers_to("perceptron.fit")
 
 
-@wrong("perceptron.fit", "never stops early", fails="stops_when_settled", says="You never stop")
+@wrong("never stops early", fails="stops_when_settled", says="You never stop")
 def fit(X, y, lr, max_epochs):
     w, mistakes = torch.zeros(X.shape[1]), []
     for _ in range(max_epochs):
@@ -19,7 +20,6 @@ def fit(X, y, lr, max_epochs):
 
 
 @wrong(
-    "perceptron.fit",
     "trains until it settles, despite max_epochs",
     fails=("weights", "counts", "gives_up_on_xor"),
     says="You continued after max_epochs epochs",
@@ -35,7 +35,7 @@ def fit(X, y, lr, max_epochs):
     return w, mistakes
 
 
-@wrong("perceptron.fit", "leaves out the clean epoch", fails="stops_when_settled", says="The last epoch is missing")
+@wrong("leaves out the clean epoch", fails="stops_when_settled", says="The last epoch is missing")
 def fit(X, y, lr, max_epochs):
     w, mistakes = torch.zeros(X.shape[1]), []
     for _ in range(max_epochs):
@@ -51,7 +51,6 @@ def fit(X, y, lr, max_epochs):
 
 
 @wrong(
-    "perceptron.fit",
     "running totals for counts",
     fails=("counts", "stops_when_settled", "gives_up_on_xor"),
     says="These are running totals",
@@ -70,7 +69,6 @@ def fit(X, y, lr, max_epochs):
 
 
 @wrong(
-    "perceptron.fit",
     "one move per epoch",
     fails=("weights", "counts", "stops_when_settled", "gives_up_on_xor"),
     says="Use the new w for the very next sample",
@@ -87,7 +85,6 @@ def fit(X, y, lr, max_epochs):
 
 
 @wrong(
-    "perceptron.fit",
     "shuffled",
     fails=("weights", "counts", "stops_when_settled", "gives_up_on_xor"),
     says="another order, start or rule led to it",
@@ -107,7 +104,6 @@ def fit(X, y, lr, max_epochs):
 
 
 @wrong(
-    "perceptron.fit",
     "one epoch only",
     fails=("weights", "counts", "stops_when_settled", "gives_up_on_xor"),
     says="This is w after the first epoch",
@@ -121,39 +117,19 @@ def fit(X, y, lr, max_epochs):
     return w, mistakes
 
 
-@wrong(
-    "perceptron.fit",
-    "w alone",
-    fails=("weights", "counts", "stops_when_settled", "gives_up_on_xor"),
-    says="fit returns two things",
-)
+@wrong("w alone", fails=("weights", "counts", "stops_when_settled", "gives_up_on_xor"), says="fit returns two things")
 def fit(X, y, lr, max_epochs):
     return torch.zeros(X.shape[1])
 
 
-@wrong(
-    "perceptron.fit",
+slip(
     "resets w in each epoch",
+    "w, mistakes = torch.zeros(X.shape[1]), []\n    for _ in range(max_epochs):",
+    "mistakes = []\n    for _ in range(max_epochs):\n        w = torch.zeros(X.shape[1])",
     fails=("weights", "counts", "stops_when_settled", "gives_up_on_xor"),
     says="Every epoch begins again with w = 0",
 )
-def fit(X, y, lr, max_epochs):
-    mistakes = []
-    for _ in range(max_epochs):
-        w = torch.zeros(X.shape[1])
-        mistakes.append(0)
-        for x, label in zip(X, y):
-            yhat = 1.0 if w @ x >= 0 else -1.0
-            if yhat != label:
-                w = w + lr * (label - yhat) * x
-                mistakes[-1] += 1
-        if mistakes[-1] == 0:
-            break
-    return w, mistakes
-
-
 slip(
-    "perceptron.fit",
     "the best w of all epochs",
     "        if mistakes[-1] == 0:",
     "        if mistakes[-1] <= min(mistakes):\n            best = w\n        if mistakes[-1] == 0:",
@@ -163,26 +139,20 @@ slip(
     says="return the last one",
 )
 slip(
-    "perceptron.fit",
     "gives up when two epochs have equally many mistakes",
     "if mistakes[-1] == 0:",
     "if mistakes[-1] == 0 or len(mistakes) > 3 and len(set(mistakes[-3:])) == 1:",
     fails="gives_up_on_xor",
     says="25 epochs give 25 counts",
 )
-
-
 slip(
-    "perceptron.fit",
     "two epochs at least",
     "if mistakes[-1] == 0:",
     "if len(mistakes) > 1 and mistakes[-1] == 0:",
     fails="stops_when_settled",
     says="if every label is +1",
 )
-
 slip(
-    "perceptron.fit",
     "three weights for any X",
     "torch.zeros(X.shape[1])",
     "torch.zeros(3)",

@@ -2,21 +2,17 @@
 
 import torch
 
-from autograder.authoring import wrong
+from autograder.bank.slips import answers_to
+
+wrong, _ = answers_to("perceptron.lift")
 
 
-@wrong(
-    "perceptron.lift",
-    "the product first",
-    fails=("appends_the_product", "x_is_not_changed"),
-    says="The product comes last",
-)
+@wrong("the product first", fails=("appends_the_product", "x_is_not_changed"), says="The product comes last")
 def lift(X):
     return torch.cat([X[:, :1], X[:, 1:2] * X[:, 2:3], X[:, 1:]], dim=1)
 
 
 @wrong(
-    "perceptron.lift",
     "a sum for the product",
     fails=("appends_the_product", "xor_becomes_separable", "x_is_not_changed"),
     says="That is x1 + x2",
@@ -26,17 +22,13 @@ def lift(X):
 
 
 @wrong(
-    "perceptron.lift",
-    "a square",
-    fails=("appends_the_product", "xor_becomes_separable", "x_is_not_changed"),
-    says="That is x1 squared",
+    "a square", fails=("appends_the_product", "xor_becomes_separable", "x_is_not_changed"), says="That is x1 squared"
 )
 def lift(X):
     return torch.cat([X, X[:, 1:2] ** 2], dim=1)
 
 
 @wrong(
-    "perceptron.lift",
     "columns counted from 1",
     fails=("appends_the_product", "xor_becomes_separable", "x_is_not_changed"),
     says="The columns are counted from 0",
@@ -45,25 +37,19 @@ def lift(X):
     return torch.cat([X, X[:, 0:1] * X[:, 1:2]], dim=1)
 
 
-@wrong("perceptron.lift", "changes X", fails="x_is_not_changed", says="changed its argument X")
+@wrong("changes X", fails="x_is_not_changed", says="changed its argument X")
 def lift(X):
     lifted = torch.cat([X, X[:, 1:2] * X[:, 2:3]], dim=1)
     X[:, 2] *= X[:, 1]
     return lifted
 
 
-@wrong(
-    "perceptron.lift",
-    "only the product",
-    fails=("appends_the_product", "x_is_not_changed"),
-    says="This is only the new column",
-)
+@wrong("only the product", fails=("appends_the_product", "x_is_not_changed"), says="This is only the new column")
 def lift(X):
     return X[:, 1:2] * X[:, 2:3]
 
 
 @wrong(
-    "perceptron.lift",
     "the products, not as a column",
     fails=("appends_the_product", "xor_becomes_separable", "x_is_not_changed"),
     says="Make a column of them",

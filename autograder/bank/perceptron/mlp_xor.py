@@ -2,38 +2,33 @@
 
 import torch
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 from hpcdl.nn.perceptron import with_bias
+
+wrong, slip = answers_to("perceptron.mlp_xor")
 
 ALL_OF_XOR = ("four_corners", "any_batch", "hidden_neurons_draw_lines", "output_neuron_draws_a_line")
 
 
-@wrong("perceptron.mlp_xor", "OR", fails=ALL_OF_XOR, says="This is OR")
+@wrong("OR", fails=ALL_OF_XOR, says="This is OR")
 def mlp_xor(X):
     H = torch.where(X @ torch.tensor([[1.0, 1.0, 1.0], [1.0, -1.0, -1.0]]).T >= 0, 1.0, -1.0)
     return H, H[:, 0]
 
 
-@wrong("perceptron.mlp_xor", "the opposite", fails=ALL_OF_XOR, says="This is the opposite of XOR")
+@wrong("the opposite", fails=ALL_OF_XOR, says="This is the opposite of XOR")
 def mlp_xor(X):
     H = torch.where(X @ torch.tensor([[1.0, 1.0, 1.0], [1.0, -1.0, -1.0]]).T >= 0, 1.0, -1.0)
     return H, torch.where(with_bias(H) @ torch.tensor([1.0, -1.0, -1.0]) >= 0, 1.0, -1.0)
 
 
-@wrong(
-    "perceptron.mlp_xor",
-    "the product of the inputs for a neuron",
-    fails="hidden_neurons_draw_lines",
-    says="no products, no ifs",
-)
+@wrong("the product of the inputs for a neuron", fails="hidden_neurons_draw_lines", says="no products, no ifs")
 def mlp_xor(X):
     h = torch.where(X[:, 1] * X[:, 2] <= 0, 1.0, -1.0)
     return torch.stack([h, h], dim=1), h
 
 
 @wrong(
-    "perceptron.mlp_xor",
     "an output that looks past the hidden layer",
     fails="output_neuron_draws_a_line",
     says="No perceptron gives these yhat from these H",
@@ -42,19 +37,19 @@ def mlp_xor(X):
     return torch.where(X[:, 1:] >= 0, 1.0, -1.0), torch.where(X[:, 1] * X[:, 2] <= 0, 1.0, -1.0)
 
 
-@wrong("perceptron.mlp_xor", "0 and 1 inside", fails=ALL_OF_XOR, says="Labels of 0 belong to another convention")
+@wrong("0 and 1 inside", fails=ALL_OF_XOR, says="Labels of 0 belong to another convention")
 def mlp_xor(X):
     H = (X @ torch.tensor([[1.0, 1.0, 1.0], [1.0, -1.0, -1.0]]).T >= 0).float()
     return H, torch.where(H.sum(dim=1) > 1.5, 1.0, -1.0)
 
 
-@wrong("perceptron.mlp_xor", "smooth neurons", fails=ALL_OF_XOR, says="Each neuron is a step")
+@wrong("smooth neurons", fails=ALL_OF_XOR, says="Each neuron is a step")
 def mlp_xor(X):
     H = torch.tanh(X @ torch.tensor([[1.0, 1.0, 1.0], [1.0, -1.0, -1.0]]).T)
     return H, torch.tanh(H.sum(dim=1) - 1)
 
 
-@wrong("perceptron.mlp_xor", "the four corners by heart", fails=ALL_OF_XOR, says="The rows of X are")
+@wrong("the four corners by heart", fails=ALL_OF_XOR, says="The rows of X are")
 def mlp_xor(X):
     H = torch.where(X @ torch.tensor([[1.0, 1.0, 1.0], [1.0, -1.0, -1.0]]).T >= 0, 1.0, -1.0)
     if len(X) < 100:
@@ -62,13 +57,13 @@ def mlp_xor(X):
     return H, torch.where(H.sum(dim=1) > 1, 1.0, -1.0)
 
 
-@wrong("perceptron.mlp_xor", "the answer without the hidden layer", fails=ALL_OF_XOR, says="mlp_xor returns two things")
+@wrong("the answer without the hidden layer", fails=ALL_OF_XOR, says="mlp_xor returns two things")
 def mlp_xor(X):
     H = torch.where(X @ torch.tensor([[1.0, 1.0, 1.0], [1.0, -1.0, -1.0]]).T >= 0, 1.0, -1.0)
     return torch.where(H.sum(dim=1) > 1, 1.0, -1.0)
 
 
-@wrong("perceptron.mlp_xor", "no bias for the output", fails=ALL_OF_XOR, says="have its bias v_0")
+@wrong("no bias for the output", fails=ALL_OF_XOR, says="have its bias v_0")
 def mlp_xor(X):
     W = torch.tensor([[1.0, 1.0, 1.0], [1.0, -1.0, -1.0]])
     H = torch.where(X @ W.T >= 0, 1.0, -1.0)
@@ -76,7 +71,6 @@ def mlp_xor(X):
 
 
 slip(
-    "perceptron.mlp_xor",
     "squeezes the answer",
     "@ v >= 0, 1.0, -1.0)",
     "@ v >= 0, 1.0, -1.0).squeeze()",
@@ -84,7 +78,6 @@ slip(
     says="yhat has shape ()",
 )
 slip(
-    "perceptron.mlp_xor",
     "subtracts the mean of the batch",
     "X @ W.T",
     "(X - X.mean(0) + torch.eye(3)[0]) @ W.T",

@@ -1,15 +1,11 @@
 """Wrong answers to `novikoff_bound`."""
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
+
+wrong, slip = answers_to("perceptron.novikoff_bound")
 
 
-@wrong(
-    "perceptron.novikoff_bound",
-    "always infinite",
-    fails=("value", "infinite_without_a_margin"),
-    says="Here w_star does separate the samples",
-)
+@wrong("always infinite", fails=("value", "infinite_without_a_margin"), says="Here w_star does separate the samples")
 def novikoff_bound(X, y, w_star):
     return float("inf")
 
@@ -17,58 +13,49 @@ def novikoff_bound(X, y, w_star):
 VALUE, NONE = "value", "infinite_without_a_margin"
 
 
-@wrong("perceptron.novikoff_bound", "not squared", fails=VALUE, says="Square it")
+@wrong("not squared", fails=VALUE, says="Square it")
 def novikoff_bound(X, y, w_star):
     gamma = ((y * (X @ w_star)).min() / w_star.norm()).item()
     return X.norm(dim=1).max().item() / gamma if gamma > 0 else float("inf")
 
 
-@wrong("perceptron.novikoff_bound", "upside down", fails=VALUE, says="Upside down")
+@wrong("upside down", fails=VALUE, says="Upside down")
 def novikoff_bound(X, y, w_star):
     gamma = ((y * (X @ w_star)).min() / w_star.norm()).item()
     return (gamma / X.norm(dim=1).max().item()) ** 2 if gamma > 0 else float("inf")
 
 
-@wrong(
-    "perceptron.novikoff_bound", "a promise without a margin", fails=NONE, says="Squaring hides the sign of the margin"
-)
+@wrong("a promise without a margin", fails=NONE, says="Squaring hides the sign of the margin")
 def novikoff_bound(X, y, w_star):
     gamma = ((y * (X @ w_star)).min() / w_star.norm()).item()
     return (X.norm(dim=1).max().item() / gamma) ** 2
 
 
-@wrong("perceptron.novikoff_bound", "R of the whole matrix", fails=VALUE, says="not of the whole matrix")
+@wrong("R of the whole matrix", fails=VALUE, says="not of the whole matrix")
 def novikoff_bound(X, y, w_star):
     gamma = ((y * (X @ w_star)).min() / w_star.norm()).item()
     return (X.norm().item() / gamma) ** 2 if gamma > 0 else float("inf")
 
 
-@wrong(
-    "perceptron.novikoff_bound",
-    "margin not divided by |w|",
-    fails=VALUE,
-    says="divide by the length of w_star",
-)
+@wrong("margin not divided by |w|", fails=VALUE, says="divide by the length of w_star")
 def novikoff_bound(X, y, w_star):
     gamma = (y * (X @ w_star)).min().item()
     return (X.norm(dim=1).max().item() / gamma) ** 2 if gamma > 0 else float("inf")
 
 
-@wrong("perceptron.novikoff_bound", "R without x_0", fails=VALUE, says="x_0 = 1 included")
+@wrong("R without x_0", fails=VALUE, says="x_0 = 1 included")
 def novikoff_bound(X, y, w_star):
     gamma = ((y * (X @ w_star)).min() / w_star.norm()).item()
     return (X[:, 1:].norm(dim=1).max().item() / gamma) ** 2 if gamma > 0 else float("inf")
 
 
-@wrong(
-    "perceptron.novikoff_bound",
+slip(
     "a margin of 0 is none",
+    'R2 = (X**2).sum(dim=1).max().item()\n    return R2 / gamma**2 if gamma > 0 else float("inf")',
+    'return (X.norm(dim=1).max().item() / gamma) ** 2 if gamma >= 0 else float("inf")',
     fails="infinite_without_a_margin",
     says="ZeroDivisionError",
 )
-def novikoff_bound(X, y, w_star):
-    gamma = ((y * (X @ w_star)).min() / w_star.norm()).item()
-    return (X.norm(dim=1).max().item() / gamma) ** 2 if gamma >= 0 else float("inf")
 
 
 for mistake, *change, fails, says in (
@@ -76,4 +63,4 @@ for mistake, *change, fails, says in (
     ("|w_star| without w_0", "w_star.norm()", "w_star[1:].norm()", VALUE, "w_0 included"),
     ("the mean for the margin", ".min() / w_star", ".mean() / w_star", f"{VALUE} {NONE}", "take the minimum"),
 ):
-    slip("perceptron.novikoff_bound", mistake, *change, fails=fails, says=says)
+    slip(mistake, *change, fails=fails, says=says)

@@ -1,14 +1,14 @@
 """Wrong answers to `wfbp` and `fuse`."""
 
-from autograder.authoring import wrong
+from autograder.bank.slips import answers_to
 
-HERE = "scaling.fusion"
+wrong, _ = answers_to("scaling.fusion")
 USED = tuple(f"prediction.{check}" for check in ("parts_of_an_iteration", "one_rank_and_many", "published"))
 WFBP = ("one_message_at_a_time", *USED)
 FUSE = ("the_best_of_all", "two_hundred_layers", *USED)
 
 
-@wrong(HERE, "sent as soon as the link is free", fails=WFBP, says="before its bucket is ready")
+@wrong("sent as soon as the link is free", fails=WFBP, says="before its bucket is ready")
 def wfbp(buckets, alpha, beta):
     times, free = [], 0.0
     for _, nbytes in buckets:
@@ -17,12 +17,12 @@ def wfbp(buckets, alpha, beta):
     return times
 
 
-@wrong(HERE, "a link for each message", fails=WFBP, says="there is only one link")
+@wrong("a link for each message", fails=WFBP, says="there is only one link")
 def wfbp(buckets, alpha, beta):
     return [(ready, ready + alpha + beta * nbytes) for ready, nbytes in buckets]
 
 
-@wrong(HERE, "after the backward pass", fails=WFBP, says="messages do not wait for its end")
+@wrong("after the backward pass", fails=WFBP, says="messages do not wait for its end")
 def wfbp(buckets, alpha, beta):
     times, free = [], buckets[-1][0]
     for _, nbytes in buckets:
@@ -31,7 +31,7 @@ def wfbp(buckets, alpha, beta):
     return times
 
 
-@wrong(HERE, "alpha once", fails=WFBP, says="Each message pays its alpha")
+@wrong("alpha once", fails=WFBP, says="Each message pays its alpha")
 def wfbp(buckets, alpha, beta):
     times, free = [], 0.0
     for i, (ready, nbytes) in enumerate(buckets):
@@ -41,17 +41,17 @@ def wfbp(buckets, alpha, beta):
     return times
 
 
-@wrong(HERE, "layer by layer", fails=FUSE, says="Each gradient goes alone")
+@wrong("layer by layer", fails=FUSE, says="Each gradient goes alone")
 def fuse(gradients, alpha, beta):
     return list(gradients)
 
 
-@wrong(HERE, "all in one", fails=FUSE, says="All gradients are in one bucket")
+@wrong("all in one", fails=FUSE, says="All gradients are in one bucket")
 def fuse(gradients, alpha, beta):
     return [(gradients[-1][0], sum(nbytes for _, nbytes in gradients))]
 
 
-@wrong(HERE, "by size alone", fails=FUSE, says="You cut buckets by size")
+@wrong("by size alone", fails=FUSE, says="You cut buckets by size")
 def fuse(gradients, alpha, beta):
     buckets = []
     for ready, nbytes in gradients:
@@ -62,12 +62,12 @@ def fuse(gradients, alpha, beta):
     return buckets
 
 
-@wrong(HERE, "ready with its first gradient", fails=FUSE, says="before its last gradient exists")
+@wrong("ready with its first gradient", fails=FUSE, says="before its last gradient exists")
 def fuse(gradients, alpha, beta):
     return [(gradients[0][0], sum(nbytes for _, nbytes in gradients))]
 
 
-@wrong(HERE, "all that is ready when the link is free", fails=FUSE, says="Others end at")
+@wrong("all that is ready when the link is free", fails=FUSE, says="Others end at")
 def fuse(gradients, alpha, beta):
     buckets, start, free = [], 0.0, 0.0
     for ready, nbytes in gradients:
@@ -80,7 +80,7 @@ def fuse(gradients, alpha, beta):
     return buckets
 
 
-@wrong(HERE, "merged while one merge gains something", fails=FUSE, says="Others end at")
+@wrong("merged while one merge gains something", fails=FUSE, says="Others end at")
 def fuse(gradients, alpha, beta):
     buckets, free = [gradients[0]], 0.0
     for ready, nbytes in gradients[1:]:
@@ -93,12 +93,12 @@ def fuse(gradients, alpha, beta):
     return buckets
 
 
-@wrong(HERE, "the last gradient forgotten", fails=FUSE, says="in no bucket")
+@wrong("the last gradient forgotten", fails=FUSE, says="in no bucket")
 def fuse(gradients, alpha, beta):
     return list(gradients[:-1])
 
 
-@wrong(HERE, "all ways tried", fails=("two_hundred_layers", "prediction.published"), says="did not finish within")
+@wrong("all ways tried", fails=("two_hundred_layers", "prediction.published"), says="did not finish within")
 def fuse(gradients, alpha, beta):
     if len(gradients) == 1:
         return list(gradients)

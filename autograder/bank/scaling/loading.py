@@ -1,35 +1,32 @@
 """Wrong answers to `input_rate`, `waiting` and `samples`."""
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-HERE = "scaling.loading"
+wrong, slip = answers_to("scaling.loading")
 RATE = "the_slowest_stage"
 WAITING = ("moment_by_moment", "room_hides_jitter")
 SAMPLES = ("each_sample_once", "going_on_with_others")
 
 
-@wrong(HERE, "one stage after the other", fails=RATE, says="The stages work at the same time")
+@wrong("one stage after the other", fails=RATE, says="The stages work at the same time")
 def input_rate(stages):
     return 1 / sum(seconds / workers for workers, seconds in stages)
 
 
-@wrong(HERE, "the fastest stage", fails=RATE, says="That is the fastest stage")
-def input_rate(stages):
-    return max(workers / seconds for workers, seconds in stages)
+slip("the fastest stage", "return min", "return max", fails=RATE, says="That is the fastest stage")
 
 
-@wrong(HERE, "one worker in each stage", fails=RATE, says="A stage has several workers")
+@wrong("one worker in each stage", fails=RATE, says="A stage has several workers")
 def input_rate(stages):
     return min(1 / seconds for _, seconds in stages)
 
 
-@wrong(HERE, "no worker loads ahead", fails=WAITING, says="No worker loads ahead here")
+@wrong("no worker loads ahead", fails=WAITING, says="No worker loads ahead here")
 def waiting(load, compute, workers, room):
     return sum(load)
 
 
-@wrong(HERE, "room without end", fails=WAITING, says="Room is limited")
+@wrong("room without end", fails=WAITING, says="Room is limited")
 def waiting(load, compute, workers, room):
     free, waited, done = [0.0] * workers, 0.0, 0.0
     for seconds in load:
@@ -41,19 +38,16 @@ def waiting(load, compute, workers, room):
     return waited
 
 
-@wrong(HERE, "room for one more", fails=WAITING, says="One batch too many is loaded ahead")
-def waiting(load, compute, workers, room):
-    free, taken, waited, done = [0.0] * workers, [], 0.0, 0.0
-    for i, seconds in enumerate(load):
-        begin = max(min(free), taken[i - room - 1] if i > room else 0.0)
-        free[free.index(min(free))] = begin + seconds
-        taken.append(max(done, begin + seconds))
-        waited += taken[-1] - done
-        done = taken[-1] + compute
-    return waited
+slip(
+    "room for one more",
+    "begin = max(min(free), taken[i - room] if i >= room else 0.0)",
+    "begin = max(min(free), taken[i - room - 1] if i > room else 0.0)",
+    fails=WAITING,
+    says="One batch too many is loaded ahead",
+)
 
 
-@wrong(HERE, "room when it has been computed", fails=WAITING, says="There is room as soon as a batch is taken")
+@wrong("room when it has been computed", fails=WAITING, says="There is room as soon as a batch is taken")
 def waiting(load, compute, workers, room):
     free, ends, waited = [0.0] * workers, [0.0], 0.0
     for i, seconds in enumerate(load):
@@ -65,7 +59,7 @@ def waiting(load, compute, workers, room):
     return waited
 
 
-@wrong(HERE, "one worker", fails=WAITING, says="All workers load")
+@wrong("one worker", fails=WAITING, says="All workers load")
 def waiting(load, compute, workers, room):
     free, taken, waited, done = 0.0, [], 0.0, 0.0
     for i, seconds in enumerate(load):
@@ -76,40 +70,36 @@ def waiting(load, compute, workers, room):
     return waited
 
 
-@wrong(HERE, "the same order in each epoch", fails=SAMPLES, says="Each epoch has its own order")
+@wrong("the same order in each epoch", fails=SAMPLES, says="Each epoch has its own order")
 def samples(step, rank, p, n, batch, seed):
     steps = -(-n // batch)
     i = step % steps
     return shuffled(n, seed, 0)[i * batch : (i + 1) * batch].tensor_split(p)[rank]
 
 
-@wrong(HERE, "the last batch left out", fails=SAMPLES, says="The last batch of an epoch is smaller")
+@wrong("the last batch left out", fails=SAMPLES, says="The last batch of an epoch is smaller")
 def samples(step, rank, p, n, batch, seed):
     epoch, i = divmod(step, n // batch)
     return shuffled(n, seed, epoch)[i * batch : (i + 1) * batch].tensor_split(p)[rank]
 
 
-@wrong(HERE, "cut into ranks first", fails=SAMPLES, says="The order is cut into ranks first")
+@wrong("cut into ranks first", fails=SAMPLES, says="The order is cut into ranks first")
 def samples(step, rank, p, n, batch, seed):
     epoch, i = divmod(step, -(-n // batch))
     mine = shuffled(n, seed, epoch).tensor_split(p)[rank]
     return mine[i * (batch // p) : (i + 1) * (batch // p)]
 
 
-@wrong(HERE, "a seed for each rank", fails=SAMPLES, says="one order for all")
-def samples(step, rank, p, n, batch, seed):
-    epoch, i = divmod(step, -(-n // batch))
-    return shuffled(n, seed + rank, epoch)[i * batch : (i + 1) * batch].tensor_split(p)[rank]
+slip("a seed for each rank", "n, seed, epoch", "n, seed + rank, epoch", fails=SAMPLES, says="one order for all")
 
 
-@wrong(HERE, "the whole batch on each rank", fails=SAMPLES, says="Every rank has the whole batch")
+@wrong("the whole batch on each rank", fails=SAMPLES, says="Every rank has the whole batch")
 def samples(step, rank, p, n, batch, seed):
     epoch, i = divmod(step, -(-n // batch))
     return shuffled(n, seed, epoch)[i * batch : (i + 1) * batch]
 
 
 slip(
-    HERE,
     "the first batch is there at once",
     "waited += taken[-1] - done",
     "waited += taken[-1] - done if i else 0.0",
@@ -117,7 +107,6 @@ slip(
     says="The training waits for the first batch, too",
 )
 slip(
-    HERE,
     "every p-th sample",
     ".tensor_split(p)[rank]",
     "[rank::p]",

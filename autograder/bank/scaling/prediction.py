@@ -1,13 +1,12 @@
 """Wrong answers to `predict`."""
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-HERE = "scaling.prediction"
+wrong, slip = answers_to("scaling.prediction")
 ALL = ("parts_of_an_iteration", "one_rank_and_many", "published")
 
 
-@wrong(HERE, "messages of one step of the ring", fails=ALL, says="2 (p - 1) alpha")
+@wrong("messages of one step of the ring", fails=ALL, says="2 (p - 1) alpha")
 def predict(forward, gradients, p, alpha, beta, late=1.0, loading=0.0):
     ready = [(late * when, nbytes) for when, nbytes in gradients]
     ringed = alpha, 2 * (p - 1) / p * beta
@@ -18,7 +17,6 @@ def predict(forward, gradients, p, alpha, beta, late=1.0, loading=0.0):
 
 
 @wrong(
-    HERE,
     "one way alone",
     fails=("parts_of_an_iteration", "one_rank_and_many", "published"),
     says="the all-gather sends as much again",
@@ -32,7 +30,7 @@ def predict(forward, gradients, p, alpha, beta, late=1.0, loading=0.0):
     return parts
 
 
-@wrong(HERE, "nothing overlaps", fails=ALL, says="You use one bucket")
+@wrong("nothing overlaps", fails=ALL, says="You use one bucket")
 def predict(forward, gradients, p, alpha, beta, late=1.0, loading=0.0):
     nbytes = sum(size for _, size in gradients)
     exposed = 2 * (p - 1) * alpha + 2 * (p - 1) / p * nbytes * beta
@@ -42,7 +40,7 @@ def predict(forward, gradients, p, alpha, beta, late=1.0, loading=0.0):
     return parts
 
 
-@wrong(HERE, "late ranks that send in time", fails=ALL, says="A late rank's gradients are late as well")
+@wrong("late ranks that send in time", fails=ALL, says="A late rank's gradients are late as well")
 def predict(forward, gradients, p, alpha, beta, late=1.0, loading=0.0):
     ringed = 2 * (p - 1) * alpha, 2 * (p - 1) / p * beta
     compute, end = forward + gradients[-1][0], wfbp(fuse(gradients, *ringed), *ringed)[-1][1]
@@ -52,7 +50,7 @@ def predict(forward, gradients, p, alpha, beta, late=1.0, loading=0.0):
     return parts
 
 
-@wrong(HERE, "input that nothing hides", fails=ALL, says="The next batch is loaded while this one is computed")
+@wrong("input that nothing hides", fails=ALL, says="The next batch is loaded while this one is computed")
 def predict(forward, gradients, p, alpha, beta, late=1.0, loading=0.0):
     ready = [(late * when, nbytes) for when, nbytes in gradients]
     ringed = 2 * (p - 1) * alpha, 2 * (p - 1) / p * beta
@@ -61,7 +59,7 @@ def predict(forward, gradients, p, alpha, beta, late=1.0, loading=0.0):
     return parts | {"input": loading}
 
 
-@wrong(HERE, "all the messages", fails=ALL, says="That is the whole time of the messages")
+@wrong("all the messages", fails=ALL, says="That is the whole time of the messages")
 def predict(forward, gradients, p, alpha, beta, late=1.0, loading=0.0):
     ready = [(late * when, nbytes) for when, nbytes in gradients]
     ringed = 2 * (p - 1) * alpha, 2 * (p - 1) / p * beta
@@ -72,7 +70,6 @@ def predict(forward, gradients, p, alpha, beta, late=1.0, loading=0.0):
 
 
 slip(
-    HERE,
     "messages of one rank",
     "2 * (p - 1) * alpha",
     "2 * max(1, p - 1) * alpha",
@@ -80,7 +77,6 @@ slip(
     says="exposed",
 )
 slip(
-    HERE,
     "a negative wait",
     "max(0.0, loading - sum(parts.values()))",
     "loading - sum(parts.values())",
@@ -88,7 +84,6 @@ slip(
     says="It cannot be negative",
 )
 slip(
-    HERE,
     "messages of a rank in time",
     "(late * when, nbytes)",
     "(when, nbytes)",

@@ -2,20 +2,14 @@
 
 import torch
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-HERE = "sharding.checkpointed"
+wrong, slip = answers_to("sharding.checkpointed")
 AFTER = ("keeps_its_inputs_alone", "the_same_dropout", "chance_goes_on")
 ALL = ("as_if_it_were_kept", *AFTER)
 
 
-@wrong(
-    HERE,
-    "right, and keeps everything",
-    fails=ALL,
-    says="What is between input and output is kept",
-)
+@wrong("right, and keeps everything", fails=ALL, says="What is between input and output is kept")
 class Checkpointed(torch.autograd.Function):
     @staticmethod
     def forward(ctx, f, *inputs):
@@ -30,7 +24,7 @@ class Checkpointed(torch.autograd.Function):
         return None, *(x.grad for x in ctx.inputs)
 
 
-@wrong(HERE, "the first recording, and a second call for nothing", fails=ALL, says="take the recording of the second")
+@wrong("the first recording, and a second call for nothing", fails=ALL, says="take the recording of the second")
 class Checkpointed(torch.autograd.Function):
     @staticmethod
     def forward(ctx, f, *inputs):
@@ -46,7 +40,7 @@ class Checkpointed(torch.autograd.Function):
         return None, *(x.grad for x in ctx.inputs)
 
 
-@wrong(HERE, "another dropout mask", fails=("the_same_dropout", "chance_goes_on"), says="Set the generator back")
+@wrong("another dropout mask", fails=("the_same_dropout", "chance_goes_on"), says="Set the generator back")
 class Checkpointed(torch.autograd.Function):
     @staticmethod
     def forward(ctx, f, *inputs):
@@ -63,30 +57,18 @@ class Checkpointed(torch.autograd.Function):
         return (None, *(x.grad for x in inputs))
 
 
-@wrong(
-    HERE,
+slip(
     "chance is set the generator back and left it there",
+    "        now = torch.get_rng_state()\n",
+    "",
+    "        torch.set_rng_state(now)\n",
+    "",
     fails="chance_goes_on",
     says="set the generator back and left it there",
 )
-class Checkpointed(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, f, *inputs):
-        ctx.f, ctx.state = (f, torch.get_rng_state())
-        ctx.save_for_backward(*inputs)
-        return f(*inputs)
-
-    @staticmethod
-    def backward(ctx, dy):
-        inputs = [x.detach().requires_grad_(x.requires_grad) for x in ctx.saved_tensors]
-        torch.set_rng_state(ctx.state)
-        with torch.enable_grad():
-            y = ctx.f(*inputs)
-        torch.autograd.backward(y, dy)
-        return (None, *(x.grad for x in inputs))
 
 
-@wrong(HERE, "recomputed without recording", fails=ALL, says="The second forward pass is not recorded")
+@wrong("recomputed without recording", fails=ALL, says="The second forward pass is not recorded")
 class Checkpointed(torch.autograd.Function):
     @staticmethod
     def forward(ctx, f, *inputs):
@@ -105,28 +87,18 @@ class Checkpointed(torch.autograd.Function):
         return (None, *(x.grad for x in inputs))
 
 
-@wrong(HERE, "gradients of the inputs alone", fails=ALL, says="torch.autograd.grad does not")
-class Checkpointed(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, f, *inputs):
-        ctx.f, ctx.state = (f, torch.get_rng_state())
-        ctx.save_for_backward(*inputs)
-        return f(*inputs)
-
-    @staticmethod
-    def backward(ctx, dy):
-        inputs = [x.detach().requires_grad_(x.requires_grad) for x in ctx.saved_tensors]
-        now = torch.get_rng_state()
-        torch.set_rng_state(ctx.state)
-        with torch.enable_grad():
-            y = ctx.f(*inputs)
-        torch.set_rng_state(now)
-        wanted = [x for x in inputs if x.requires_grad]
-        found = iter(torch.autograd.grad(y, wanted, dy))
-        return (None, *(next(found) if x.requires_grad else None for x in inputs))
+slip(
+    "gradients of the inputs alone",
+    "torch.autograd.backward(y, dy)\n        return None, *(x.grad for x in inputs)",
+    "wanted = [x for x in inputs if x.requires_grad]\n"
+    "        found = iter(torch.autograd.grad(y, wanted, dy))\n"
+    "        return None, *(next(found) if x.requires_grad else None for x in inputs)",
+    fails=ALL,
+    says="torch.autograd.grad does not",
+)
 
 
-@wrong(HERE, "the inputs themselves, not detached", fails=ALL, says="The gradient is added twice")
+@wrong("the inputs themselves, not detached", fails=ALL, says="The gradient is added twice")
 class Checkpointed(torch.autograd.Function):
     @staticmethod
     def forward(ctx, f, *inputs):
@@ -146,49 +118,17 @@ class Checkpointed(torch.autograd.Function):
         return (None, *(x.grad for x in inputs))
 
 
-@wrong(HERE, "computed three times", fails="keeps_its_inputs_alone", says="times in the forward pass and 3 in all")
-class Checkpointed(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, f, *inputs):
-        ctx.f, ctx.state = (f, torch.get_rng_state())
-        ctx.save_for_backward(*inputs)
-        return f(*inputs)
-
-    @staticmethod
-    def backward(ctx, dy):
-        inputs = [x.detach().requires_grad_(x.requires_grad) for x in ctx.saved_tensors]
-        now = torch.get_rng_state()
-        torch.set_rng_state(ctx.state)
-        with torch.enable_grad():
-            ctx.f(*inputs)
-            torch.set_rng_state(ctx.state)
-            y = ctx.f(*inputs)
-        torch.set_rng_state(now)
-        torch.autograd.backward(y, dy)
-        return (None, *(x.grad for x in inputs))
+slip(
+    "computed three times",
+    "y = ctx.f(*inputs)",
+    "ctx.f(*inputs)\n            torch.set_rng_state(ctx.state)\n            y = ctx.f(*inputs)",
+    fails="keeps_its_inputs_alone",
+    says="times in the forward pass and 3 in all",
+)
+slip("no gradient is returned", "x.grad for x in", "None for x in", fails=ALL, says="x has no gradient")
 
 
-@wrong(HERE, "no gradient is returned", fails=ALL, says="x has no gradient")
-class Checkpointed(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, f, *inputs):
-        ctx.f, ctx.state = (f, torch.get_rng_state())
-        ctx.save_for_backward(*inputs)
-        return f(*inputs)
-
-    @staticmethod
-    def backward(ctx, dy):
-        inputs = [x.detach().requires_grad_(x.requires_grad) for x in ctx.saved_tensors]
-        now = torch.get_rng_state()
-        torch.set_rng_state(ctx.state)
-        with torch.enable_grad():
-            y = ctx.f(*inputs)
-        torch.set_rng_state(now)
-        torch.autograd.backward(y, dy)
-        return (None, *(None for x in inputs))
-
-
-@wrong(HERE, "the best layer first", fails="cheapest_plan", says="compare the seconds of all sets")
+@wrong("the best layer first", fails="cheapest_plan", says="compare the seconds of all sets")
 def plan(nbytes, seconds, budget):
     again, kept = set(), sum(nbytes)
     for i in sorted(range(len(nbytes)), key=lambda i: seconds[i] / nbytes[i]):
@@ -198,7 +138,7 @@ def plan(nbytes, seconds, budget):
     return again
 
 
-@wrong(HERE, "the layers to keep", fails="cheapest_plan", says="These are the layers to keep")
+@wrong("the layers to keep", fails="cheapest_plan", says="These are the layers to keep")
 def plan(nbytes, seconds, budget):
     n = len(nbytes)
     sets = [set(some) for k in range(n + 1) for some in itertools.combinations(range(n), k)]
@@ -206,12 +146,12 @@ def plan(nbytes, seconds, budget):
     return set(range(n)) - min(fit, key=lambda again: sum(seconds[i] for i in again))
 
 
-@wrong(HERE, "recomputes everything", fails="cheapest_plan", says="the cheapest of all sets that fit")
+@wrong("recomputes everything", fails="cheapest_plan", says="the cheapest of all sets that fit")
 def plan(nbytes, seconds, budget):
     return set(range(len(nbytes)))
 
 
-@wrong(HERE, "the fewest layers", fails="cheapest_plan", says="the cheapest of all sets that fit")
+@wrong("the fewest layers", fails="cheapest_plan", says="the cheapest of all sets that fit")
 def plan(nbytes, seconds, budget):
     n = len(nbytes)
     sets = [set(some) for k in range(n + 1) for some in itertools.combinations(range(n), k)]
@@ -219,36 +159,18 @@ def plan(nbytes, seconds, budget):
     return min(fit, key=len)
 
 
-@wrong(
-    "sharding.checkpointed",
+slip(
     "inputs as an attribute of ctx",
+    "ctx.f, ctx.state = f, torch.get_rng_state()\n        ctx.save_for_backward(*inputs)",
+    "ctx.f, ctx.state, ctx.inputs = f, torch.get_rng_state(), inputs",
+    "inputs = [x.detach().requires_grad_(x.requires_grad) for x in ctx.saved_tensors]",
+    "inputs = [x.detach().requires_grad_(x.requires_grad) for x in ctx.inputs]",
     fails="keeps_its_inputs_alone",
     says="an attribute of ctx does not",
 )
-class Checkpointed(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, f, *inputs):
-        ctx.f, ctx.state, ctx.inputs = f, torch.get_rng_state(), inputs
-        return f(*inputs)
-
-    @staticmethod
-    def backward(ctx, dy):
-        inputs = [x.detach().requires_grad_(x.requires_grad) for x in ctx.inputs]
-        now = torch.get_rng_state()
-        torch.set_rng_state(ctx.state)
-        with torch.enable_grad():
-            y = ctx.f(*inputs)
-        torch.set_rng_state(now)
-        torch.autograd.backward(y, dy)
-        return None, *(x.grad for x in inputs)
 
 
-@wrong(
-    "sharding.checkpointed",
-    "the fewest layers",
-    fails="cheapest_plan",
-    says="compare the seconds of all sets",
-)
+@wrong("the fewest layers", fails="cheapest_plan", says="compare the seconds of all sets")
 def plan(nbytes, seconds, budget):
     n = len(nbytes)
     for k in range(n + 1):
@@ -258,21 +180,15 @@ def plan(nbytes, seconds, budget):
             return min(fit, key=lambda again: sum(seconds[i] for i in again))
 
 
-slip(HERE, "less than the budget", "<= budget", "< budget", fails="cheapest_plan", says="the cheapest of all sets")
-
-
+slip("less than the budget", "<= budget", "< budget", fails="cheapest_plan", says="the cheapest of all sets")
 slip(
-    "sharding.checkpointed",
     "a plan below the budget",
     "for i in again) <= budget",
     "for i in again) < budget or len(again) == n",
     fails="cheapest_plan",
     says="exactly budget fits, too",
 )
-
-
 slip(
-    "sharding.checkpointed",
     "copies of the inputs are kept",
     "ctx.save_for_backward(*inputs)",
     "ctx.save_for_backward(*[x.clone() for x in inputs])",

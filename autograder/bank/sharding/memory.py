@@ -1,48 +1,47 @@
 """Wrong answers to `memory`, `largest` and `activations`."""
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-MEMORY = "sharding.memory"
+wrong, slip = answers_to("sharding.memory")
 STATES = ("states_gradients_weights", "the_largest_that_fits")
 KEPT = ("what_a_layer_keeps", "over_ranks")
 
 
-@wrong(MEMORY, "8 bytes of states", fails=STATES, says="the weight again in float32")
+@wrong("8 bytes of states", fails=STATES, says="the weight again in float32")
 def memory(parameters, p, stage):
     divided, whole = (8, 2, 2)[:stage], (8, 2, 2)[stage:]
     return parameters * (sum(whole) + sum(divided) / p)
 
 
-@wrong(MEMORY, "everything is divided", fails=STATES, says="You divide everything at every stage")
+@wrong("everything is divided", fails=STATES, says="You divide everything at every stage")
 def memory(parameters, p, stage):
     return 16 * parameters / (p if stage else 1)
 
 
-@wrong(MEMORY, "weights in float32", fails=STATES, says="Weights and gradients have 16 bits here")
+@wrong("weights in float32", fails=STATES, says="Weights and gradients have 16 bits here")
 def memory(parameters, p, stage):
     divided, whole = (12, 4, 4)[:stage], (12, 4, 4)[stage:]
     return parameters * (sum(whole) + sum(divided) / p)
 
 
-@wrong(MEMORY, "stages counted from 0", fails=STATES, says="one stage too far")
+@wrong("stages counted from 0", fails=STATES, says="one stage too far")
 def memory(parameters, p, stage):
     divided, whole = (12, 2, 2)[: stage + 1], (12, 2, 2)[stage + 1 :]
     return parameters * (sum(whole) + sum(divided) / p)
 
 
-@wrong(MEMORY, "all ranks together", fails=STATES, says="what all ranks hold together")
+@wrong("all ranks together", fails=STATES, says="what all ranks hold together")
 def memory(parameters, p, stage):
     divided, whole = (12, 2, 2)[:stage], (12, 2, 2)[stage:]
     return parameters * (p * sum(whole) + sum(divided))
 
 
-@wrong(MEMORY, "memory of all ranks for the largest", fails="the_largest_that_fits", says="only what the stage divides")
+@wrong("memory of all ranks for the largest", fails="the_largest_that_fits", says="only what the stage divides")
 def largest(nbytes, p, stage):
     return p * nbytes / 16
 
 
-@wrong(MEMORY, "no scores", fails=KEPT, says="The scores of attention are missing")
+@wrong("no scores", fails=KEPT, says="The scores of attention are missing")
 def activations(sequence, batch, hidden, heads, recompute="nothing", t=1, cut=False):
     tokens, parts = sequence * batch * hidden, t if cut else 1
     if recompute == "full":
@@ -50,16 +49,10 @@ def activations(sequence, batch, hidden, heads, recompute="nothing", t=1, cut=Fa
     return 10 * tokens / parts + 24 * tokens / t
 
 
-@wrong(MEMORY, "scores of one head", fails=KEPT, says="Every head has its own scores")
-def activations(sequence, batch, hidden, heads, recompute="nothing", t=1, cut=False):
-    tokens, parts = sequence * batch * hidden, t if cut else 1
-    if recompute == "full":
-        return 2 * tokens / parts
-    scores = 5 * batch * sequence**2 if recompute == "nothing" else 0
-    return 10 * tokens / parts + (24 * tokens + scores) / t
+slip("scores of one head", "5 * heads * batch", "5 * batch", fails=KEPT, says="Every head has its own scores")
 
 
-@wrong(MEMORY, "selective keeps the scores", fails=KEPT, says="Selective recomputation drops the scores")
+@wrong("selective keeps the scores", fails=KEPT, says="Selective recomputation drops the scores")
 def activations(sequence, batch, hidden, heads, recompute="nothing", t=1, cut=False):
     tokens, parts = sequence * batch * hidden, t if cut else 1
     if recompute == "full":
@@ -67,7 +60,7 @@ def activations(sequence, batch, hidden, heads, recompute="nothing", t=1, cut=Fa
     return 10 * tokens / parts + (24 * tokens + 5 * heads * batch * sequence**2) / t
 
 
-@wrong(MEMORY, "normalizations divided by tensor parallelism", fails="over_ranks", says="unless the sequence is cut")
+@wrong("normalizations divided by tensor parallelism", fails="over_ranks", says="unless the sequence is cut")
 def activations(sequence, batch, hidden, heads, recompute="nothing", t=1, cut=False):
     tokens = sequence * batch * hidden
     if recompute == "full":
@@ -76,13 +69,12 @@ def activations(sequence, batch, hidden, heads, recompute="nothing", t=1, cut=Fa
     return (34 * tokens + scores) / t
 
 
-@wrong("sharding.memory", "whole parameters", fails="the_largest_that_fits", says="That is rounded down")
+@wrong("whole parameters", fails="the_largest_that_fits", says="That is rounded down")
 def largest(nbytes, p, stage):
     return nbytes // memory(1, p, stage)
 
 
 slip(
-    MEMORY,
     "tensor parallelism keeps the scores whole",
     "(24 * tokens + scores) / t",
     "24 * tokens / t + scores",

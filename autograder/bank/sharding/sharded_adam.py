@@ -1,11 +1,8 @@
 """Wrong answers to `ShardedAdam`."""
 
-import torch
+from autograder.bank.slips import answers_to
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
-
-ADAM = "sharding.sharded_adam"
+_, slip = answers_to("sharding.sharded_adam")
 ALL = (
     "as_one_machine",
     "a_rank_without_a_share",
@@ -15,213 +12,118 @@ ALL = (
 )
 MEMORY = "states_of_the_share_alone"
 
-
-@wrong(ADAM, "right, and shards nothing", fails=("no_more_bytes", MEMORY), says="gives every rank the whole sum")
-class ShardedAdam:
-    def __init__(self, params, comm, lr=1e-3):
-        self.params, self.comm, self.lr, self.t = list(params), comm, lr, 0
-        self.m, self.v = (torch.zeros_like(flat(self.params)) for _ in "mv")
-
-    @torch.no_grad()
-    def step(self):
-        self.t += 1
-        g = flat([param.grad for param in self.params])
-        for param in self.params:
-            param.grad = None
-        self.comm.all_reduce(g)
-        w = flat(self.params)
-        adamw(w, g / self.comm.size, self.m, self.v, self.t, self.lr)
-        fill(self.params, w)
-
-
-@wrong(ADAM, "all-reduce for reduce-scatter", fails="no_more_bytes", says="A rank needs the sum of its own share")
-class ShardedAdam:
-    def __init__(self, params, comm, lr=1e-3):
-        self.params, self.comm, self.lr, self.t = list(params), comm, lr, 0
-        self.m, self.v = (torch.zeros_like(share(flat(self.params), comm)) for _ in "mv")
-
-    @torch.no_grad()
-    def step(self):
-        self.t += 1
-        g = flat([param.grad for param in self.params])
-        for param in self.params:
-            param.grad = None
-        self.comm.all_reduce(g)
-        w = flat(self.params)
-        adamw(share(w, self.comm), share(g, self.comm) / self.comm.size, self.m, self.v, self.t, self.lr)
-        all_gather(w, self.comm)
-        fill(self.params, w)
-
-
-@wrong(ADAM, "an all-reduce of reduce-scatter and gather", fails="no_more_bytes", says="an all-reduce and a gather")
-class ShardedAdam:
-    def __init__(self, params, comm, lr=1e-3):
-        self.params, self.comm, self.lr, self.t = list(params), comm, lr, 0
-        self.m, self.v = (torch.zeros_like(share(flat(self.params), comm)) for _ in "mv")
-
-    @torch.no_grad()
-    def step(self):
-        self.t += 1
-        g = flat([param.grad for param in self.params])
-        for param in self.params:
-            param.grad = None
-        reduce_scatter(g, self.comm, 1 / self.comm.size)
-        all_gather(g, self.comm)
-        w = flat(self.params)
-        adamw(share(w, self.comm), share(g, self.comm), self.m, self.v, self.t, self.lr)
-        all_gather(w, self.comm)
-        fill(self.params, w)
-
-
-@wrong(ADAM, "states of all elements", fails=MEMORY, says="as much as without sharding")
-class ShardedAdam:
-    def __init__(self, params, comm, lr=1e-3):
-        self.params, self.comm, self.lr, self.t = list(params), comm, lr, 0
-        self.m, self.v = (torch.zeros_like(flat(self.params)) for _ in "mv")
-
-    @torch.no_grad()
-    def step(self):
-        self.t += 1
-        gradients = flat([param.grad for param in self.params])
-        for param in self.params:
-            param.grad = None
-        g = reduce_scatter(gradients, self.comm, 1 / self.comm.size)
-        w = flat(self.params)
-        m, v = share(self.m, self.comm), share(self.v, self.comm)
-        adamw(share(w, self.comm), g, m, v, self.t, self.lr)
-        all_gather(w, self.comm)
-        fill(self.params, w)
-
-
-@wrong(ADAM, "a view keeps all gradients", fails=MEMORY, says="A view keeps the whole vector in memory")
-class ShardedAdam:
-    def __init__(self, params, comm, lr=1e-3):
-        self.params, self.comm, self.lr, self.t = list(params), comm, lr, 0
-        self.m, self.v = (torch.zeros_like(share(flat(self.params), comm)) for _ in "mv")
-
-    @torch.no_grad()
-    def step(self):
-        self.t += 1
-        gradients = flat([param.grad for param in self.params])
-        for param in self.params:
-            param.grad = None
-        self.g = reduce_scatter(gradients, self.comm, 1 / self.comm.size)
-        w = flat(self.params)
-        adamw(share(w, self.comm), self.g, self.m, self.v, self.t, self.lr)
-        all_gather(w, self.comm)
-        fill(self.params, w)
-
-
-@wrong(ADAM, "averaged over p twice", fails=ALL, says="The mean is taken twice")
-class ShardedAdam:
-    def __init__(self, params, comm, lr=1e-3):
-        self.params, self.comm, self.lr, self.t = list(params), comm, lr, 0
-        self.m, self.v = (torch.zeros_like(share(flat(self.params), comm)) for _ in "mv")
-
-    @torch.no_grad()
-    def step(self):
-        self.t += 1
-        gradients = flat([param.grad for param in self.params]) / self.comm.size
-        for param in self.params:
-            param.grad = None
-        g = reduce_scatter(gradients, self.comm, 1 / self.comm.size)
-        w = flat(self.params)
-        adamw(share(w, self.comm), g, self.m, self.v, self.t, self.lr)
-        all_gather(w, self.comm)
-        fill(self.params, w)
-
-
-@wrong(ADAM, "the sum instead of the mean", fails=ALL, says="This is the sum over the ranks")
-class ShardedAdam:
-    def __init__(self, params, comm, lr=1e-3):
-        self.params, self.comm, self.lr, self.t = list(params), comm, lr, 0
-        self.m, self.v = (torch.zeros_like(share(flat(self.params), comm)) for _ in "mv")
-
-    @torch.no_grad()
-    def step(self):
-        self.t += 1
-        gradients = flat([param.grad for param in self.params])
-        for param in self.params:
-            param.grad = None
-        g = reduce_scatter(gradients, self.comm)
-        w = flat(self.params)
-        adamw(share(w, self.comm), g, self.m, self.v, self.t, self.lr)
-        all_gather(w, self.comm)
-        fill(self.params, w)
-
-
-@wrong(ADAM, "the new weights are not gathered", fails=ALL, says="Only the rank's own share is new")
-class ShardedAdam:
-    def __init__(self, params, comm, lr=1e-3):
-        self.params, self.comm, self.lr, self.t = list(params), comm, lr, 0
-        self.m, self.v = (torch.zeros_like(share(flat(self.params), comm)) for _ in "mv")
-
-    @torch.no_grad()
-    def step(self):
-        self.t += 1
-        gradients = flat([param.grad for param in self.params])
-        for param in self.params:
-            param.grad = None
-        g = reduce_scatter(gradients, self.comm, 1 / self.comm.size)
-        w = flat(self.params)
-        adamw(share(w, self.comm), g, self.m, self.v, self.t, self.lr)
-        fill(self.params, w)
-
-
-@wrong(ADAM, "t stays 1", fails=ALL, says="t does not count the steps")
-class ShardedAdam:
-    def __init__(self, params, comm, lr=1e-3):
-        self.params, self.comm, self.lr = list(params), comm, lr
-        self.m, self.v = (torch.zeros_like(share(flat(self.params), comm)) for _ in "mv")
-
-    @torch.no_grad()
-    def step(self):
-        gradients = flat([param.grad for param in self.params])
-        for param in self.params:
-            param.grad = None
-        g = reduce_scatter(gradients, self.comm, 1 / self.comm.size)
-        w = flat(self.params)
-        adamw(share(w, self.comm), g, self.m, self.v, 1, self.lr)
-        all_gather(w, self.comm)
-        fill(self.params, w)
-
-
-@wrong(ADAM, "gradients stay", fails=(MEMORY, "gradients_are_gone"), says="No rank needs them after the sum")
-class ShardedAdam:
-    def __init__(self, params, comm, lr=1e-3):
-        self.params, self.comm, self.lr, self.t = list(params), comm, lr, 0
-        self.m, self.v = (torch.zeros_like(share(flat(self.params), comm)) for _ in "mv")
-
-    @torch.no_grad()
-    def step(self):
-        self.t += 1
-        g = reduce_scatter(flat([param.grad for param in self.params]), self.comm, 1 / self.comm.size)
-        w = flat(self.params)
-        adamw(share(w, self.comm), g, self.m, self.v, self.t, self.lr)
-        all_gather(w, self.comm)
-        fill(self.params, w)
-
-
 slip(
-    ADAM,
+    "right, and shards nothing",
+    'self.m, self.v = (torch.zeros_like(share(flat(self.params), comm)) for _ in "mv")',
+    'self.m, self.v = (torch.zeros_like(flat(self.params)) for _ in "mv")',
+    "gradients = flat([param.grad for param in self.params])",
+    "g = flat([param.grad for param in self.params])",
+    "g = reduce_scatter(gradients, self.comm, 1 / self.comm.size)",
+    "self.comm.all_reduce(g)",
+    "adamw(share(w, self.comm), g, self.m, self.v, self.t, self.lr)\n        all_gather(w, self.comm)",
+    "adamw(w, g / self.comm.size, self.m, self.v, self.t, self.lr)",
+    fails=("no_more_bytes", MEMORY),
+    says="gives every rank the whole sum",
+)
+slip(
+    "all-reduce for reduce-scatter",
+    "gradients = flat([param.grad for param in self.params])",
+    "g = flat([param.grad for param in self.params])",
+    "g = reduce_scatter(gradients, self.comm, 1 / self.comm.size)",
+    "self.comm.all_reduce(g)",
+    "adamw(share(w, self.comm), g, self.m, self.v, self.t, self.lr)",
+    "adamw(share(w, self.comm), share(g, self.comm) / self.comm.size, self.m, self.v, self.t, self.lr)",
+    fails="no_more_bytes",
+    says="A rank needs the sum of its own share",
+)
+slip(
+    "an all-reduce of reduce-scatter and gather",
+    "gradients = flat([param.grad for param in self.params])",
+    "g = flat([param.grad for param in self.params])",
+    "g = reduce_scatter(gradients, self.comm, 1 / self.comm.size)",
+    "reduce_scatter(g, self.comm, 1 / self.comm.size)\n        all_gather(g, self.comm)",
+    "adamw(share(w, self.comm), g, self.m, self.v, self.t, self.lr)",
+    "adamw(share(w, self.comm), share(g, self.comm), self.m, self.v, self.t, self.lr)",
+    fails="no_more_bytes",
+    says="an all-reduce and a gather",
+)
+slip(
+    "states of all elements",
+    'self.m, self.v = (torch.zeros_like(share(flat(self.params), comm)) for _ in "mv")',
+    'self.m, self.v = (torch.zeros_like(flat(self.params)) for _ in "mv")',
+    "adamw(share(w, self.comm), g, self.m, self.v, self.t, self.lr)",
+    "m, v = share(self.m, self.comm), share(self.v, self.comm)\n"
+    "        adamw(share(w, self.comm), g, m, v, self.t, self.lr)",
+    fails=MEMORY,
+    says="as much as without sharding",
+)
+slip(
+    "a view keeps all gradients",
+    "g = reduce_scatter(gradients, self.comm, 1 / self.comm.size)",
+    "self.g = reduce_scatter(gradients, self.comm, 1 / self.comm.size)",
+    "adamw(share(w, self.comm), g, self.m, self.v, self.t, self.lr)",
+    "adamw(share(w, self.comm), self.g, self.m, self.v, self.t, self.lr)",
+    fails=MEMORY,
+    says="A view keeps the whole vector in memory",
+)
+slip(
+    "averaged over p twice",
+    "gradients = flat([param.grad for param in self.params])",
+    "gradients = flat([param.grad for param in self.params]) / self.comm.size",
+    fails=ALL,
+    says="The mean is taken twice",
+)
+slip(
+    "the sum instead of the mean",
+    "g = reduce_scatter(gradients, self.comm, 1 / self.comm.size)",
+    "g = reduce_scatter(gradients, self.comm)",
+    fails=ALL,
+    says="This is the sum over the ranks",
+)
+slip(
+    "the new weights are not gathered",
+    "        all_gather(w, self.comm)\n",
+    "",
+    fails=ALL,
+    says="Only the rank's own share is new",
+)
+slip(
+    "t stays 1",
+    "self.params, self.comm, self.lr, self.t = list(params), comm, lr, 0",
+    "self.params, self.comm, self.lr = list(params), comm, lr",
+    "        self.t += 1\n",
+    "",
+    "adamw(share(w, self.comm), g, self.m, self.v, self.t, self.lr)",
+    "adamw(share(w, self.comm), g, self.m, self.v, 1, self.lr)",
+    fails=ALL,
+    says="t does not count the steps",
+)
+slip(
+    "gradients stay",
+    "gradients = flat([param.grad for param in self.params])\n"
+    "        for param in self.params:\n"
+    "            param.grad = None\n"
+    "        g = reduce_scatter(gradients, self.comm, 1 / self.comm.size)",
+    "g = reduce_scatter(flat([param.grad for param in self.params]), self.comm, 1 / self.comm.size)",
+    fails=(MEMORY, "gradients_are_gone"),
+    says="No rank needs them after the sum",
+)
+slip(
     "states under other names",
     "self.m, self.v",
     "self.momentum, self.variance",
     fails=MEMORY,
     says="has no attribute m",
 )
-slip(ADAM, "steps under another name", "self.t", "self.steps", fails=MEMORY, says="t is the number of steps so far")
+slip("steps under another name", "self.t", "self.steps", fails=MEMORY, says="t is the number of steps so far")
 slip(
-    ADAM,
     "states in float64 for weights in float32",
     "comm)) for _",
     "comm), dtype=torch.float64) for _",
     fails=" ".join(ALL),
     says="need one dtype",
 )
-
 slip(
-    ADAM,
     "a rank without a share returns early",
     "        w = flat(self.params)\n        adamw",
     "        if not len(g):\n            return\n        w = flat(self.params)\n        adamw",

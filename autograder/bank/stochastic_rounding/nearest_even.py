@@ -1,56 +1,45 @@
 """Wrong answers to `round_nearest_even`."""
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 from autograder.bank.stochastic_rounding.later import AFTER
 
-NEAREST = "stochastic_rounding.round_nearest_even"
+wrong, slip = answers_to("stochastic_rounding.round_nearest_even")
 TIES = ("ties_to_even", "any_bits")
 WHOLE = ("the_nearer_one", *TIES, "ends_and_zeros")
 
 
-@wrong(NEAREST, "round half up", fails=(*TIES, "ends_and_zeros", *AFTER), says="You round the middle up (half up)")
+@wrong("round half up", fails=(*TIES, "ends_and_zeros", *AFTER), says="You round the middle up (half up)")
 def round_nearest_even(x, fmt):
     x = x.double()
     eps = spacing(x, fmt)
     return fmt.bounded(torch.floor(x / eps + 0.5) * eps).float()
 
 
-@wrong(NEAREST, "round half down", fails=(*TIES, "ends_and_zeros", *AFTER), says="You round the middle down")
+@wrong("round half down", fails=(*TIES, "ends_and_zeros", *AFTER), says="You round the middle down")
 def round_nearest_even(x, fmt):
     x = x.double()
     eps = spacing(x, fmt)
     return fmt.bounded(torch.ceil(x / eps - 0.5) * eps).float()
 
 
-@wrong(NEAREST, "round half away from 0", fails=(*TIES, "ends_and_zeros", *AFTER), says="as at school")
+@wrong("round half away from 0", fails=(*TIES, "ends_and_zeros", *AFTER), says="as at school")
 def round_nearest_even(x, fmt):
     x = x.double()
     eps = spacing(x, fmt)
     return fmt.bounded(torch.sign(x) * torch.floor(x.abs() / eps + 0.5) * eps).float()
 
 
-@wrong(NEAREST, "truncates", fails=(*WHOLE, *AFTER), says="This cuts off (rounds toward 0)")
-def round_nearest_even(x, fmt):
-    x = x.double()
-    eps = spacing(x, fmt)
-    return fmt.bounded(torch.trunc(x / eps) * eps).float()
+slip("truncates", "torch.round", "torch.trunc", fails=(*WHOLE, *AFTER), says="This cuts off (rounds toward 0)")
+slip("rounds down", "torch.round", "torch.floor", fails=(*WHOLE, *AFTER), says="This is always the lower neighbour")
 
 
-@wrong(NEAREST, "rounds down", fails=(*WHOLE, *AFTER), says="This is always the lower neighbour")
-def round_nearest_even(x, fmt):
-    x = x.double()
-    eps = spacing(x, fmt)
-    return fmt.bounded(torch.floor(x / eps) * eps).float()
-
-
-@wrong(NEAREST, "the farther one", fails=(*WHOLE, *AFTER), says="the farther neighbour")
+@wrong("the farther one", fails=(*WHOLE, *AFTER), says="the farther neighbour")
 def round_nearest_even(x, fmt):
     lower, upper = neighbours(x, fmt)
     return torch.where(x - lower > upper - x, lower, upper)
 
 
-@wrong(NEAREST, "to odd", fails=(*TIES, *AFTER), says="You take the odd neighbour")
+@wrong("to odd", fails=(*TIES, *AFTER), says="You take the odd neighbour")
 def round_nearest_even(x, fmt):
     x = x.double()
     eps = spacing(x, fmt)
@@ -61,7 +50,7 @@ def round_nearest_even(x, fmt):
     return torch.copysign(fmt.bounded(rounded * eps), x).float()
 
 
-@wrong(NEAREST, "wraps for saturates", fails="ends_and_zeros", says="saturates")
+@wrong("wraps for saturates", fails="ends_and_zeros", says="saturates")
 def round_nearest_even(x, fmt):
     x = x.double()
     eps = spacing(x, fmt)
@@ -71,27 +60,26 @@ def round_nearest_even(x, fmt):
     return fmt.bounded(rounded).float()
 
 
-@wrong(NEAREST, "loses the sign of zero", fails="ends_and_zeros", says="keeps the sign of a number that underflows")
+@wrong("loses the sign of zero", fails="ends_and_zeros", says="keeps the sign of a number that underflows")
 def round_nearest_even(x, fmt):
     x = x.double()
     eps = spacing(x, fmt)
     return fmt.bounded(torch.round(x / eps) * eps).float() + 0.0
 
 
-@wrong(NEAREST, "returns float64", fails=(*WHOLE, *AFTER), says="has dtype float64")
+@wrong("returns float64", fails=(*WHOLE, *AFTER), says="has dtype float64")
 def round_nearest_even(x, fmt):
     x = x.double()
     eps = spacing(x, fmt)
     return fmt.bounded(torch.round(x / eps) * eps)
 
 
-@wrong(NEAREST, "calls the library's", fails=(*WHOLE, *AFTER), says="which this exercise forbids")
+@wrong("calls the library's", fails=(*WHOLE, *AFTER), says="which this exercise forbids")
 def round_nearest_even(x, fmt):
     return rounding.round_nearest(x, fmt)
 
 
 slip(
-    "stochastic_rounding.round_nearest_even",
     "writes the result into x",
     "    x = x.double()\n",
     "    given, x = x, x.double()\n",
@@ -100,13 +88,4 @@ slip(
     fails="ends_and_zeros",
     says="changed its argument x",
 )
-
-
-slip(
-    NEAREST,
-    "flattens x",
-    "x = x.double()\n",
-    "x = x.double().flatten()\n",
-    fails=" ".join((*WHOLE, *AFTER)),
-    says="has shape",
-)
+slip("flattens x", "x = x.double()\n", "x = x.double().flatten()\n", fails=" ".join((*WHOLE, *AFTER)), says="has shape")

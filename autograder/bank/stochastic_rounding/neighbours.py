@@ -1,14 +1,13 @@
 """Wrong answers to `neighbours`."""
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
-NEIGHBOURS = "stochastic_rounding.neighbours"
+wrong, slip = answers_to("stochastic_rounding.neighbours")
 FLOATING = ("floating_point", "just_below_a_power_of_two", "every_code")
 FIXED = ("fixed_point", "a_value_of_the_format", *FLOATING, "the_ends")
 
 
-@wrong(NEIGHBOURS, "cuts off instead of ⌊x⌋", fails=FIXED, says="goes toward 0, which is up for negative x")
+@wrong("cuts off instead of ⌊x⌋", fails=FIXED, says="goes toward 0, which is up for negative x")
 def neighbours(x, fmt):
     x = x.double()
     eps = spacing(x, fmt)
@@ -17,7 +16,7 @@ def neighbours(x, fmt):
     return fmt.bounded(lower).float(), fmt.bounded(upper).float()
 
 
-@wrong(NEIGHBOURS, "the upper one is always one further", fails="a_value_of_the_format", says="both neighbours are x")
+@wrong("the upper one is always one further", fails="a_value_of_the_format", says="both neighbours are x")
 def neighbours(x, fmt):
     x = x.double()
     eps = spacing(x, fmt)
@@ -25,7 +24,7 @@ def neighbours(x, fmt):
     return fmt.bounded(lower).float(), fmt.bounded(lower + eps).float()
 
 
-@wrong(NEIGHBOURS, "swapped", fails=FIXED, says="The two are swapped")
+@wrong("swapped", fails=FIXED, says="The two are swapped")
 def neighbours(x, fmt):
     x = x.double()
     eps = spacing(x, fmt)
@@ -33,19 +32,19 @@ def neighbours(x, fmt):
     return fmt.bounded(upper).float(), fmt.bounded(lower).float()
 
 
-@wrong(NEIGHBOURS, "counts of ε", fails=FIXED, says="Multiply by ε again")
+@wrong("counts of ε", fails=FIXED, says="Multiply by ε again")
 def neighbours(x, fmt):
     x = x.double()
     eps = spacing(x, fmt)
     return torch.floor(x / eps).float(), torch.ceil(x / eps).float()
 
 
-@wrong(NEIGHBOURS, "whole numbers", fails=FIXED, says="divide by ε, then floor")
+@wrong("whole numbers", fails=FIXED, says="divide by ε, then floor")
 def neighbours(x, fmt):
     return fmt.bounded(torch.floor(x)), fmt.bounded(torch.ceil(x))
 
 
-@wrong(NEIGHBOURS, "ε from the integer bits", fails=FIXED, says="you use the integer bits")
+@wrong("ε from the integer bits", fails=FIXED, says="you use the integer bits")
 def neighbours(x, fmt):
     x = x.double()
     if isinstance(fmt, Fixed):
@@ -57,25 +56,19 @@ def neighbours(x, fmt):
     return fmt.bounded(lower).float(), fmt.bounded(upper).float()
 
 
-@wrong(
-    NEIGHBOURS,
+slip(
     "one spacing for all floats",
+    "eps = spacing(x, fmt)",
+    "if isinstance(fmt, Fixed):\n"
+    "        eps = torch.full_like(x, fmt.eps)\n"
+    "    else:\n"
+    "        eps = torch.full_like(x, 2.0**-fmt.mantissa_bits)",
     fails=("a_value_of_the_format", *FLOATING),
     says="Your spacing is the same everywhere",
 )
-def neighbours(x, fmt):
-    x = x.double()
-    if isinstance(fmt, Fixed):
-        eps = torch.full_like(x, fmt.eps)
-    else:
-        eps = torch.full_like(x, 2.0**-fmt.mantissa_bits)
-    lower, upper = torch.floor(x / eps) * eps, torch.ceil(x / eps) * eps
-    return fmt.bounded(lower).float(), fmt.bounded(upper).float()
 
 
-@wrong(
-    NEIGHBOURS, "frexp's exponent taken for e", fails=("a_value_of_the_format", *FLOATING), says="its exponent is e + 1"
-)
+@wrong("frexp's exponent taken for e", fails=("a_value_of_the_format", *FLOATING), says="its exponent is e + 1")
 def neighbours(x, fmt):
     x = x.double()
     if isinstance(fmt, Fixed):
@@ -87,7 +80,7 @@ def neighbours(x, fmt):
     return fmt.bounded(lower).float(), fmt.bounded(upper).float()
 
 
-@wrong(NEIGHBOURS, "one mantissa bit too many", fails=FLOATING, says="Your spacing is half of the right one")
+@wrong("one mantissa bit too many", fails=FLOATING, says="Your spacing is half of the right one")
 def neighbours(x, fmt):
     x = x.double()
     if isinstance(fmt, Fixed):
@@ -99,24 +92,20 @@ def neighbours(x, fmt):
     return fmt.bounded(lower).float(), fmt.bounded(upper).float()
 
 
-@wrong(
-    NEIGHBOURS,
+slip(
     "the exponent from a logarithm",
+    "eps = spacing(x, fmt)",
+    "if isinstance(fmt, Fixed):\n"
+    "        eps = torch.full_like(x, fmt.eps)\n"
+    "    else:\n"
+    "        exponent = torch.log2(x.float().abs()).floor().clamp(min=fmt.min_exponent)\n"
+    "        eps = torch.exp2((exponent - fmt.mantissa_bits).double())",
     fails=("just_below_a_power_of_two", "the_ends"),
     says="log₂ in float32 is rounded",
 )
-def neighbours(x, fmt):
-    x = x.double()
-    if isinstance(fmt, Fixed):
-        eps = torch.full_like(x, fmt.eps)
-    else:
-        exponent = torch.log2(x.float().abs()).floor().clamp(min=fmt.min_exponent)
-        eps = torch.exp2((exponent - fmt.mantissa_bits).double())
-    lower, upper = torch.floor(x / eps) * eps, torch.ceil(x / eps) * eps
-    return fmt.bounded(lower).float(), fmt.bounded(upper).float()
 
 
-@wrong(NEIGHBOURS, "no subnormal numbers", fails="every_code", says="spacing no longer shrinks")
+@wrong("no subnormal numbers", fails="every_code", says="spacing no longer shrinks")
 def neighbours(x, fmt):
     x = x.double()
     if isinstance(fmt, Fixed):
@@ -128,14 +117,14 @@ def neighbours(x, fmt):
     return fmt.bounded(lower).float(), fmt.bounded(upper).float()
 
 
-@wrong(NEIGHBOURS, "does not saturate", fails="the_ends", says="A format without infinity saturates")
+@wrong("does not saturate", fails="the_ends", says="A format without infinity saturates")
 def neighbours(x, fmt):
     x = x.double()
     eps = spacing(x, fmt)
     return (torch.floor(x / eps) * eps).float(), (torch.ceil(x / eps) * eps).float()
 
 
-@wrong(NEIGHBOURS, "wraps for saturates", fails="the_ends", says="A format without infinity saturates")
+@wrong("wraps for saturates", fails="the_ends", says="A format without infinity saturates")
 def neighbours(x, fmt):
     x = x.double()
     eps = spacing(x, fmt)
@@ -146,7 +135,7 @@ def neighbours(x, fmt):
     return fmt.bounded(lower).float(), fmt.bounded(upper).float()
 
 
-@wrong(NEIGHBOURS, "one tensor for both", fails=FIXED, says="end with `return lower, upper`")
+@wrong("one tensor for both", fails=FIXED, says="end with `return lower, upper`")
 def neighbours(x, fmt):
     x = x.double()
     eps = spacing(x, fmt)
@@ -154,20 +143,10 @@ def neighbours(x, fmt):
 
 
 slip(
-    "stochastic_rounding.neighbours",
     "writes ⌊x⌋ into x",
     "    x = x.double()\n    eps = spacing(x, fmt)\n",
     "    given, x = x, x.double()\n    eps = spacing(x, fmt)\n    given.copy_(torch.floor(x / eps) * eps)\n",
     fails="a_value_of_the_format",
     says="changed its argument x",
 )
-
-
-slip(
-    NEIGHBOURS,
-    "flattens x",
-    "x = x.double()\n",
-    "x = x.double().flatten()\n",
-    fails=" ".join(FIXED),
-    says="has shape",
-)
+slip("flattens x", "x = x.double()\n", "x = x.double().flatten()\n", fails=" ".join(FIXED), says="has shape")

@@ -1,13 +1,12 @@
 """Wrong answers to `running_sum`."""
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 from autograder.bank.stochastic_rounding.later import SUM
 
-RUNNING = "stochastic_rounding.running_sum"
+wrong, slip = answers_to("stochastic_rounding.running_sum")
 
 
-@wrong(RUNNING, "rounds the exact sums", fails=SUM, says="sums that were added exactly")
+@wrong("rounds the exact sums", fails=SUM, says="sums that were added exactly")
 def running_sum(xs, fmt, mode, generator):
     sums = xs.cumsum(0)
     if mode == "nearest":
@@ -15,19 +14,19 @@ def running_sum(xs, fmt, mode, generator):
     return stochastic_round(sums, fmt, torch.rand(sums.shape, generator=generator))
 
 
-@wrong(RUNNING, "rounds the terms", fails=SUM, says="This rounds the terms and not the sum")
+@wrong("rounds the terms", fails=SUM, says="This rounds the terms and not the sum")
 def running_sum(xs, fmt, mode, generator):
     if mode == "nearest":
         return round_nearest_even(xs, fmt).cumsum(0)
     return stochastic_round(xs, fmt, torch.rand(xs.shape, generator=generator)).cumsum(0)
 
 
-@wrong(RUNNING, "rounds nothing", fails=SUM, says="The sum is not rounded at all")
+@wrong("rounds nothing", fails=SUM, says="The sum is not rounded at all")
 def running_sum(xs, fmt, mode, generator):
     return xs.cumsum(0)
 
 
-@wrong(RUNNING, "only the last sum", fails=SUM, says="has shape ()")
+@wrong("only the last sum", fails=SUM, says="has shape ()")
 def running_sum(xs, fmt, mode, generator):
     s = torch.zeros_like(xs[0])
     for x in xs:
@@ -38,37 +37,27 @@ def running_sum(xs, fmt, mode, generator):
     return s
 
 
-@wrong(
-    RUNNING,
+slip(
     "to nearest in both modes",
+    'if mode == "nearest":\n'
+    "            s = round_nearest_even(s + x, fmt)\n"
+    "        else:\n"
+    "            s = stochastic_round(s + x, fmt, torch.rand(s.shape, generator=generator))",
+    "s = round_nearest_even(s + x, fmt)",
     fails=("stochastic_does_not_stall", "its_own_generator"),
     says="round it with stochastic_round",
 )
-def running_sum(xs, fmt, mode, generator):
-    s, sums = torch.zeros_like(xs[0]), []
-    for x in xs:
-        s = round_nearest_even(s + x, fmt)
-        sums.append(s)
-    return torch.stack(sums)
-
-
-@wrong(RUNNING, "one random number per tensor", fails="stochastic_does_not_stall", says="not one for all")
-def running_sum(xs, fmt, mode, generator):
-    s, sums = torch.zeros_like(xs[0]), []
-    for x in xs:
-        if mode == "nearest":
-            s = round_nearest_even(s + x, fmt)
-        else:
-            s = stochastic_round(s + x, fmt, torch.rand((), generator=generator).expand(s.shape))
-        sums.append(s)
-    return torch.stack(sums)
+slip(
+    "one random number per tensor",
+    "s = stochastic_round(s + x, fmt, torch.rand(s.shape, generator=generator))",
+    "s = stochastic_round(s + x, fmt, torch.rand((), generator=generator).expand(s.shape))",
+    fails="stochastic_does_not_stall",
+    says="not one for all",
+)
 
 
 @wrong(
-    RUNNING,
-    "the same random numbers in each step",
-    fails="stochastic_does_not_stall",
-    says="new random numbers in each step",
+    "the same random numbers in each step", fails="stochastic_does_not_stall", says="new random numbers in each step"
 )
 def running_sum(xs, fmt, mode, generator):
     s, sums = torch.zeros_like(xs[0]), []
@@ -79,34 +68,21 @@ def running_sum(xs, fmt, mode, generator):
     return torch.stack(sums)
 
 
-@wrong(
-    RUNNING,
+slip(
     "draws from the global generator",
+    "s = stochastic_round(s + x, fmt, torch.rand(s.shape, generator=generator))",
+    "s = stochastic_round(s + x, fmt, torch.rand(s.shape))",
     fails="its_own_generator",
     says="Draw every random number from the generator",
 )
-def running_sum(xs, fmt, mode, generator):
-    s, sums = torch.zeros_like(xs[0]), []
-    for x in xs:
-        if mode == "nearest":
-            s = round_nearest_even(s + x, fmt)
-        else:
-            s = stochastic_round(s + x, fmt, torch.rand(s.shape))
-        sums.append(s)
-    return torch.stack(sums)
-
-
 slip(
-    "stochastic_rounding.running_sum",
     "writes the sums into xs",
     "s = round_nearest_even(s + x, fmt)",
     "s = x.copy_(round_nearest_even(s + x, fmt))",
     fails="its_own_generator",
     says="changed its argument xs",
 )
-
 slip(
-    RUNNING,
     "begins with one number for all columns",
     "torch.zeros_like(xs[0])",
     "torch.zeros(())",

@@ -1,57 +1,44 @@
 """Wrong answers to `sgd_low_precision`."""
 
-from autograder.authoring import wrong
+from autograder.bank.slips import answers_to
 from autograder.bank.stochastic_rounding.later import LATER, STEP
 
-SGD = "stochastic_rounding.sgd_low_precision"
+wrong, slip = answers_to("stochastic_rounding.sgd_low_precision")
+
+slip("climbs", "new = w - lr * grad", "new = w + lr * grad", fails=STEP, says="It climbs")
+slip("no learning rate", "new = w - lr * grad", "new = w - grad", fails=STEP, says="The learning rate is missing")
 
 
-@wrong(SGD, "climbs", fails=STEP, says="It climbs")
-def sgd_low_precision(w, grad, lr, fmt, mode, generator):
-    new = w + lr * grad
-    if mode == "nearest":
-        return round_nearest_even(new, fmt)
-    return stochastic_round(new, fmt, torch.rand(new.shape, generator=generator))
-
-
-@wrong(SGD, "no learning rate", fails=STEP, says="The learning rate is missing")
-def sgd_low_precision(w, grad, lr, fmt, mode, generator):
-    new = w - grad
-    if mode == "nearest":
-        return round_nearest_even(new, fmt)
-    return stochastic_round(new, fmt, torch.rand(new.shape, generator=generator))
-
-
-@wrong(SGD, "rounds the gradient only", fails=STEP, says="This rounds the gradient")
+@wrong("rounds the gradient only", fails=STEP, says="This rounds the gradient")
 def sgd_low_precision(w, grad, lr, fmt, mode, generator):
     if mode == "nearest":
         return w - lr * round_nearest_even(grad, fmt)
     return w - lr * stochastic_round(grad, fmt, torch.rand(grad.shape, generator=generator))
 
 
-@wrong(SGD, "rounds the gradient only, at random", fails=LATER, says="is not a neighbour of w − lr · grad")
+@wrong("rounds the gradient only, at random", fails=LATER, says="is not a neighbour of w − lr · grad")
 def sgd_low_precision(w, grad, lr, fmt, mode, generator):
     if mode == "nearest":
         return round_nearest_even(w - lr * grad, fmt)
     return w - lr * stochastic_round(grad, fmt, torch.rand(grad.shape, generator=generator))
 
 
-@wrong(SGD, "rounds nothing", fails=STEP, says="The new weights are not rounded")
+@wrong("rounds nothing", fails=STEP, says="The new weights are not rounded")
 def sgd_low_precision(w, grad, lr, fmt, mode, generator):
     return w - lr * grad
 
 
-@wrong(SGD, "rounds down always", fails=STEP, says="This always rounds down")
+@wrong("rounds down always", fails=STEP, says="This always rounds down")
 def sgd_low_precision(w, grad, lr, fmt, mode, generator):
     return neighbours(w - lr * grad, fmt)[0]
 
 
-@wrong(SGD, "to nearest in both modes", fails=LATER[1:], says="or there is none")
+@wrong("to nearest in both modes", fails=LATER[1:], says="or there is none")
 def sgd_low_precision(w, grad, lr, fmt, mode, generator):
     return round_nearest_even(w - lr * grad, fmt)
 
 
-@wrong(SGD, "one random number per tensor", fails=LATER[1:3], says="they share one random number")
+@wrong("one random number per tensor", fails=LATER[1:3], says="they share one random number")
 def sgd_low_precision(w, grad, lr, fmt, mode, generator):
     new = w - lr * grad
     if mode == "nearest":
@@ -59,7 +46,7 @@ def sgd_low_precision(w, grad, lr, fmt, mode, generator):
     return stochastic_round(new, fmt, torch.rand((), generator=generator).expand(new.shape))
 
 
-@wrong(SGD, "up or down with even odds", fails="small_updates_count", says="a weight's move, in ε, is")
+@wrong("up or down with even odds", fails="small_updates_count", says="a weight's move, in ε, is")
 def sgd_low_precision(w, grad, lr, fmt, mode, generator):
     new = w - lr * grad
     if mode == "nearest":
@@ -68,9 +55,7 @@ def sgd_low_precision(w, grad, lr, fmt, mode, generator):
     return torch.where(torch.rand(new.shape, generator=generator) < 0.5, lower, upper)
 
 
-@wrong(
-    SGD, "draws from the global generator", fails="no_global_generator", says="a state that the whole program shares"
-)
+@wrong("draws from the global generator", fails="no_global_generator", says="a state that the whole program shares")
 def sgd_low_precision(w, grad, lr, fmt, mode, generator):
     new = w - lr * grad
     if mode == "nearest":
@@ -78,7 +63,7 @@ def sgd_low_precision(w, grad, lr, fmt, mode, generator):
     return stochastic_round(new, fmt, torch.rand(new.shape))
 
 
-@wrong(SGD, "seeds the generator again", fails="no_global_generator", says="don't seed it again")
+@wrong("seeds the generator again", fails="no_global_generator", says="don't seed it again")
 def sgd_low_precision(w, grad, lr, fmt, mode, generator):
     new = w - lr * grad
     if mode == "nearest":
@@ -87,7 +72,7 @@ def sgd_low_precision(w, grad, lr, fmt, mode, generator):
     return stochastic_round(new, fmt, torch.rand(new.shape, generator=generator))
 
 
-@wrong(SGD, "in place", fails="leaves_its_inputs_alone", says="changed its argument w")
+@wrong("in place", fails="leaves_its_inputs_alone", says="changed its argument w")
 def sgd_low_precision(w, grad, lr, fmt, mode, generator):
     w -= lr * grad
     if mode == "nearest":

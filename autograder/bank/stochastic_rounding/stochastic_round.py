@@ -1,10 +1,9 @@
 """Wrong answers to `stochastic_round`."""
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 from autograder.bank.stochastic_rounding.later import LATER
 
-STOCHASTIC = "stochastic_rounding.stochastic_round"
+wrong, slip = answers_to("stochastic_rounding.stochastic_round")
 UNBIASED = ("running_sum.stochastic_does_not_stall", "sgd_low_precision.small_updates_count")
 NOT_RANDOM = (
     *(*UNBIASED, "running_sum.its_own_generator", "sgd_low_precision.no_global_generator"),
@@ -12,102 +11,61 @@ NOT_RANDOM = (
 )
 ALL = ("up_where_u_is_below_p", "negative_numbers", "a_value_stays", "the_odds_are_exact", "beyond_the_ends")
 
-
-@wrong(
-    STOCHASTIC,
+slip(
     "turns the odds round",
+    "up = u < x / eps - whole",
+    "up = u < 1 - (x / eps - whole)",
     fails=(*ALL, "running_sum.stochastic_does_not_stall", *(f"sgd_low_precision.{check}" for check in LATER)),
     says="The odds are reversed",
 )
-def stochastic_round(x, fmt, u):
-    x = x.double()
-    eps = spacing(x, fmt)
-    whole = torch.floor(x / eps)
-    up = u < 1 - (x / eps - whole)
-    return fmt.bounded((whole + up) * eps).float()
 
 
-@wrong(STOCHASTIC, "adds u, then cuts", fails=ALL, says="This goes up where u ≥ 1 − p")
+@wrong("adds u, then cuts", fails=ALL, says="This goes up where u ≥ 1 − p")
 def stochastic_round(x, fmt, u):
     x = x.double()
     eps = spacing(x, fmt)
     return fmt.bounded(torch.floor(x / eps + u) * eps).float()
 
 
-@wrong(
-    STOCHASTIC,
+slip(
     "adds u twice",
+    "whole = torch.floor(x / eps)\n    up = u < x / eps - whole\n    return fmt.bounded((whole + up) * eps).float()",
+    "return fmt.bounded(torch.floor(x / eps + u + u) * eps).float()",
     fails=(*ALL, UNBIASED[0], *(f"sgd_low_precision.{check}" for check in LATER)),
     says="This adds u twice",
 )
-def stochastic_round(x, fmt, u):
-    x = x.double()
-    eps = spacing(x, fmt)
-    return fmt.bounded(torch.floor(x / eps + u + u) * eps).float()
+slip("counts u twice", "u < x / eps", "u + u < x / eps", fails=(*ALL, *UNBIASED), says="This uses u twice")
 
 
-@wrong(STOCHASTIC, "counts u twice", fails=(*ALL, *UNBIASED), says="This uses u twice")
-def stochastic_round(x, fmt, u):
-    x = x.double()
-    eps = spacing(x, fmt)
-    whole = torch.floor(x / eps)
-    up = u + u < x / eps - whole
-    return fmt.bounded((whole + up) * eps).float()
-
-
-@wrong(STOCHASTIC, "does not use u", fails=(*ALL, *NOT_RANDOM), says="This does not use u")
+@wrong("does not use u", fails=(*ALL, *NOT_RANDOM), says="This does not use u")
 def stochastic_round(x, fmt, u):
     return round_nearest_even(x, fmt)
 
 
-@wrong(
-    STOCHASTIC,
+slip(
     "one random number per tensor",
+    "up = u < x / eps - whole",
+    "up = u.flatten()[0] < x / eps - whole",
     fails=(*ALL, *UNBIASED, "sgd_low_precision.each_weight_its_own"),
     says="You use one random number for all",
 )
-def stochastic_round(x, fmt, u):
-    x = x.double()
-    eps = spacing(x, fmt)
-    whole = torch.floor(x / eps)
-    up = u.flatten()[0] < x / eps - whole
-    return fmt.bounded((whole + up) * eps).float()
-
-
-@wrong(
-    STOCHASTIC,
+slip(
     "biased for negatives",
+    "up = u < x / eps - whole",
+    "up = u < (x / eps - torch.trunc(x / eps)).abs()",
     fails=("negative_numbers", "the_odds_are_exact", UNBIASED[1]),
     says="biased for negative x",
 )
-def stochastic_round(x, fmt, u):
-    x = x.double()
-    eps = spacing(x, fmt)
-    whole = torch.floor(x / eps)
-    up = u < (x / eps - torch.trunc(x / eps)).abs()
-    return fmt.bounded((whole + up) * eps).float()
-
-
-@wrong(
-    STOCHASTIC,
+slip(
     "cuts off for ⌊x⌋",
+    "whole = torch.floor(x / eps)",
+    "whole = torch.trunc(x / eps)",
     fails=("negative_numbers", "the_odds_are_exact", UNBIASED[1]),
     says="cutting off is not ⌊x⌋",
 )
-def stochastic_round(x, fmt, u):
-    x = x.double()
-    eps = spacing(x, fmt)
-    whole = torch.trunc(x / eps)
-    up = u < x / eps - whole
-    return fmt.bounded((whole + up) * eps).float()
 
 
-@wrong(
-    STOCHASTIC,
-    "rounds |x|",
-    fails=("negative_numbers", "the_odds_are_exact"),
-    says="This rounds |x| and puts the sign back",
-)
+@wrong("rounds |x|", fails=("negative_numbers", "the_odds_are_exact"), says="This rounds |x| and puts the sign back")
 def stochastic_round(x, fmt, u):
     size = x.double().abs()
     eps = spacing(size, fmt)
@@ -116,7 +74,7 @@ def stochastic_round(x, fmt, u):
     return fmt.bounded(torch.sign(x) * (whole + up) * eps).float()
 
 
-@wrong(STOCHASTIC, "u ≤ p", fails=("a_value_stays", "the_odds_are_exact"), says="Up where u < p, not where u ≤ p")
+@wrong("u ≤ p", fails=("a_value_stays", "the_odds_are_exact"), says="Up where u < p, not where u ≤ p")
 def stochastic_round(x, fmt, u):
     x = x.double()
     eps = spacing(x, fmt)
@@ -125,7 +83,7 @@ def stochastic_round(x, fmt, u):
     return fmt.bounded((whole + up) * eps).float()
 
 
-@wrong(STOCHASTIC, "wraps for saturates", fails="beyond_the_ends", says="saturates")
+@wrong("wraps for saturates", fails="beyond_the_ends", says="saturates")
 def stochastic_round(x, fmt, u):
     x = x.double()
     eps = spacing(x, fmt)
@@ -137,7 +95,6 @@ def stochastic_round(x, fmt, u):
 
 
 @wrong(
-    STOCHASTIC,
     "p without / ε",
     fails=(*ALL, *UNBIASED, "sgd_low_precision.no_global_generator", "sgd_low_precision.each_weight_its_own"),
     says="ε is missing",
@@ -149,7 +106,6 @@ def stochastic_round(x, fmt, u):
 
 
 @wrong(
-    STOCHASTIC,
     "draws its own random numbers",
     fails=(*ALL, "running_sum.its_own_generator", "sgd_low_precision.no_global_generator"),
     says="rounds differently: u holds the random numbers",
@@ -162,7 +118,6 @@ def stochastic_round(x, fmt, u):
 
 
 slip(
-    "stochastic_rounding.stochastic_round",
     "compares in u itself",
     "u < x / eps - whole",
     "u.sub_(x / eps - whole) < 0",
@@ -170,7 +125,6 @@ slip(
     says="changed its argument u",
 )
 slip(
-    "stochastic_rounding.stochastic_round",
     "returns float64",
     "eps).float()",
     "eps)",

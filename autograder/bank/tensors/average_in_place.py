@@ -1,22 +1,19 @@
 """Wrong answers to `average_in_place`."""
 
-from autograder.authoring import wrong
+from autograder.bank.slips import answers_to
 
+wrong, slip = answers_to("tensors.average_in_place")
 
-@wrong(
-    "tensors.average_in_place",
+slip(
     "gives a name to the mean",
+    "x.copy_(mean)",
+    "x = mean  # noqa: F841 (the mistake)",
     fails=("everyone_has_the_mean", "pieces_of_one_memory", "any_tensors"),
     says="give a name or a place in the list to another tensor",
 )
-def average_in_place(xs):
-    mean = sum(xs) / len(xs)
-    for x in xs:
-        x = mean  # noqa: F841 (the mistake)
 
 
 @wrong(
-    "tensors.average_in_place",
     "replaces the tensors in the list",
     fails=("everyone_has_the_mean", "pieces_of_one_memory", "any_tensors"),
     says="give a name or a place in the list to another tensor",
@@ -26,7 +23,6 @@ def average_in_place(xs):
 
 
 @wrong(
-    "tensors.average_in_place",
     "the mean of what is half overwritten",
     fails=("everyone_has_the_mean", "pieces_of_one_memory", "any_tensors"),
     says="compute it once, before you overwrite the first",
@@ -36,35 +32,23 @@ def average_in_place(xs):
         x.copy_(sum(xs) / len(xs))
 
 
-@wrong(
-    "tensors.average_in_place",
+slip(
     "the first tensor as the total",
+    "mean = sum(xs) / len(xs)",
+    "total = xs[0]\n    for x in xs:\n        total += x\n    mean = total / len(xs)",
     fails=("everyone_has_the_mean", "pieces_of_one_memory", "any_tensors"),
     says="is a second name for the first tensor",
 )
-def average_in_place(xs):
-    total = xs[0]
-    for x in xs:
-        total += x
-    mean = total / len(xs)
-    for x in xs:
-        x.copy_(mean)
-
-
-@wrong(
-    "tensors.average_in_place",
+slip(
     "another memory under the name",
+    "x.copy_(mean)",
+    "x.data = mean",
     fails=("everyone_has_the_mean", "pieces_of_one_memory", "any_tensors"),
     says="points the name at another memory",
 )
-def average_in_place(xs):
-    mean = sum(xs) / len(xs)
-    for x in xs:
-        x.data = mean
 
 
 @wrong(
-    "tensors.average_in_place",
     "the sum for the mean",
     fails=("everyone_has_the_mean", "pieces_of_one_memory", "any_tensors"),
     says="divide by the number of tensors",

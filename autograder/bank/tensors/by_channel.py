@@ -1,10 +1,11 @@
 """Wrong answers to `by_channel`."""
 
-from autograder.authoring import wrong
+from autograder.bank.slips import answers_to
+
+wrong, _ = answers_to("tensors.by_channel")
 
 
 @wrong(
-    "tensors.by_channel",
     "reshape alone cuts in the order of memory",
     fails=("a_row_for_each_channel", "any_memory"),
     says="a row of yours mixes channels",
@@ -14,7 +15,6 @@ def by_channel(x):
 
 
 @wrong(
-    "tensors.by_channel",
     "view of what is not contiguous",
     fails=("a_row_for_each_channel", "any_memory"),
     says="no strides describe this result",
@@ -24,7 +24,6 @@ def by_channel(x):
 
 
 @wrong(
-    "tensors.by_channel",
     "columns before rows",
     fails=("a_row_for_each_channel", "any_memory", "copies_only_where_it_must"),
     says="height comes before width",
@@ -33,18 +32,12 @@ def by_channel(x):
     return x.permute(1, 0, 3, 2).reshape(x.shape[1], -1)
 
 
-@wrong(
-    "tensors.by_channel",
-    "images last",
-    fails=("a_row_for_each_channel", "any_memory"),
-    says="The images alternate pixel by pixel",
-)
+@wrong("images last", fails=("a_row_for_each_channel", "any_memory"), says="The images alternate pixel by pixel")
 def by_channel(x):
     return x.permute(1, 2, 3, 0).reshape(x.shape[1], -1)
 
 
 @wrong(
-    "tensors.by_channel",
     "forgets to make one axis of three",
     fails=("a_row_for_each_channel", "any_memory", "copies_only_where_it_must"),
     says="are still apart",
@@ -53,8 +46,6 @@ def by_channel(x):
     return x.transpose(0, 1)
 
 
-@wrong(
-    "tensors.by_channel", "copies always", fails="copies_only_where_it_must", says="copied into a memory of their own"
-)
+@wrong("copies always", fails="copies_only_where_it_must", says="copied into a memory of their own")
 def by_channel(x):
     return x.transpose(0, 1).clone().flatten(1)

@@ -2,12 +2,12 @@
 
 import torch
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
+
+wrong, slip = answers_to("tensors.cut")
 
 
 @wrong(
-    "tensors.cut",
     "converts for looking at the bits",
     fails=("the_low_half_is_zero", "special_numbers", "leaves_x_alone"),
     says="has converted the number",
@@ -17,7 +17,6 @@ def cut(x):
 
 
 @wrong(
-    "tensors.cut",
     "converts on the way back",
     fails=("the_low_half_is_zero", "special_numbers", "leaves_x_alone"),
     says="At the end you converted the whole number",
@@ -27,7 +26,6 @@ def cut(x):
 
 
 @wrong(
-    "tensors.cut",
     "rounds to the nearest bfloat16",
     fails=("the_low_half_is_zero", "special_numbers", "leaves_x_alone"),
     says="bfloat16 rounds to the nearest",
@@ -37,7 +35,6 @@ def cut(x):
 
 
 @wrong(
-    "tensors.cut",
     "shifts, and does not shift back",
     fails=("the_low_half_is_zero", "special_numbers", "leaves_x_alone"),
     says="move it up again",
@@ -47,7 +44,6 @@ def cut(x):
 
 
 @wrong(
-    "tensors.cut",
     "keeps the other half",
     fails=("the_low_half_is_zero", "special_numbers", "leaves_x_alone"),
     says="You kept the low half",
@@ -57,7 +53,6 @@ def cut(x):
 
 
 @wrong(
-    "tensors.cut",
     "cuts the digits after the point",
     fails=("the_low_half_is_zero", "special_numbers", "leaves_x_alone"),
     says="You cut the numbers to whole numbers",
@@ -66,11 +61,11 @@ def cut(x):
     return torch.trunc(x)
 
 
-@wrong("tensors.cut", "cuts the bits of x itself", fails="leaves_x_alone", says="Your function has cut x itself")
+@wrong("cuts the bits of x itself", fails="leaves_x_alone", says="Your function has cut x itself")
 def cut(x):
     bits = x.view(torch.int32)
     bits &= -65536
     return x.clone()
 
 
-slip("tensors.cut", "not for a single number", "(x.view(", "(x[:].view(", fails="special_numbers", says="0-dim")
+slip("not for a single number", "(x.view(", "(x[:].view(", fails="special_numbers", says="0-dim")

@@ -2,82 +2,60 @@
 
 import torch
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
 
+wrong, slip = answers_to("tensors.grads")
 
-@wrong(
-    "tensors.grads",
+slip(
     "lets autograd watch the step",
+    "with torch.no_grad():\n        w -= lr * w.grad",
+    "w -= lr * w.grad",
     fails=("one_step", "gradients_do_not_pile_up"),
     says="Autograd watches w",
 )
-def descend(w, lr):
-    w -= lr * w.grad
-    w.grad = None
+slip("gradients pile up", "    w.grad = None\n", "", fails="gradients_do_not_pile_up", says="backward() adds to w.grad")
 
 
-@wrong("tensors.grads", "gradients pile up", fails="gradients_do_not_pile_up", says="backward() adds to w.grad")
-def descend(w, lr):
-    with torch.no_grad():
-        w -= lr * w.grad
-
-
-@wrong("tensors.grads", "a new w of its own", fails=("one_step", "gradients_do_not_pile_up"), says="w has not changed")
+@wrong("a new w of its own", fails=("one_step", "gradients_do_not_pile_up"), says="w has not changed")
 def descend(w, lr):
     with torch.no_grad():
         w = w - lr * w.grad
 
 
-@wrong("tensors.grads", "climbs", fails=("one_step", "gradients_do_not_pile_up"), says="You climb")
-def descend(w, lr):
-    with torch.no_grad():
-        w += lr * w.grad
-    w.grad = None
+slip("climbs", "w -= lr * w.grad", "w += lr * w.grad", fails=("one_step", "gradients_do_not_pile_up"), says="You climb")
 
 
-@wrong("tensors.grads", "takes w away from autograd", fails="gradients_do_not_pile_up", says="do not change its flag")
+@wrong("takes w away from autograd", fails="gradients_do_not_pile_up", says="do not change its flag")
 def descend(w, lr):
     w.requires_grad_(False)
     w -= lr * w.grad
     w.grad = None
 
 
-@wrong(
-    "tensors.grads",
+slip(
     "a hook that looks up i when it is called",
+    "param.register_post_accumulate_grad_hook(lambda _, i=i: ready(i))",
+    "param.register_post_accumulate_grad_hook(lambda _: ready(i))",
     fails=("as_soon_as_it_is_there", "in_every_pass"),
     says="keeps the value of i",
 )
-def watch(params, ready):
-    for i, param in enumerate(params):
-        param.register_post_accumulate_grad_hook(lambda _: ready(i))
-
-
-@wrong(
-    "tensors.grads",
+slip(
     "calls instead of handing over",
+    "param.register_post_accumulate_grad_hook(lambda _, i=i: ready(i))",
+    "param.register_post_accumulate_grad_hook(ready(i))",
     fails=("as_soon_as_it_is_there", "in_every_pass"),
     says="register the function itself",
 )
-def watch(params, ready):
-    for i, param in enumerate(params):
-        param.register_post_accumulate_grad_hook(ready(i))
-
-
-@wrong(
-    "tensors.grads",
+slip(
     "the hook that comes too early",
+    "param.register_post_accumulate_grad_hook(lambda _, i=i: ready(i))",
+    "param.register_hook(lambda _, i=i: ready(i))",
     fails=("as_soon_as_it_is_there", "in_every_pass"),
     says="calls with the gradient before it is written",
 )
-def watch(params, ready):
-    for i, param in enumerate(params):
-        param.register_hook(lambda _, i=i: ready(i))
 
 
 @wrong(
-    "tensors.grads",
     "passes the tensor, not the number",
     fails=("as_soon_as_it_is_there", "in_every_pass"),
     says="call it with the number",
@@ -87,7 +65,7 @@ def watch(params, ready):
         param.register_post_accumulate_grad_hook(ready)
 
 
-@wrong("tensors.grads", "zeros for None", fails="gradients_do_not_pile_up", says="`w.grad = None` clears the gradient")
+@wrong("zeros for None", fails="gradients_do_not_pile_up", says="`w.grad = None` clears the gradient")
 def descend(w, lr):
     with torch.no_grad():
         w -= lr * w.grad
@@ -95,7 +73,6 @@ def descend(w, lr):
 
 
 slip(
-    "tensors.grads",
     "one row after the other, and no single number",
     "        w -= lr * w.grad",
     "        for i in range(len(w)):\n            w[i] -= lr * w.grad[i]",
@@ -104,7 +81,7 @@ slip(
 )
 
 
-@wrong("tensors.grads", "the first pass only", fails="in_every_pass", says="pass 2: the calls of ready")
+@wrong("the first pass only", fails="in_every_pass", says="pass 2: the calls of ready")
 def watch(params, ready):
     def hear(i, hooks):
         ready(i)
@@ -116,7 +93,6 @@ def watch(params, ready):
 
 
 slip(
-    "tensors.grads",
     "hooks that call once",
     "lambda _, i=i: ready(i)",
     "lambda _, i=i, left=[i]: ready(left.pop()) if left else None",

@@ -1,10 +1,11 @@
 """Wrong answers to `pick`."""
 
-from autograder.authoring import wrong
+from autograder.bank.slips import answers_to
+
+wrong, _ = answers_to("tensors.pick")
 
 
 @wrong(
-    "tensors.pick",
     "an image for a channel",
     fails=("the_rows_of_one_channel", "any_shape", "a_view"),
     says="This is image c, not channel c",
@@ -14,7 +15,6 @@ def pick(x, c, i, step):
 
 
 @wrong(
-    "tensors.pick",
     "a slice of length 1 for a number",
     fails=("the_rows_of_one_channel", "any_shape", "a_view"),
     says="A number in its place removes it",
@@ -24,7 +24,6 @@ def pick(x, c, i, step):
 
 
 @wrong(
-    "tensors.pick",
     "columns for rows",
     fails=("the_rows_of_one_channel", "any_shape", "a_view"),
     says="the row is the axis before the last one",
@@ -34,7 +33,6 @@ def pick(x, c, i, step):
 
 
 @wrong(
-    "tensors.pick",
     "one colon: the step as a stop",
     fails=("the_rows_of_one_channel", "any_shape", "a_view"),
     says="the second number is the stop",
@@ -44,7 +42,6 @@ def pick(x, c, i, step):
 
 
 @wrong(
-    "tensors.pick",
     "every step-th row, then from row i on",
     fails=("the_rows_of_one_channel", "any_shape", "a_view"),
     says="start and step belong in one slice",
@@ -53,6 +50,6 @@ def pick(x, c, i, step):
     return x[:, c, ::step][:, i:]
 
 
-@wrong("tensors.pick", "a list of rows, which copies", fails="a_view", says="lists of indices")
+@wrong("a list of rows, which copies", fails="a_view", says="lists of indices")
 def pick(x, c, i, step):
     return x[:, c, list(range(i, x.shape[2], step))]

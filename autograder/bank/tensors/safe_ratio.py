@@ -2,11 +2,12 @@
 
 import torch
 
-from autograder.authoring import wrong
+from autograder.bank.slips import answers_to
+
+wrong, _ = answers_to("tensors.safe_ratio")
 
 
 @wrong(
-    "tensors.safe_ratio",
     "divides by zero",
     fails=("zero_where_b_is_zero", "any_tensor", "leaves_its_arguments_alone"),
     says="1/0 is inf and 0/0 is nan",
@@ -16,7 +17,6 @@ def safe_ratio(a, b):
 
 
 @wrong(
-    "tensors.safe_ratio",
     "adds a little to b",
     fails=("zero_where_b_is_zero", "any_tensor", "leaves_its_arguments_alone"),
     says="to b: where b is 0 the ratio is huge",
@@ -26,7 +26,6 @@ def safe_ratio(a, b):
 
 
 @wrong(
-    "tensors.safe_ratio",
     "nan_to_num for a choice",
     fails=("zero_where_b_is_zero", "any_tensor", "leaves_its_arguments_alone"),
     says="replaces inf by the largest number",
@@ -36,7 +35,6 @@ def safe_ratio(a, b):
 
 
 @wrong(
-    "tensors.safe_ratio",
     "multiplies by the mask",
     fails=("zero_where_b_is_zero", "any_tensor", "leaves_its_arguments_alone"),
     says="a product with a mask does not remove it",
@@ -46,7 +44,6 @@ def safe_ratio(a, b):
 
 
 @wrong(
-    "tensors.safe_ratio",
     "whole-number division",
     fails=("zero_where_b_is_zero", "any_tensor", "leaves_its_arguments_alone"),
     says="rounds down",
@@ -56,7 +53,6 @@ def safe_ratio(a, b):
 
 
 @wrong(
-    "tensors.safe_ratio",
     "asks with if",
     fails=("zero_where_b_is_zero", "any_tensor", "leaves_its_arguments_alone"),
     says="has an answer for each element",
@@ -67,27 +63,24 @@ def safe_ratio(a, b):
     return a / b
 
 
-@wrong("tensors.safe_ratio", "mends b itself", fails="leaves_its_arguments_alone", says="changed its argument b")
+@wrong("mends b itself", fails="leaves_its_arguments_alone", says="changed its argument b")
 def safe_ratio(a, b):
     zero = b == 0
     b[zero] = 1
     return torch.where(zero, 0, a / b)
 
 
-@wrong("tensors.safe_ratio", "every inf and nan replaced", fails="any_tensor", says="an inf of a is lost. Choose by b")
+@wrong("every inf and nan replaced", fails="any_tensor", says="an inf of a is lost. Choose by b")
 def safe_ratio(a, b):
     return torch.nan_to_num(a / b, nan=0.0, posinf=0.0, neginf=0.0)
 
 
-@wrong(
-    "tensors.safe_ratio", "a product with the mask", fails="any_tensor", says="a product with a mask does not remove it"
-)
+@wrong("a product with the mask", fails="any_tensor", says="a product with a mask does not remove it")
 def safe_ratio(a, b):
     return a * (b != 0) / (b + (b == 0))
 
 
 @wrong(
-    "tensors.safe_ratio",
     "a negative b taken for 0",
     fails=("zero_where_b_is_zero", "leaves_its_arguments_alone"),
     says="A negative b divides as well",

@@ -1,64 +1,40 @@
 """Wrong answers to `stretch`."""
 
-from autograder.authoring import wrong
-from autograder.bank.slips import slip
+from autograder.bank.slips import answers_to
+
+wrong, slip = answers_to("tensors.stretch")
 
 
 @wrong(
-    "tensors.stretch",
-    "along the last axis",
-    fails=("along_the_channels", "any_shape", "no_memory"),
-    says="aligned at their right ends",
+    "along the last axis", fails=("along_the_channels", "any_shape", "no_memory"), says="aligned at their right ends"
 )
 def stretch(b, x):
     return b.expand(x.shape)
 
 
-@wrong(
-    "tensors.stretch",
-    "one axis too few",
-    fails=("along_the_channels", "any_shape", "no_memory"),
-    says="b lies along the rows",
-)
+@wrong("one axis too few", fails=("along_the_channels", "any_shape", "no_memory"), says="b lies along the rows")
 def stretch(b, x):
     return b[:, None].expand(x.shape)
 
 
-@wrong(
-    "tensors.stretch",
-    "one axis too many",
-    fails=("along_the_channels", "any_shape", "no_memory"),
-    says="b lies along the images",
-)
+@wrong("one axis too many", fails=("along_the_channels", "any_shape", "no_memory"), says="b lies along the images")
 def stretch(b, x):
     return b[:, None, None, None].expand(x.shape)
 
 
-@wrong("tensors.stretch", "repeat for expand", fails="no_memory", says="lets an axis of length 1 look long")
+@wrong("repeat for expand", fails="no_memory", says="lets an axis of length 1 look long")
 def stretch(b, x):
     return b[:, None, None].repeat(len(x), 1, *x.shape[2:])
 
 
-@wrong(
-    "tensors.stretch",
-    "not stretched at all",
-    fails=("along_the_channels", "any_shape", "no_memory"),
-    says="now stretch them",
-)
+@wrong("not stretched at all", fails=("along_the_channels", "any_shape", "no_memory"), says="now stretch them")
 def stretch(b, x):
     return b[:, None, None]
 
 
-@wrong("tensors.stretch", "makes the view contiguous", fails="no_memory", says="is stored many times")
+@wrong("makes the view contiguous", fails="no_memory", says="is stored many times")
 def stretch(b, x):
     return b[:, None, None].expand(x.shape).contiguous()
 
 
-slip(
-    "tensors.stretch",
-    "x's dtype for b's",
-    ".expand(x.shape)",
-    ".expand(x.shape).to(x.dtype)",
-    fails="any_shape",
-    says="dtype",
-)
+slip("x's dtype for b's", ".expand(x.shape)", ".expand(x.shape).to(x.dtype)", fails="any_shape", says="dtype")

@@ -2,49 +2,40 @@
 
 import torch
 
-from autograder.authoring import wrong
+from autograder.bank.slips import answers_to
+
+wrong, slip = answers_to("tensors.sums")
+
+slip("keepdim forgotten", "1, keepdim=True", "1", fails=("rows_add_up_to_one", "any_matrix"), says="keepdim is missing")
 
 
-@wrong("tensors.sums", "keepdim forgotten", fails=("rows_add_up_to_one", "any_matrix"), says="keepdim is missing")
-def shares(x):
-    return x / x.sum(1)
-
-
-@wrong("tensors.sums", "dim off by one", fails=("rows_add_up_to_one", "any_matrix"), says="Your columns add up to 1")
+@wrong("dim off by one", fails=("rows_add_up_to_one", "any_matrix"), says="Your columns add up to 1")
 def shares(x):
     return x / x.sum(0, keepdim=True)
 
 
-@wrong(
-    "tensors.sums",
-    "the sum of everything",
-    fails=("rows_add_up_to_one", "any_matrix"),
-    says="give the axis to sum over",
-)
+@wrong("the sum of everything", fails=("rows_add_up_to_one", "any_matrix"), says="give the axis to sum over")
 def shares(x):
     return x / x.sum()
 
 
-@wrong("tensors.sums", "the mean for the sum", fails=("rows_add_up_to_one", "any_matrix"), says="divided by the mean")
+@wrong("the mean for the sum", fails=("rows_add_up_to_one", "any_matrix"), says="divided by the mean")
 def shares(x):
     return x / x.double().mean(1, keepdim=True).to(x.dtype if x.is_floating_point() else torch.float32)
 
 
-@wrong("tensors.sums", "divides x in place", fails="any_matrix", says="changed its argument x")
+@wrong("divides x in place", fails="any_matrix", says="changed its argument x")
 def shares(x):
     x /= x.sum(1, keepdim=True)
     return x
 
 
-@wrong(
-    "tensors.sums", "the weights turned", fails=("a_sum_over_channels", "any_sizes"), says="read the wrong way round"
-)
+@wrong("the weights turned", fails=("a_sum_over_channels", "any_sizes"), says="read the wrong way round")
 def mix(w, x):
     return torch.einsum("ck,ncpq->nkpq", w, x)
 
 
 @wrong(
-    "tensors.sums",
     "a matrix product of the last two axes",
     fails=("a_sum_over_channels", "any_sizes"),
     says="@ multiplies the last two axes",
@@ -54,15 +45,10 @@ def mix(w, x):
 
 
 @wrong(
-    "tensors.sums",
-    "the letters of the result in another order",
-    fails=("a_sum_over_channels", "any_sizes"),
-    says="have changed places",
+    "the letters of the result in another order", fails=("a_sum_over_channels", "any_sizes"), says="have changed places"
 )
 def mix(w, x):
     return torch.einsum("kc,ncpq->knpq", w, x)
 
 
-@wrong("tensors.sums", "no sum", fails=("a_sum_over_channels", "any_sizes"), says="missing after the arrow")
-def mix(w, x):
-    return torch.einsum("kc,ncpq->nkcpq", w, x)
+slip("no sum", "ncpq->nkpq", "ncpq->nkcpq", fails=("a_sum_over_channels", "any_sizes"), says="missing after the arrow")

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from hpcdl.cluster import Cluster
 
 Take = Callable[[dict[str, Any]], None]
-Die = Callable[[], None]
 TRIES = 5  # a rank that is told to stop is told again four times a second
 
 

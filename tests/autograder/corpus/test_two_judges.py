@@ -18,7 +18,8 @@ from autograder.walls.zygote import Zygote
 from hpcdl import submit
 
 TEXT = (Path(__file__).parent / "cells.txt").read_text(encoding="utf-8")
-CASES = re.findall(r"^=== (\w+)(?: ! ([^\n]*))?( ~)?\n(.*?)(?=^=== |\Z)", TEXT, re.MULTILINE | re.DOTALL)
+CASE = re.compile(r"^=== (\w+)(?:: ([^\n]+?))?(?: ! ([^\n]*))?( ~)?\n(.*?)(?=^=== |\Z)", re.MULTILINE | re.DOTALL)
+CASES = CASE.findall(TEXT)
 LAB = exercises.load("gradient_descent")
 EXERCISE = LAB.exercises["gradient_descent"]
 ALONE = Lab(LAB.slug, number=LAB.number, title=LAB.title)  # the lab, with the one exercise that the cells answer
@@ -40,8 +41,10 @@ def gradient_descent(grad, w0, lr, steps):
 """
 
 
-def cells_of(text: str) -> list[str]:
-    """Return the lab's first cell, and those of the case; `# %% SIGN: x` is an answer that is right if x is -1."""
+def cells_of(text: str, sign: str = "") -> list[str]:
+    """Return the lab's first cell, those of the case, and the answer with this sign, if any."""
+    first = "" if text.startswith("# %% SIGN") else "# %%\n"
+    text = first + text + (f"# %% SIGN: {sign}\n" if sign else "")
     text = re.sub(r"^# %% SIGN: (.+)\n", lambda found: ANSWER.format(found[1]), text, flags=re.MULTILINE)
     return [build.code("gradient_descent")[0], *re.split(r"^# %%\n", text, flags=re.MULTILINE)[1:]]
 
@@ -61,12 +64,12 @@ def kernels():
 
 
 @pytest.mark.thinned(24, 12)
-@pytest.mark.parametrize(("name", "said", "twice", "text"), CASES, ids=[name for name, *_ in CASES])
-def test_both_judges_agree(name, said, twice, text, zygote, kernels, tmp_path):
+@pytest.mark.parametrize(("name", "sign", "said", "twice", "text"), CASES, ids=[name for name, *_ in CASES])
+def test_both_judges_agree(name, sign, said, twice, text, zygote, kernels, tmp_path):
     """`! sentence`: grading cannot do it and says so. `~`: what changes an object is seen in a second look alone."""
     if "import pandas" in text:
         pytest.importorskip("pandas")
-    cells = cells_of(text)
+    cells = cells_of(text, sign)
     nodes = [nbformat.v4.new_code_cell(cell.rstrip()) for cell in cells]
     points, messages, errors = (0, [], []) if said else kernels(cells, tmp_path)
     for number, error in errors:  # a cell may raise: the notebook shows it, and what it did before stays
@@ -122,7 +125,7 @@ def test_four_commands_agree_about_files(tmp_path):
         (tmp_path / "ada" / name).write_text(text)
     path = tmp_path / "ada" / "02_gradient_descent.ipynb"
     cells = [
-        *cells_of(f"# %%\n{USES_THEM}"),
+        *cells_of(USES_THEM),
         'from autograder import check\ncheck("gradient_descent.gradient_descent")',
     ]
     document = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell.strip()) for cell in cells])

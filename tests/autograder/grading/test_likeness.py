@@ -11,7 +11,7 @@ from autograder.outputs import html
 from autograder.results import ExerciseResult, LabResult
 
 EXERCISE = "collectives.recursive_doubling_all_reduce"
-SLUG, NAME = EXERCISE.split(".")
+NAME = EXERCISE.split(".")[1]
 
 MINE = """
 def recursive_doubling_all_reduce(x, comm):

@@ -1,7 +1,6 @@
 """Earlier attempts are kept and one counts; a request to look at a grade again has its evidence and its answer."""
 
 import contextlib
-import csv
 import os
 
 import pytest
@@ -12,7 +11,6 @@ from autograder.grading import attempts
 from autograder.grading.submission import Submission
 from autograder.outputs import adjustments
 
-RIGHT = "def mean(x):\n    return x.mean()"
 SUM = "def mean(x):\n    return x.sum()"
 
 
@@ -20,11 +18,6 @@ def run(*arguments, code=0) -> str:
     ended = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert ended.exit_code == code, ended.output
     return ended.output
-
-
-def scores(out) -> dict[str, str]:
-    with open(out / "grades.csv", newline="") as file:
-        return {row["student"]: row["score"] for row in csv.DictReader(file)}
 
 
 @pytest.fixture

@@ -24,11 +24,6 @@ def one_weird_trick(layers, batch, p):
     return tuple("data" if w <= i * batch else "model" for w, i in layers)
 
 
-# %% schedules: wrong gpipe reversed -> gpipe_forward_first
-def gpipe(p, m):  # backward in reverse order, as in Huang's figure
-    return [[("F", k, 0) for k in range(m)] + [("B", k, 0) for k in reversed(range(m))] for _ in range(p)]
-
-
 # %% schedules: alt tuples of tuples -> full points
 def gpipe(p, m):
     return tuple(tuple([("F", k, 0) for k in range(m)] + [("B", k, 0) for k in range(m)]) for _ in range(p))

@@ -1,12 +1,6 @@
 """Answers to exercises of lab `own_stack` whose verdict was wrong once: see `test_verdicts`."""
 
 
-# %% momentum: list -> nothing_is_changed
-def momentum_step(w, g, v, lr, beta):
-    v = beta * v + g
-    return [w - lr * v, v]
-
-
 # %% ring: left ring -> neighbours_only
 def ring_all_reduce(x, comm):
     p, r = comm.size, comm.rank

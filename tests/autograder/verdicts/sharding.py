@@ -1,11 +1,6 @@
 """Answers to exercises of lab `sharding` whose verdict was wrong once: see `test_verdicts`."""
 
 
-# %% memory: wrong int floor -> the_largest_that_fits
-def largest(nbytes, p, stage):
-    return nbytes // memory(1, p, stage)
-
-
 # %% sharded: first -> full points
 class Sharded:
     def __init__(self, layers, weights, comm):
@@ -74,18 +69,6 @@ def clip(shares, comm, max_norm):  # squares in the share's dtype, then added in
     if norm > max_norm:
         for mine in shares:
             mine.mul_(max_norm / norm)
-    return norm
-
-
-# %% clip: wrong always scales -> scaled_by_the_same
-def clip(shares, comm, max_norm):
-    squares = torch.zeros(1, dtype=torch.float64)
-    for mine in shares:
-        squares += mine.double().square().sum()
-    comm.all_reduce(squares)
-    norm = squares.sqrt().item()
-    for mine in shares:
-        mine.mul_(min(1.0, max_norm / (norm + 1e-6)))
     return norm
 
 

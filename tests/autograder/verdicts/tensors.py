@@ -1,21 +1,6 @@
 """Answers to exercises of lab `tensors` whose verdict was wrong once: see `test_verdicts`."""
 
 
-# %% safe_ratio: nan to num -> any_tensor
-def safe_ratio(a, b):
-    return torch.nan_to_num(a / b, nan=0.0, posinf=0.0, neginf=0.0)
-
-
-# %% safe_ratio: plus one trick -> any_tensor
-def safe_ratio(a, b):
-    return a * (b != 0) / (b + (b == 0))
-
-
-# %% safe_ratio: greater -> zero_where_b_is_zero
-def safe_ratio(a, b):
-    return torch.where(b > 0, a / b, 0)
-
-
 # %% safe_ratio: isinf -> any_tensor
 def safe_ratio(a, b):
     r = a / b
@@ -50,9 +35,3 @@ def descend(w, lr):
 def watch(params, ready):
     for i, p in enumerate(params):
         p.register_post_accumulate_grad_hook(lambda _, i=i: ready(i))
-
-
-# %% epochs: chunk -> batch_after_batch
-def epochs(n, size, times, order):
-    for _ in range(times):
-        yield from order(n).chunk(-(-n // size))

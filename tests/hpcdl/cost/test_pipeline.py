@@ -212,17 +212,6 @@ def test_boundaries_have_their_own_messages():
     assert play(zb_v(2, 1), 1.0, 1.0, 0.0, parts=v_shaped(2), message=10.0).makespan == 8 + 4 * 10
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
-def test_critical_path_is_as_long_as_the_whole(name):
-    timeline = played(name, 4, 6, 1.0, 1.5, 0.75, message=0.125)
-    path = timeline.critical_path()
-    assert path[0].start == 0
-    assert path[-1].end == timeline.makespan
-    for before, after in itertools.pairwise(path):
-        message = 0.125 if before.stage != after.stage else 0.0
-        assert after.start == pytest.approx(before.end + message)
-
-
 def test_memory_counts_what_waits_for_b_and_what_waits_for_w():
     timeline = play(zb_h1(4, 8), 1.0, 1.0, 1.0)
     assert timeline.memory() == [4] * 4

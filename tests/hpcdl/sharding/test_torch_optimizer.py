@@ -16,7 +16,6 @@ from hpcdl.training import LAMB, LARS
 
 from .small import batch, close, learn, network, weights
 
-F64 = torch.float64
 TINY_MB = 200 / 2**20
 MAKES = {
     "adamw": partial(torch.optim.AdamW, lr=0.03, weight_decay=0.1),
