@@ -3,6 +3,10 @@
 import os
 import signal
 
+from autograder.boundary.channel import BROKEN, BrokenSealError
+from autograder.boundary.protocol import ProtocolError
+
+CHANNEL = "autograder.boundary.channel"  # what an answer is reported for that changes messages
 KILLED = "it was killed, by itself or for want of memory"
 SIGNALS: dict[int, str] = {
     signal.SIGSEGV: "a segmentation fault",
@@ -11,6 +15,20 @@ SIGNALS: dict[int, str] = {
     signal.SIGXCPU: "it used up its processor time",
     signal.SIGXFSZ: "it wrote too large a file",
 }
+
+
+def is_tapped(error: Exception, status: int) -> bool:
+    """Whether the worker has ended since an answer changed messages between it and the grader."""
+    return isinstance(error, BrokenSealError) or os.waitstatus_to_exitcode(status) == BROKEN
+
+
+def why_ended(error: Exception, status: int) -> str:
+    """Say of a worker that has ended, or broken the protocol, what its code did."""
+    if is_tapped(error, status):
+        return "Your code interfered with the grader's connection: it changed a message."
+    if isinstance(error, ProtocolError):
+        return f"Your code interfered with the grader's connection ({error})."
+    return describe_end(status)
 
 
 def describe_end(status: int) -> str:

@@ -3,7 +3,6 @@
 import os
 from typing import Any
 
-from autograder.boundary.channel import BROKEN, BrokenSealError
 from autograder.boundary.limits import Stopwatch, Together, waited
 from autograder.boundary.protocol import Closed, ProtocolError
 from autograder.inside.harnesses import HARNESSES
@@ -13,7 +12,7 @@ from hpcdl.comm import CommError, Simulation, simulate
 
 from .copies import copied
 from .desk import Desk, with_book
-from .ended import describe_end, processor_seconds
+from .ended import CHANNEL, is_tapped, processor_seconds, why_ended
 from .errors import StudentError
 from .garbled import garbled
 from .ranks import EACH, SIZES, RankCall, RecordedRun, explained
@@ -150,32 +149,17 @@ class RemoteSession(Session):
             return super().timed(target, args, kwargs, objects)
         except StudentError as error:
             if error.kind == "timeout":
-                self.look_at(error)
-                self.close()  # it stopped in the middle of something: the next check gets a fresh worker
+                self.stop(error)
             raise
         except TimeoutError:
-            late = self.timeout()
-            self.look_at(late)
-            self.close()
-            raise late from None
-        except Closed:
+            raise self.stop(self.timeout()) from None
+        except (Closed, ProtocolError) as error:
             status = self.end()
-            if os.waitstatus_to_exitcode(status) == BROKEN:
-                raise self.interfered() from None
-            raise StudentError("ended", describe_end(status)) from None
-        except BrokenSealError:
-            self.close()
-            raise self.interfered() from None
-        except ProtocolError as error:
-            self.close()
-            raise StudentError("ended", f"Your code interfered with the grader's connection ({error}).") from None
+            if is_tapped(error, status):
+                self.deny(CHANNEL, {})
+            raise StudentError("ended", why_ended(error, status)) from None
         finally:
             self.grader.left = before
-
-    def interfered(self) -> StudentError:
-        """Record that code of the answer has changed messages between its process and the grader."""
-        self.deny("autograder.boundary.channel", {})
-        return StudentError("ended", "Your code interfered with the grader's connection: it changed a message.")
 
     def _timed(self, watch: Stopwatch, *call: Any):
         limit = self.left + PATIENCE
@@ -264,9 +248,12 @@ class RemoteSession(Session):
         """Return the processor seconds of all threads of the worker, to a hundredth; 0 where the system has none."""
         return processor_seconds(self.stat)
 
-    def look_at(self, late: StudentError) -> None:
-        """Say of a time-out whether the code has waited, and whether it had a processor to itself."""
+    def stop(self, late: StudentError) -> StudentError:
+        """End the worker in the middle of something: the next check gets a fresh one. Say of the time-out whether the
+        code has waited, and whether it had a processor to itself."""
         late.asleep, late.undisturbed = self.is_asleep(), self.is_undisturbed()
+        self.close()
+        return late
 
     def is_undisturbed(self) -> bool:
         """Whether the worker, alone in this check, had a processor for nearly all of its limit."""

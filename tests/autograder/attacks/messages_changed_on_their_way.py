@@ -1,5 +1,5 @@
 # tensors.pick: 7 points, flagged
-# A copy, whose answer becomes "the same memory" on its way to the grader: another socket has the place of the worker's.
+# A copy, whose answer becomes "the same memory" on its way: another socket stands before the worker's.
 import os
 import select
 import socket
