@@ -10,15 +10,11 @@ slip(
     "the processes are forgotten",
     "steps, rest = divmod(batch, micro * world)",
     "steps, rest = divmod(batch, micro)",
-    'raise ValueError(f"{micro} x {world} does not divide the batch of {batch}")',
-    'raise ValueError(f"micro {micro} x world {world} does not divide the batch of {batch}")',
     fails=SIZES,
     says="divide by their number, too",
 )
 slip(
     "the batch of one process",
-    'raise ValueError(f"{micro} x {world} does not divide the batch of {batch}")',
-    'raise ValueError(f"micro {micro} x world {world} does not divide the batch of {batch}")',
     '"train_batch_size": batch,',
     '"train_batch_size": batch // world,',
     fails=SIZES,
@@ -26,8 +22,6 @@ slip(
 )
 slip(
     "the share is taken for the microbatch",
-    'raise ValueError(f"{micro} x {world} does not divide the batch of {batch}")',
-    'raise ValueError(f"micro {micro} x world {world} does not divide the batch of {batch}")',
     '"train_micro_batch_size_per_gpu": micro,',
     '"train_micro_batch_size_per_gpu": batch // world,',
     fails=SIZES,
@@ -35,8 +29,6 @@ slip(
 )
 slip(
     "a name that is misspelt",
-    'raise ValueError(f"{micro} x {world} does not divide the batch of {batch}")',
-    'raise ValueError(f"micro {micro} x world {world} does not divide the batch of {batch}")',
     "train_micro_batch_size_per_gpu",
     "micro_batch_size_per_gpu",
     fails=SIZES,
@@ -44,8 +36,6 @@ slip(
 )
 slip(
     "a float from a division",
-    'raise ValueError(f"{micro} x {world} does not divide the batch of {batch}")',
-    'raise ValueError(f"micro {micro} x world {world} does not divide the batch of {batch}")',
     '"gradient_accumulation_steps": steps,',
     '"gradient_accumulation_steps": batch / micro / world,',
     fails=SIZES,
@@ -53,8 +43,6 @@ slip(
 )
 slip(
     "the stage next to its section",
-    'raise ValueError(f"{micro} x {world} does not divide the batch of {batch}")',
-    'raise ValueError(f"micro {micro} x world {world} does not divide the batch of {batch}")',
     '"zero_optimization": {"stage": stage},',
     '"stage": stage,',
     fails=SIZES,
@@ -69,8 +57,6 @@ slip(
 )
 slip(
     "both half precisions",
-    'raise ValueError(f"{micro} x {world} does not divide the batch of {batch}")',
-    'raise ValueError(f"micro {micro} x world {world} does not divide the batch of {batch}")',
     '"bf16": {"enabled": True},',
     '"fp16": {"enabled": True},\n        "bf16": {"enabled": True},',
     fails="stage_and_precision",
@@ -78,8 +64,6 @@ slip(
 )
 slip(
     "rank 0 alone reports",
-    'mine = slice(rank, None, world)\n        loss = cross_entropy(model(x[mine]), y[mine], reduction="sum") / len(x)',
-    'loss = cross_entropy(model(x[rank::world]), y[rank::world], reduction="sum") / len(x)',
     'train.report({"loss": total.item()})',
     'if rank == 0:\n            train.report({"loss": total.item()})',
     fails=LOOP,
@@ -89,15 +73,11 @@ slip(
     "the model is not prepared",
     'model = train.torch.prepare_model(config["model"]())',
     'model = config["model"]()',
-    'mine = slice(rank, None, world)\n        loss = cross_entropy(model(x[mine]), y[mine], reduction="sum") / len(x)',
-    'loss = cross_entropy(model(x[rank::world]), y[rank::world], reduction="sum") / len(x)',
     fails=LOOP,
     says="prepare_model(model) once",
 )
 slip(
     "the loss of the own share",
-    'mine = slice(rank, None, world)\n        loss = cross_entropy(model(x[mine]), y[mine], reduction="sum") / len(x)',
-    'loss = cross_entropy(model(x[rank::world]), y[rank::world], reduction="sum") / len(x)',
     "        dist.all_reduce(total)\n",
     "",
     fails="all_ranks_report",
@@ -107,8 +87,6 @@ slip(
     "the rate scaled as well as the loss",
     'optimizer = torch.optim.SGD(model.parameters(), config["lr"], momentum=0.9)',
     'optimizer = torch.optim.SGD(model.parameters(), config["lr"] * world, momentum=0.9)',
-    'mine = slice(rank, None, world)\n        loss = cross_entropy(model(x[mine]), y[mine], reduction="sum") / len(x)',
-    'loss = cross_entropy(model(x[rank::world]), y[rank::world], reduction="sum") / len(x)',
     fails=LOOP,
     says="parameter 0",
 )
@@ -125,21 +103,13 @@ slip(
 )
 slip(
     "one report at the end",
-    'mine = slice(rank, None, world)\n        loss = cross_entropy(model(x[mine]), y[mine], reduction="sum") / len(x)',
-    'loss = cross_entropy(model(x[rank::world]), y[rank::world], reduction="sum") / len(x)',
     '        train.report({"loss": total.item()})',
     '    train.report({"loss": total.item()})',
     fails="all_ranks_report",
     says="reports of rank 0",
 )
 slip(
-    "AdamW for Adam",
-    'raise ValueError(f"{micro} x {world} does not divide the batch of {batch}")',
-    'raise ValueError(f"micro {micro} x world {world} does not divide the batch of {batch}")',
-    '"type": "Adam"',
-    '"type": "AdamW"',
-    fails="stage_and_precision",
-    says="AdamW decays the weights",
+    "AdamW for Adam", '"type": "Adam"', '"type": "AdamW"', fails="stage_and_precision", says="AdamW decays the weights"
 )
 slip(
     "a mean of means on Ray",

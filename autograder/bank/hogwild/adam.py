@@ -53,29 +53,22 @@ def sum_on_server(x, delta, comm):
     return total
 
 
-@wrong("the last worker's gradient", fails=SUM, says="gradient alone")
-def sum_on_server(x, delta, comm):
-    m, n = x.shape[1], delta.shape[1]
-    if comm.rank:
-        factors = cheaper(len(x), m, n) == "factors"
-        comm.send(torch.tensor([len(x), int(factors)]), 0, tag=1)
-        for part in (x, delta) if factors else (from_factors(x, delta),):
-            comm.send(part, 0, tag=2)
-        return None
-    for worker in range(1, comm.size):
-        comm.recv(control := torch.zeros(2, dtype=torch.int64), worker, tag=1)
-        batch, factors = control.tolist()
-        parts = [x.new_empty(shape) for shape in ([(batch, m), (batch, n)] if factors else [(m, n)])]
-        for part in parts:
-            comm.recv(part, worker, tag=2)
-        total = from_factors(*parts) if factors else parts[0]
-    return total
-
-
+slip(
+    "the last worker's gradient",
+    "    total, control = x.new_zeros(m, n), torch.zeros(2, dtype=torch.int64)\n",
+    "",
+    "comm.recv(control, worker, tag=1)",
+    "comm.recv(control := torch.zeros(2, dtype=torch.int64), worker, tag=1)",
+    "shapes = [(batch, m), (batch, n)] if factors else [(m, n)]\n"
+    "        parts = [x.new_empty(shape) for shape in shapes]",
+    "parts = [x.new_empty(shape) for shape in ([(batch, m), (batch, n)] if factors else [(m, n)])]",
+    "total += from_factors(*parts) if factors else parts[0]",
+    "total = from_factors(*parts) if factors else parts[0]",
+    fails=SUM,
+    says="gradient alone",
+)
 slip(
     "the mean of the workers",
-    "if comm.rank > 0:",
-    "if comm.rank:",
     "total, control = x.new_zeros(m, n), torch.zeros(2, dtype=torch.int64)",
     "total = x.new_zeros(m, n)",
     "comm.recv(control, worker, tag=1)",

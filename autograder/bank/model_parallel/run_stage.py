@@ -14,8 +14,6 @@ ALL = (
 
 slip(
     "mean of means, as transformers #34191",
-    "        share_of_rows = rows[k] / sum(rows)\n",
-    "",
     "loss += share_of_rows * stage.forward(k, came)",
     "loss += 1 / len(rows) * stage.forward(k, came)",
     "dx = stage.backward(k, share_of_rows if came is None else came)",
@@ -25,10 +23,6 @@ slip(
 )
 slip(
     "the sum over microbatches",
-    "        share_of_rows = rows[k] / sum(rows)\n",
-    "",
-    "loss += share_of_rows * stage.forward(k, came)",
-    "loss += rows[k] / sum(rows) * stage.forward(k, came)",
     "dx = stage.backward(k, share_of_rows if came is None else came)",
     "dx = stage.backward(k, 1.0 if came is None else came)",
     fails=ALL,
@@ -51,10 +45,6 @@ slip(
 )
 slip(
     "the loss is scaled on every stage",
-    "        share_of_rows = rows[k] / sum(rows)\n",
-    "",
-    "loss += share_of_rows * stage.forward(k, came)",
-    "loss += rows[k] / sum(rows) * stage.forward(k, came)",
     "dx = stage.backward(k, share_of_rows if came is None else came)",
     "dx = stage.backward(k, rows[k] / sum(rows) if came is None else came * rows[k] / sum(rows))",
     fails=ALL,
@@ -77,12 +67,6 @@ slip(
     "no W where B is both, as DeepSpeed #7270",
     '    split = any(op == "W" for op, *_ in order)\n',
     "",
-    "        share_of_rows = rows[k] / sum(rows)\n",
-    "",
-    "loss += share_of_rows * stage.forward(k, came)",
-    "loss += rows[k] / sum(rows) * stage.forward(k, came)",
-    "dx = stage.backward(k, share_of_rows if came is None else came)",
-    "dx = stage.backward(k, rows[k] / sum(rows) if came is None else came)",
     'if op == "W" or (op == "B" and not split):',
     'if op == "W":',
     fails=(
@@ -99,12 +83,6 @@ slip(
     "W with each B, whatever the order says",
     '    split = any(op == "W" for op, *_ in order)\n',
     "",
-    "        share_of_rows = rows[k] / sum(rows)\n",
-    "",
-    "loss += share_of_rows * stage.forward(k, came)",
-    "loss += rows[k] / sum(rows) * stage.forward(k, came)",
-    "dx = stage.backward(k, share_of_rows if came is None else came)",
-    "dx = stage.backward(k, rows[k] / sum(rows) if came is None else came)",
     'if op == "W" or (op == "B" and not split):',
     'if op == "B":',
     fails=("b_and_w_apart", "as_fast_as_predicted"),
@@ -171,14 +149,8 @@ slip(
 )
 slip(
     "waits until each message has been received",
-    "        share_of_rows = rows[k] / sum(rows)\n",
-    "",
     '        elif op == "F":',
     '            sent.pop().wait()\n        elif op == "F":',
-    "loss += share_of_rows * stage.forward(k, came)",
-    "loss += rows[k] / sum(rows) * stage.forward(k, came)",
-    "dx = stage.backward(k, share_of_rows if came is None else came)",
-    "dx = stage.backward(k, rows[k] / sum(rows) if came is None else came)",
     '        if op == "W" or (op == "B" and not split):',
     '                sent.pop().wait()\n        if op == "W" or (op == "B" and not split):',
     fails="as_fast_as_predicted",
@@ -186,12 +158,6 @@ slip(
 )
 slip(
     "the last gradient is never sent",
-    "        share_of_rows = rows[k] / sum(rows)\n",
-    "",
-    "loss += share_of_rows * stage.forward(k, came)",
-    "loss += rows[k] / sum(rows) * stage.forward(k, came)",
-    "dx = stage.backward(k, share_of_rows if came is None else came)",
-    "dx = stage.backward(k, rows[k] / sum(rows) if came is None else came)",
     "sent.append(comm.isend(dx, comm.rank - 1, tag=k))",
     "if k < len(rows) - 1:\n                    sent.append(comm.isend(dx, comm.rank - 1, tag=k))",
     "    for request in sent:\n        request.wait()\n",
@@ -212,43 +178,29 @@ slip(
 )
 slip(
     "the last stage's loss is that of its last microbatch",
-    "        share_of_rows = rows[k] / sum(rows)\n",
-    "",
     "loss += share_of_rows * stage.forward(k, came)",
     "loss = stage.forward(k, came)",
-    "dx = stage.backward(k, share_of_rows if came is None else came)",
-    "dx = stage.backward(k, rows[k] / sum(rows) if came is None else came)",
     fails=ALL,
     says="This is the last microbatch's",
 )
-
-
-@wrong("of several requests one is waited for, as pytorch #132644", fails=ALL, says="pytorch #132644")
-def run_stage(stage, order, rows, comm):
-    posted, begun, loss = post_receives(stage, order, comm), [], 0.0
-    split = any(op == "W" for op, *_ in order)
-    stage.zero_grad()
-    for op, k, _ in order:
-        came, request = posted.get((op, k), (None, None))
-        batch = [r for r in (request, *begun) if r]
-        if batch:
-            batch.pop().wait()
-        begun = []
-        if op == "F" and comm.rank < comm.size - 1:
-            begun = [comm.isend(stage.forward(k, came), comm.rank + 1, tag=k)]
-        elif op == "F":
-            loss += rows[k] / sum(rows) * stage.forward(k, came)
-        elif op == "B":
-            dx = stage.backward(k, rows[k] / sum(rows) if came is None else came)
-            if comm.rank > 0:
-                begun = [comm.isend(dx, comm.rank - 1, tag=k)]
-        if op == "W" or (op == "B" and not split):
-            stage.weights(k)
-    for request in begun:
-        request.wait()
-    return loss
-
-
+slip(
+    "of several requests one is waited for, as pytorch #132644",
+    "posted, sent, loss = post_receives(stage, order, comm), [], 0.0",
+    "posted, begun, loss = post_receives(stage, order, comm), [], 0.0",
+    "if request:\n            request.wait()",
+    "batch = [r for r in (request, *begun) if r]\n"
+    "        if batch:\n"
+    "            batch.pop().wait()\n"
+    "        begun = []",
+    "sent.append(comm.isend(stage.forward(k, came), comm.rank + 1, tag=k))",
+    "begun = [comm.isend(stage.forward(k, came), comm.rank + 1, tag=k)]",
+    "sent.append(comm.isend(dx, comm.rank - 1, tag=k))",
+    "begun = [comm.isend(dx, comm.rank - 1, tag=k)]",
+    "for request in sent:",
+    "for request in begun:",
+    fails=ALL,
+    says="pytorch #132644",
+)
 slip(
     "sends without a wait",
     "posted, sent, loss = post_receives(stage, order, comm), [], 0.0",
