@@ -84,7 +84,7 @@ def interleaved(p, m, v):
 @wrong(
     "all microbatches through a chunk before the next",
     fails="interleaved_holds_little",
-    says="Let the microbatches pass in groups of p",
+    says="Let them pass in groups of p",
 )
 def interleaved(p, m, v):
     turns = [(k, chunk) for chunk in range(v) for k in range(m)]

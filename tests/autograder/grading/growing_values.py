@@ -1,6 +1,6 @@
 """Run a lab's checks on answers that grow, in a process whose memory is bounded; print what a check did with them.
 
-    python growing_values.py SLUG SAMPLE SEED
+    MALLOC_ARENA_MAX=1 python growing_values.py SLUG SAMPLE SEED
 
 A student's values cross the boundary within its limits, but what a check makes of them runs in the grader, without the
 student's limits on memory and time. So no check takes much more memory than the value itself, or loops as often as a
@@ -8,6 +8,7 @@ value says: an int as large as ints come, a fraction, many items, shared lists, 
 """
 
 import contextlib
+import gc
 import resource
 import sys
 from collections.abc import Callable, Iterator
@@ -141,6 +142,7 @@ def few_lines() -> Iterator[None]:
     def call(frame: FrameType, event: str, arg: Any) -> Any:
         return line if frame.f_code.co_filename.startswith(OURS) else None
 
+    gc.collect()  # what the last check's errors hold
     before = sys.gettrace()
     sys.settrace(call)
     try:
