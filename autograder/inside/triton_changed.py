@@ -17,7 +17,7 @@ LEFT_OUT = "triton.language.extra."  # its functions are for cards
 
 
 def changed() -> str:
-    """Return the name of a function of Triton's that an answer has replaced; empty if there is none."""
+    """Return the name of a function of Triton's that an answer has replaced, or an empty text."""
     kinds: dict[type, bool] = {}
     for name, module in list(sys.modules.items()):
         if f"{name}.".startswith(MODULES) and not f"{name}.".startswith(LEFT_OUT):

@@ -69,7 +69,7 @@ def first_fault(code: CodeType, names: dict, kernel: type) -> tuple[str, str, in
 
 
 def looked_up(step: Step, written: str, module: Any, names: dict) -> tuple[Any, str]:
-    """Return the value of a global name, or of a module's attribute, and how it is written; ABSENT if there is none."""
+    """Return the value of a global name, or of a module's attribute, and how it is written; the value may be ABSENT."""
     if module is None:
         return names.get(step.name, vars(builtins).get(step.name, ABSENT)), step.name
     value = ABSENT if step.name.startswith("_") else vars(module).get(step.name, ABSENT)
