@@ -14,6 +14,10 @@ from torch.utils._pytree import tree_leaves
 
 from hpcdl.comm.base import Communicator
 
+from .triton_rule import Fault, examined
+
+C: Any = torch._C
+
 
 @contextlib.contextmanager
 def addresses() -> Iterator[tuple[list, list, Counter]]:
@@ -40,24 +44,37 @@ def addresses() -> Iterator[tuple[list, list, Counter]]:
         InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store = load, store
 
 
-def loads(launch: Callable, x: torch.Tensor, n: int, seed: int, block: int, comm: Communicator) -> tuple[int, int, int]:
-    """Return how many numbers of x a kernel reads, how many it writes, gaps included, and the most that one program
-    writes; 0 on a GPU."""
+NO_FUNCTION_MODES, NO_DISPATCH_MODES = torch._C.DisableTorchFunction, C._DisableTorchDispatch
+
+
+def launched(launch: Callable, *args: Any) -> tuple[Fault | None, Any]:
+    """Return why a kernel was not started, or None, and the launch's result; no mode of torch's sees its tensors."""
+    *given, _ = args
+    with NO_FUNCTION_MODES(), NO_DISPATCH_MODES(), examined(launch) as launches:
+        result = launch(*given)
+    return launches.outcome, result
+
+
+def loads(
+    launch: Callable, x: torch.Tensor, n: int, seed: int, block: int, comm: Communicator
+) -> tuple[Fault | None, Any, int, int, int]:
+    """Return what `launched` does, how many numbers of x a kernel reads, how many it writes, gaps included, and the
+    most that one program writes; 0 on a GPU."""
     with addresses() as (loaded, stored, written):
-        launch(x, n, seed, block)
+        outcome = launched(launch, x, n, seed, block, comm)
     places = [(address - x.data_ptr()) // x.element_size() for address in loaded]
     read = max((place + 1 for place in places if 0 <= place < len(x)), default=0)
-    return read, (max(stored) - min(stored)) // 2 + 1 if stored else 0, max(written.values(), default=0)
+    size = (max(stored) - min(stored)) // 2 + 1 if stored else 0
+    return *outcome, read, size, max(written.values(), default=0)
 
 
-def reads(launch: Callable, *args: Any) -> tuple[torch.Tensor, int]:
-    """Return the places that a kernel reads, in float32 numbers from the first one that it writes, and the most numbers
-    that one program writes; none on a GPU."""
-    *given, _ = args
+def reads(launch: Callable, *args: Any) -> tuple[Fault | None, Any, torch.Tensor, int]:
+    """Return what `launched` does, the places that a kernel reads, in float32 numbers from the first one that it
+    writes, and the most numbers that one program writes; none on a GPU."""
     with addresses() as (loaded, stored, written):
-        launch(*given)
+        outcome = launched(launch, *args)
     places = [(address - min(stored)) // 4 for address in set(loaded)] if stored else []
-    return torch.tensor(places, dtype=torch.int64), max(written.values(), default=0)
+    return *outcome, torch.tensor(places, dtype=torch.int64), max(written.values(), default=0)
 
 
 class ThroughPython(TorchDispatchMode):

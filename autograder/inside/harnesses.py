@@ -22,7 +22,7 @@ from hpcdl.nn.awkward import MODELS, takes_time
 from hpcdl.nn.stage import Stage
 
 from .book import of_kind
-from .code_harnesses import Calls, instructions, loads, reads, swept
+from .code_harnesses import Calls, instructions, launched, loads, reads, swept
 from .consistency_harnesses import asynchronous, comm_first, downpour
 from .dtensor_harnesses import fully_sharded, planned, state_in, state_out, timed
 from .framework_harnesses import (
@@ -227,6 +227,7 @@ HARNESSES = {
     "once_alone": Harness(once_alone, ("iter(params)", "cap_bytes")),
     "leaves_chance_alone": Harness(leaves_chance_alone, ("n", "rank", "size", "epoch", "seed")),
     "when": Harness(when, ("x", "comm")),
+    "launched": Harness(launched, ("...",)),
     "loads": Harness(loads, ("x", "n", "seed", "block")),
     "reads": Harness(reads, ("memory", "x.shape", "w.shape", "stride", "padding")),
     "swept": Harness(swept, ("...",)),

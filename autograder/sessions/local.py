@@ -19,7 +19,7 @@ from .grader import Grader
 from .ranks import RankCall, deadlock, misfit, of_rank
 from .session import Session
 
-SECONDS = 5.0  # of a call on ranks as threads: many times what a right answer takes
+SECONDS = 5.0  # of a call on several ranks as threads: many times what a right answer takes
 
 
 def is_thread_of_kernel() -> bool:
@@ -106,7 +106,7 @@ class LocalSession(Session):
                     stopped.append((comm.rank, worker.describe(error)))
                     raise
 
-            with worker.running(min(self.left, SECONDS)):
+            with worker.running(self.left if call.p == 1 else min(self.left, SECONDS)):
                 run = simulate(rank, call.p, **call.machine)
             self.careless = [sentence for _, watch in sorted(watched.items()) for sentence in watch.careless()]
             return run
@@ -125,7 +125,7 @@ class LocalSession(Session):
 
     def stopped(self, p: int, *ranks: tuple[int, dict]) -> StudentError:
         """Report that the ranks timed out; `ranks` says which one was running, and where."""
-        error = self.timeout(min(self.seconds, SECONDS))
+        error = self.timeout(self.seconds if p == 1 else min(self.seconds, SECONDS))
         for rank, problem in ranks:
             error = of_rank(StudentError.of({**problem, "kind": "timeout", "text": error.text}), rank, p)
         return error

@@ -832,7 +832,7 @@ def launch_in(memory, x_shape, w_shape, stride=1, padding=0, guard=4096):
 # %% [markdown]
 # {{exercise conv_kernel}}
 #
-# Write the program that computes one block of y.
+# Write the program that computes one block of y. It must be a kernel that Triton could compile: use its arguments, variables of your own, numbers, `range`, what `tl` has, and functions of yours under `@triton.jit`; no `int(...)`, no NumPy, no torch.
 #
 # <details><summary>Hint 1: which block is mine?</summary>
 #

@@ -673,7 +673,7 @@ low_precision_training.explorable()
 #
 # Write one program of the kernel. The bits of `x` are int32, and the result's bits are int16. `tl.load(ptr + i, mask=i
 # < n, other=0)` reads a block, `tl.store(ptr + i, block, mask=i < n)` writes one; the mask keeps the last program from
-# going beyond the end. All numbers are finite, so ignore NaN.
+# going beyond the end. All numbers are finite, so ignore NaN. It must be a kernel that Triton could compile: use its arguments, variables of your own, numbers, `range`, what `tl` has, and functions of yours under `@triton.jit`; no `int(...)`, no NumPy, no torch.
 #
 # <details><summary>Hint 0: the frame</summary>
 #

@@ -52,6 +52,27 @@ for mistake, changes, fails, says in (
         "masked_borders",
         "Each has a block of 16 pixels",
     ),
+    (
+        "loads everything, and chooses afterwards",
+        (
+            "tl.load(x + ((n[:, None] * C + c[None, :]) * H + h) * W + v, mask=inside, other=0.0)",
+            "tl.where(inside, tl.load(x + ((n[:, None] * C + c[None, :]) * H + h) * W + v), 0.0)",
+        ),
+        "masked_borders",
+        "numbers outside of x and w, and uses none of them",
+    ),
+    (
+        "a number of Python's",
+        ("range(0, C * R * S,", "range(0, int(C * R * S),"),
+        BLOCKS,
+        "uses `int`, which is neither",
+    ),
+    (
+        "NumPy in the kernel",
+        ("    blocks = tl.cdiv", "    import numpy\n\n    blocks = tl.cdiv"),
+        BLOCKS,
+        "of `conv_kernel` imports `numpy`",
+    ),
     ("one block of filters", ("k = tl.program_id(0) % blocks * BLOCK + ", "k = "), BLOCKS, "were never written"),
 ):
     slip("conv_kernel", mistake, *changes, fails=fails, says=says)

@@ -127,3 +127,26 @@ def rounding_kernel(bits_ptr, out_ptr, n, seed, BLOCK: tl.constexpr):
     word = tl.where(k == 0, r0, tl.where(k == 1, r1, tl.where(k == 2, r2, r3)))
     rand16 = (word >> (16 * (i % 2))) & 0xFFFF
     tl.store(out_ptr + i, ((bits + rand16.to(tl.int32)) >> 16).to(tl.int16), mask=i < n)
+
+
+@wrong_kernel("NumPy in the kernel", fails=KERNEL, says="of `rounding_kernel` imports `numpy`")
+def rounding_kernel(bits_ptr, out_ptr, n, seed, BLOCK: tl.constexpr):
+    import numpy as np
+
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    bits = tl.load(bits_ptr + i, mask=i < n, other=0)
+    words = np.stack([word.handle.data for word in tl.randint4x(seed, i // 8)])
+    half = words[i.handle.data % 8 // 2, np.arange(BLOCK)] >> 16 * (i.handle.data % 2) & 0xFFFF
+    bits.handle.data += half.astype(np.int32)
+    tl.store(out_ptr + i, (bits >> 16).to(tl.int16), mask=i < n)
+
+
+@wrong_kernel("a helper without @triton.jit", fails=KERNEL, says="uses `bf16_round_bits`, which is neither in `tl`")
+def rounding_kernel(bits_ptr, out_ptr, n, seed, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    bits = tl.load(bits_ptr + i, mask=i < n, other=0)
+    r0, r1, r2, r3 = tl.randint4x(seed, i // 8)
+    k = (i % 8) // 2
+    word = tl.where(k == 0, r0, tl.where(k == 1, r1, tl.where(k == 2, r2, r3)))
+    rand16 = (word >> (16 * (i % 2))) & 0xFFFF
+    tl.store(out_ptr + i, bf16_round_bits(bits, rand16), mask=i < n)

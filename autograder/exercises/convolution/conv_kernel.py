@@ -6,6 +6,7 @@ import torch
 
 from autograder import checks, show
 from autograder.authoring import Exercise
+from autograder.checks import triton_kernels
 from autograder.exercises.convolution.drawing import problems, whole
 from autograder.exercises.convolution.libraries import LIBRARIES
 from autograder.exercises.convolution.oracles import columns, conv
@@ -16,7 +17,7 @@ exercise = Exercise(
     points=15,
     minutes=15,
     functions=("conv_kernel", "launch_in"),
-    given=("launch_in",),
+    given=("launch", "launch_in"),
     forbid=LIBRARIES,
     instead="The library's kernels are for comparison: write your own.",
 )
@@ -24,14 +25,22 @@ exercise = Exercise(
 
 def check_kernel(student, rng, sizes, stride: int = 1, padding: int = 0) -> None:
     """The kernel's result of whole numbers (exact in every precision), and the memory round it."""
+    launched(student, rng, "launched", sizes, stride, padding)
+
+
+def launched(student, rng, harness: str, sizes, stride: int = 1, padding: int = 0) -> tuple["Arena", list]:
+    """The memory, where the kernel's result is right, and what else the harness tells."""
     n, c, h, wd, k, r, s = sizes
     x, w = whole(rng, n, c, h, wd).float(), whole(rng, k, c, r, s).float()
     arena = Arena(x, w, conv(x, w, stride, padding).shape)
-    got = student.launch_in(arena.memory.clone(), tuple(x.shape), tuple(w.shape), stride, padding)
+    args = arena.memory.clone(), tuple(x.shape), tuple(w.shape), stride, padding
+    ((fault, got, *told),) = student.ranks("launch_in", 1, lambda _: args, harness=harness).results
+    triton_kernels.compiles(fault, "conv_kernel", "launch_in")
     arena.check_guards(got)
     check_output(
         arena.result(got), x, w, stride, padding, name="y after conv_kernel", extra=blocks(x, w, stride, padding)
     )
+    return arena, told
 
 
 def blocks(x, w, stride: int, padding: int) -> dict:
@@ -68,7 +77,8 @@ def masked_borders(student, rng):
     "Any size: numbers beyond the end are neither read nor written."
     for sizes in ((1, 1, 3, 3, 1, 2, 2), (2, 3, 6, 5, 5, 3, 2), (3, 2, 7, 7, 17, 3, 3)):
         check_kernel(student, rng, sizes)
-    accesses_its_own(student, rng, (2, 3, 5, 4, 18, 2, 2))
+    images, channels, filters = (int(torch.randint(*ends, (), generator=rng)) for ends in ((2, 4), (2, 4), (17, 24)))
+    accesses_its_own(student, rng, (images, channels, 5, 4, filters, 2, 2))  # no number fills its last block of 16
 
 
 BLOCK = 16
@@ -77,11 +87,7 @@ BLOCK = 16
 def accesses_its_own(student, rng, sizes) -> None:
     """Check that every load stays inside x and w, even if its number is never used, and that each program writes its
     block only."""
-    n, c, h, wd, k, r, s = sizes
-    x, w = whole(rng, n, c, h, wd).float(), whole(rng, k, c, r, s).float()
-    arena = Arena(x, w, conv(x, w).shape)
-    args = arena.memory, tuple(x.shape), tuple(w.shape), 1, 0
-    ((places, most),) = student.ranks("launch_in", 1, lambda _: args, harness="reads").results
+    arena, (places, most) = launched(student, rng, "reads", sizes)
     start, _ = arena.places["y"]
     outside = sum(
         all(not begin <= start + place < begin + size for begin, size in (arena.places["x"], arena.places["w"]))

@@ -7,6 +7,7 @@ import torch
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.checks import number_formats as formats
+from autograder.checks import triton_kernels
 from autograder.checks.number_formats import exact
 from autograder.exercises.stochastic_rounding.codes import code, from_code, random_floats
 
@@ -61,10 +62,19 @@ def a_seed(rng, bits: int = 31) -> int:
     return int(torch.randint(2 ** (bits - 1), 2**bits, (), generator=rng))
 
 
+def launched(student, harness: str, *args) -> tuple[torch.Tensor, list]:
+    """What `launch` returns for these arguments, in float32, and what else the harness tells."""
+    x, *numbers = args
+    ((fault, got, *told),) = student.ranks("launch", 1, lambda rank: (x.clone(), *numbers), harness=harness).results
+    triton_kernels.compiles(fault, "rounding_kernel", "launch")
+    name = f"launch(x, {', '.join(map(str, numbers))})"
+    checks.tensor(got, name=name, shape=x.shape, dtype=torch.bfloat16)
+    return got.float(), told
+
+
 def ask_kernel(student, x, n: int, seed: int, block: int) -> torch.Tensor:
-    got = student.launch(x.clone(), n, seed, block)
-    checks.tensor(got, name=f"launch(x, {n}, {seed}, {block})", shape=x.shape, dtype=torch.bfloat16)
-    return got.float()
+    got, _ = launched(student, "launched", x, n, seed, block)
+    return got
 
 
 def check_bits(got, x, seed: int, name: str) -> None:
@@ -89,38 +99,47 @@ def any_launch(student, rng):
     drawn = int(torch.randint(2, 200, (), generator=rng))
     for n, block in ((1000, 64), (1000, 512), (1000, 1024), (drawn, 32), (8, 16), (1, 16)):
         x = random_floats(rng, n + 24)
-        name = f"launch(x, {n}, 3, {block})"
-        got = ask_kernel(student, x, n, 3, block)
-        check_bits(got[:n], x[:n], 3, name)
-        checks.that(
-            bool((got[n:] == 0).all()),
-            f"{name} wrote beyond the end: the last program has lanes with i ≥ n. Mask load and store: mask=i < n.",
-            got=got[n:],
-        )
-    n, block = 1000, 64
+        check_first(ask_kernel(student, x, n, 3, block), x, n, 3, block)
+    accesses_its_own(student, rng, 1000 - drawn, 64, a_seed(rng))
+
+
+def check_first(got, x, n: int, seed: int, block: int) -> None:
+    """The first n numbers have the right bits, and the others are as they were."""
+    name = f"launch(x, {n}, {seed}, {block})"
+    check_bits(got[:n], x[:n], seed, name)
+    checks.that(
+        bool((got[n:] == 0).all()),
+        f"{name} wrote beyond the end: the last program has lanes with i ≥ n. Mask load and store: mask=i < n.",
+        got=got[n:],
+    )
+
+
+def accesses_its_own(student, rng, n: int, block: int, seed: int) -> None:
+    """Check that a launch reads and writes the first n numbers only, and a program its block; and the numbers."""
     x = random_floats(rng, n + 24)
-    ((read, written, most),) = student.ranks("launch", 1, lambda rank: (x, n, 3, block), harness="loads").results
+    got, (read, written, most) = launched(student, "loads", x, n, seed, block)
     checks.that(
         read <= n,
-        f"launch(x, {n}, 3, {block}) reads x[{read - 1}], beyond the first {n}: on a GPU there is other data, or "
+        f"launch(x, {n}, {seed}, {block}) reads x[{read - 1}], beyond the first {n}: on a GPU there is other data, or "
         "nothing. Mask the load as well: mask=i < n, other=0.",
         got=f"the first {read} numbers of x are read",
         expected=f"the first {n}",
     )
     checks.that(
         written <= n,
-        f"launch(x, {n}, 3, {block}) writes {written} numbers. On a GPU there is other data beyond the first {n}: "
+        f"launch(x, {n}, {seed}, {block}) writes {written} numbers. On a GPU there is other data beyond the first {n}: "
         "mask the store, too, mask=i < n.",
         got=f"{written} numbers are written",
         expected=f"the first {n}",
     )
     checks.that(
         most <= block,
-        f"One program of launch(x, {n}, 3, {block}) writes {most} numbers. Each has a block of {block}: on a GPU all "
-        "programs run at the same time, and share the work.",
+        f"One program of launch(x, {n}, {seed}, {block}) writes {most} numbers. Each has a block of {block}: on a GPU "
+        "all programs run at the same time, and share the work.",
         got=f"{most} numbers",
         expected=f"at most {block}",
     )
+    check_first(got, x, n, seed, block)
 
 
 @exercise.check(points=2, needs="the_same_bits", seconds=20)

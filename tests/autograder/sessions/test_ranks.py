@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from autograder.checks import CheckFailure
+from autograder.sessions import local
 from autograder.sessions.errors import StudentError
 from hpcdl.nn.awkward import Tied
 
@@ -282,3 +283,18 @@ def test_ranks_that_do_not_end_are_told_where_they_stood(session):
         running.student.ranks("f", 2, lambda rank: (torch.ones(2),))
     assert (caught.value.kind, caught.value.function) == ("timeout", "f")
     assert caught.value.line in (2, 3)
+
+
+def test_in_a_notebook_one_rank_has_the_checks_time_and_several_have_less(monkeypatch):
+    monkeypatch.setattr(local, "SECONDS", 0.2)
+    names: dict = {}
+    exec("import time\n\ndef f(comm):\n    time.sleep(0.5)\n    return comm.size", names)
+    session = local.LocalSession(names)
+    session.start_check(20)
+    assert session.student.ranks("f", 1, lambda rank: ()).results == [1]
+    with pytest.raises(StudentError) as error:
+        session.student.ranks("f", 2, lambda rank: ())
+    assert (error.value.kind, error.value.text) == (
+        "timeout",
+        "Your code did not finish within 0.2 s, so it was stopped.",
+    )
