@@ -39,7 +39,7 @@ def _installed() -> Iterator[str]:
 
 
 OTHER = frozenset(_installed()) - {*OPEN, *APART, *sys.stdlib_module_names, "__pycache__", "__init__"}
-HELPERS = folders(*OPEN)
+HELPERS, COMPILER = folders(*OPEN), folders("torch/_dynamo")
 LENT = (*TOOLS, *STANDARD)  # libraries may call these for themselves
 PLACES = tuple(os.path.join(root, name.replace(".", os.sep)) for root in ROOTS for name in LENT)
 
@@ -72,16 +72,25 @@ def by_library(name: str) -> bool:
     outermost = None  # of the closed packages' own frames
     if name.endswith(f".{FINDS}"):  # the import system asks finders of packages, too
         return True
-    while frame is not None and (is_own(file := frame.f_code.co_filename) or IMPORTS.search(file)):
+    while frame is not None and (is_own(file := frame.f_code.co_filename) or IMPORTS.search(file) or is_lazy(frame)):
         if file == UTILITIES and frame.f_code.co_name == FINDS and frame.f_locals.get("name") == name:
             return True  # whether a package is there: nothing is imported
         outermost = frame if is_own(file) else outermost
         frame = frame.f_back
-    if frame is None or not frame.f_code.co_filename.startswith(HELPERS):
-        return False
+    compiles = frame is not None and frame.f_code.co_filename.startswith(COMPILER)  # it has tables of all names
+    while frame is not None and ((file := frame.f_code.co_filename).startswith(COMPILER) or IMPORTS.search(file)):
+        frame = frame.f_back
+    if frame is None or not frame.f_code.co_filename.startswith(HELPERS) or compiles:
+        return frame is not None and frame.f_code.co_filename.startswith(HELPERS)
     called = outermost.f_code.co_name if outermost else name.rpartition(".")[2]
     of = str(outermost.f_globals.get("__name__")) if outermost else name
-    return called.startswith("__") or not {called, *of.split(".")}.isdisjoint(_known(frame))
+    names = {called, of.partition(".")[0], of.rpartition(".")[2]} - {"torch"}
+    return called.startswith("__") or not names.isdisjoint(_known(frame))
+
+
+def is_lazy(frame: types.FrameType) -> bool:
+    """Whether a library imports a module there because someone names it."""
+    return frame.f_code.co_name == "__getattr__" and frame.f_code.co_filename.startswith(HELPERS)
 
 
 def is_own(file: str) -> bool:
