@@ -18,6 +18,8 @@ DERIVATIVES = (  # every way to them that starts in Python
     "torch._decomp",
     "aten::gradient",
     "numpy.gradient",
+    "numpy.polyfit",
+    "numpy.polynomial",
     "scipy.optimize",
     "scipy.differentiate",
     "mpmath.calculus",
@@ -25,6 +27,9 @@ DERIVATIVES = (  # every way to them that starts in Python
 )
 FUSED = ("aten::_fused_adam*", "aten::_fused_adagrad*", "aten::_fused_sgd*")  # a step of an optimizer's in C
 OPTIMIZERS = ("torch.optim", *FUSED)
+BELLS = tuple(
+    f"numpy.{name}" for name in ("hanning", "hamming", "blackman", "bartlett", "kaiser")
+)  # half a cosine is one
 UPDATES = (  # all of them, except torch.optim's hooks, by which the memory meter learns of states
     "torch.optim.optimizer.Optimizer.__init__",
     "torch.optim._functional",
@@ -64,6 +69,9 @@ TRANSFORMERS = (
     "aten::_transformer_encoder_layer_fwd*",
 )
 SOFTMAX = ("aten::*softmax*", "aten::nll_loss*", "scipy.special", "torch.distributions")
-LOGISTIC = ("aten::*sigmoid*", "aten::glu*", "aten::silu*", "aten::*softmax*", "scipy.special", "scipy.stats")
+LOGISTIC = (
+    *("aten::*sigmoid*", "aten::glu*", "aten::silu*", "aten::*softmax*", "aten::logaddexp*", "aten::logsumexp"),
+    *("scipy.special", "scipy.stats"),
+)
 
 BY_HAND = "The derivative is what you write here: no autograd, no finished finite differences."

@@ -22,8 +22,8 @@ from autograder.authoring import Exercise, Lab, families_opened
 from autograder.authors import build
 from autograder.inside import families, magics, source
 from autograder.inside.forbidden import Guard
-from autograder.inside.library import is_below
 from autograder.inside.operators import matching
+from autograder.inside.packages import is_closed
 from autograder.sessions.local import LocalSession
 
 from . import run, selfcheck
@@ -53,11 +53,14 @@ def derived(lab: Lab) -> Iterator[tuple[str, list[str]]]:
 
 
 def used_by(exercise: Exercise, statements: list[tuple[str, str]]) -> set[str]:
-    """Return the families that one answer uses while its checks run, or whose packages it imports."""
+    """Return the families that one answer uses while its checks run, or whose packages it imports.
+
+    Any package may be imported for pictures: there it is what the answer itself calls that counts.
+    """
     namespace: dict = {}
     for label, code in statements:
         exec(compile(code, label, "exec"), namespace)
-    used = {family for _, code in statements for name in imported(code) if (family := family_of(name))}
+    used = {family for _, code in statements for name in imported(code) if (family := family_of(name))} - {"packages"}
     before: set[str] | None = None
     while used != before:  # a door may stop an answer before it uses another family: then it is opened, and tried again
         before, session = set(used), LocalSession(namespace)
@@ -77,7 +80,7 @@ def imported(code: str) -> Iterator[str]:
 def family_of(call: str) -> str:
     """Return the family of an operator or of a module's function; empty if it is in none."""
     if "::" not in call:
-        return next((name for name, patterns in families.FAMILIES.items() if is_below(call, *patterns)), "")
+        return next((name for name, patterns in families.FAMILIES.items() if is_closed(call, patterns)), "")
     for name, patterns in families.FAMILIES.items():
         if any(found.partition(".")[0] == call for found in matching(patterns, 0)):
             return name

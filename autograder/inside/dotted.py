@@ -25,11 +25,12 @@ def python_functions(dotted: tuple[str, ...]) -> list[types.FunctionType]:
     """Return the functions that dotted names refer to, in imported modules."""
     every = imported()
     found = [value for name in dotted for value in _at(name, every)]
-    for module in {id(m): m for key, m in every if is_below(key, *dotted)}.values():
-        own = [v for v in vars(module).values() if _has_code(v) and is_below(str(v.__module__), *dotted)]
-        # An enumeration class holds methods of `enum`.
-        methods = [m for kind in own if isinstance(kind, type) for value in vars(kind).values() for m in _within(value)]
-        found += own + [m for m in methods if _has_code(m) and is_below(str(m.__module__), *dotted)]
+    modules = {id(m): m for key, m in every if is_below(key, *dotted)}.values()
+    values = {id(v): v for module in modules for v in vars(module).values() if _has_code(v)}  # many import the same
+    own = [v for v in values.values() if is_below(str(v.__module__), *dotted)]
+    # An enumeration class holds methods of `enum`.
+    methods = [m for kind in own if isinstance(kind, type) for value in vars(kind).values() for m in _within(value)]
+    found += own + [m for m in methods if _has_code(m) and is_below(str(m.__module__), *dotted)]
     plain = [inspect.unwrap(f) for value in found for f in _within(value) if _has_code(f)]
     return [f for f in plain if type(f) is types.FunctionType]
 

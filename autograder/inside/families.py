@@ -5,8 +5,21 @@ has its row, which `python -m autograder.grading.families` derives. Operators th
 indices, sums, sorting, products, solvers and Fourier transforms belong to no family: every answer may use them.
 No operator is in two families, so closing one closes nothing of another.
 
-Torch has many operators a second time, in Python, for its own compilers and exporters: they are a family, too.
+Torch has many operators a second time, in Python, for its own compilers and exporters: they are a family, too. So are
+its tools, which count, quantize, arrange and test for other code, and all packages that no right answer needs.
 """
+
+OTHERS = "other packages"  # a pattern that stands for all of them: see `packages`
+TOOLS = tuple(  # libraries may call these for themselves
+    f"torch.{name}"
+    for name in (
+        "ao", "quantization", "nn.quantized", "nn.quantizable", "nn.intrinsic", "nn.qat", "profiler",
+        "autograd.profiler.profile", "utils.flop_counter", "utils.benchmark", "utils.bottleneck", "onnx", "testing",
+        "masked", "signal", "distributions", "contrib", "sparse", "nested", "_prims", "_numpy", "_inductor",
+        "_higher_order_ops", "distributed.pipelining",
+    )
+)  # fmt: skip
+STANDARD = ("statistics", "textwrap")  # of Python's library
 
 FAMILIES: dict[str, tuple[str, ...]] = {
     "networks": (
@@ -29,12 +42,15 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "attention": ("aten::*attention*", "aten::_fused_sdp*", "aten::_transform*", "aten::_safe_softmax*"),
     "optimizers": ("aten::_fused_ad*", "aten::_fused_sgd*", "aten::_amp_*"),
     "special": ("aten::special_*",),
-    "quantized": ("aten::*quantize_*", "aten::_dyn_quant*", "quantized::*", "_quantized::*"),
+    "quantized": ("aten::*quantize_*", "aten::_dyn_quant*", "quantized::*", "_quantized::*", "quantized_decomposed::*"),
     "backends": ("onednn::*", "mkldnn*::*", "mkl::*", "static_runtime::*", "inductor*::*", "sparse::*"),
     "sparse": ("aten::_sparse_*softmax*", "aten::_nested_*softmax*", "aten::*segment_reduce*"),
     "internal": ("torch._refs", "torch._decomp.decompositions", "torch._functorch._activation_checkpointing"),
     "scipy": ("scipy",),
     "sklearn": ("sklearn",),
+    "packages": (OTHERS,),
+    "tools": TOOLS,
+    "standard": STANDARD,
 }  # fmt: skip
 
 

@@ -27,7 +27,7 @@ import torch
 from autograder.boundary.own import contextlib
 from hpcdl.lazy import whole
 
-from .compilers import by_compiler
+from . import packages
 from .doors import Doors, opaque
 from .dotted import imported, python_functions
 from .library import Library, imports, is_below, name_of
@@ -72,6 +72,7 @@ class Guard:
         self.counting: frozenset[str] = frozenset()
         self.watchers: dict[str, object] = {}  # by operator; some wait for a later exercise
         self.denied: frozenset[types.FunctionType] = frozenset()
+        self.named: frozenset[str] | None = None  # packages that get doors if a notebook imported them; None: all
         self.doors, self.finder, self.library = Doors(), finder(self.find_spec), Library(self)
         self.library.finder = finder(self.library.find_spec)
 
@@ -100,7 +101,13 @@ class Guard:
         """Watch the operators of `patterns`, and put doors before its functions: processes that are forked later have
         them."""
         watch_only({*self.watchers, *operators(patterns)}, self.watchers, self.watching)
-        self._bar(functions_of(dotted_of(patterns)))
+        self._bar(functions_of(packages.places(dotted_of(patterns), self.named)))
+
+    def look_for(self, named: set[str]) -> None:
+        """Put doors before the functions of packages that an answer names, too: for a notebook."""
+        if self.named is not None and not named <= self.named:
+            self.named |= named
+            self._look_for(self.patterns)
 
     def watching(self, name: str) -> object:
         return watching(name, self.meet)
@@ -108,7 +115,7 @@ class Guard:
     def _look_for(self, patterns: tuple[str, ...]) -> None:
         """Put doors before the functions that `patterns` name, including modules imported since."""
         dotted = dotted_of(patterns)
-        if (found := functions_of(dotted)) is self.denied:
+        if (found := functions_of(packages.places(dotted, self.named))) is self.denied:
             return
         self.denied = found
         self._bar(found)
@@ -128,12 +135,14 @@ class Guard:
     def denies(self, name: str) -> bool:
         """Whether an answer must not call a C function that has a shim, or import hpcdl without doors."""
         is_closed = name == BARRED and self.library.opened is not None
-        return self.is_up and not self.is_other() and (name in SHIMS or is_closed or is_below(name, *self.patterns))
+        if not self.is_up or self.is_other():
+            return False
+        return name in SHIMS or is_closed or packages.is_closed(name, self.patterns)
 
     def called(self, name: str, function: types.FunctionType, args: tuple) -> None:
         if not self.is_up:
             return
-        if self.library.denies(name) or (function in self.denied and not by_compiler(name.partition(".")[0])):
+        if self.library.denies(name) or (function in self.denied and not packages.by_others(name, self.patterns)):
             self.knock(name)
 
     @contextlib.contextmanager
@@ -202,7 +211,8 @@ class Guard:
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None):
         """Refuse an answer's import of a forbidden module, but not a compiler's; the import system calls this first."""
-        if is_below(fullname, *self.patterns) and not by_compiler(fullname.partition(".")[0]):
+        closed = packages.is_closed(fullname, self.patterns) and not packages.is_students(fullname)
+        if closed and not packages.by_others(fullname, self.patterns):
             self.knock(fullname)
 
 
@@ -257,7 +267,7 @@ def _meant(_: Hashable, dotted: tuple[str, ...]) -> frozenset[str]:
 
 @functools.lru_cache(maxsize=256)
 def _functions_in(modules: frozenset[str], dotted: tuple[str, ...]) -> frozenset[types.FunctionType]:
-    return frozenset(python_functions(dotted))
+    return frozenset(f for f in python_functions(dotted) if packages.is_installed(f))
 
 
 def unknown(patterns: tuple[str, ...]) -> list[str]:

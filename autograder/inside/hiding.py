@@ -22,7 +22,7 @@ HIDDEN = (
         f"autograder.inside.{name}"
         for name in (
             "compiled", "compilers", "copies", "doors", "dotted", "forbidden", "hiding", "library", "once", "operators",
-            "owners", "seal", "sentry", "shims", "socket_worker", "texts", "worker",
+            "owners", "packages", "seal", "sentry", "shims", "socket_worker", "texts", "worker",
         )
     ),
     "autograder.boundary",

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 
-from .compilers import by_compiler
+from .packages import by_others
 
 BARRED = "hpcdl"
 IMPORT, CALLS = "<frozen importlib", "_call_with_frames_removed"  # where Python's import system runs a module
@@ -61,7 +61,7 @@ class Once:
             return f"a copy of {Path(file).name}"
         self.known.append((name, module))
         self.begun[file] = names
-        return name if self.denies(name) and not by_compiler(name.partition(".")[0]) else None
+        return name if self.denies(name) and not by_others(name) else None
 
     def answer(self, event: str, args: tuple, frame: FrameType) -> None:
         """Add to the event's list all modules of Python's that have been imported."""

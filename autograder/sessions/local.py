@@ -7,6 +7,7 @@ from typing import Any
 
 from autograder.boundary.limits import Stopwatch, TimeUp, account
 from autograder.boundary.protocol import Frame
+from autograder.inside import packages
 from autograder.inside.lasting import LastingGuard
 from autograder.inside.under_way import WatchedComm
 from autograder.inside.worker import SignatureError, UndefinedError, Worker
@@ -61,7 +62,13 @@ class LocalWorker(Worker):
 
     def __init__(self, namespace: dict, grader: LocalGrader):
         super().__init__(namespace, LastingGuard(is_other=is_thread_of_kernel))
+        self.guard.named = frozenset()
         self.grader = grader
+
+    def find(self, name: str) -> Any:
+        found = super().find(name)
+        self.guard.look_for(packages.named_in(found, self.namespace))
+        return found
 
     def ask(self, frame: Frame) -> Frame:
         with self.guard.up(False), account().aside():

@@ -569,52 +569,19 @@ check("ddp.train_step")
 # neighbour's bucket 2.
 #
 # You cannot use `ring_all_reduce` here. It returns only when the sum is ready, so a hook that calls it would stop the
-# backward pass until then. You need a ring that can pause. Here it is: your ring with `isend` and `irecv`, and a
-# `yield` where it would wait. Each `next()` advances it by one step. On a real machine the network, or a GPU's copy
-# engine, transfers the message while Python does other work.
-
+# backward pass until then. You need a ring that can pause: your ring with `isend` and `irecv`, and a `yield` where it
+# would wait. The library has one, `InFlight`, for the all-reduce of a bucket:
+#
+# - `InFlight(bucket, local_n, comm)` puts the bucket's gradients, means over this rank's `local_n` samples, into one
+#   vector. A parameter without a gradient counts as zeros.
+# - `advance()` takes the ring one step further. Afterwards a message is under way, or the answer is False: nothing is
+#   left to do.
+# - `finish()` takes all remaining steps. Then every `param.grad` of the bucket is the mean over all ranks' samples.
+#
+# On a real machine the network, or a GPU's copy engine, transfers the message while Python does other work.
 
 # %%
-def ring_steps(x: Tensor, comm):
-    """A ring all-reduce that pauses: after each `yield` a message is under way."""
-    p, rank = comm.size, comm.rank
-    chunks = x.view(-1).tensor_split(p)
-    for step in range(2 * (p - 1)):
-        given, taken = chunks[(rank - step) % p], chunks[(rank - step - 1) % p]
-        incoming = torch.empty_like(taken)
-        sent, received = comm.isend(given, (rank + 1) % p), comm.irecv(incoming, (rank - 1) % p)
-        yield True
-        sent.wait()
-        received.wait()
-        if step < p - 1:
-            taken += incoming
-        else:
-            taken.copy_(incoming)
-
-
-class InFlight:
-    """The all-reduce of a bucket: call `advance()` now and then, and `finish()` at the
-    end."""
-
-    def __init__(self, bucket: list[Tensor], local_n: int, comm):
-        grads = [torch.zeros_like(param) if param.grad is None else param.grad for param in bucket]
-        self.bucket = bucket
-        self.flat = torch.cat([grad.flatten() for grad in grads] + [torch.ones(1)]) * local_n
-        self.steps = ring_steps(self.flat, comm)
-
-    def advance(self) -> bool:
-        """Advance by one step; False once there is nothing left to do."""
-        return next(self.steps, False)
-
-    def finish(self) -> None:
-        """Do all remaining steps; then every `param.grad` is the mean over all ranks'
-        samples."""
-        while self.advance():
-            pass
-        means = (self.flat[:-1] / self.flat[-1]).split([param.numel() for param in self.bucket])
-        for param, mean in zip(self.bucket, means, strict=True):
-            param.grad = mean.view_as(param)
-
+from hpcdl.ddp.in_flight import InFlight
 
 # %% [markdown]
 # {{exercise OverlappedDDP}}

@@ -9,12 +9,12 @@ from torch.nn import functional
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.exercises.convolution.drawing import numbered, whole, window
-from autograder.exercises.convolution.libraries import COLUMNS
+from autograder.exercises.convolution.libraries import ADJOINT
 from autograder.exercises.convolution.oracles import columns, output
 from autograder.exercises.convolution.outputs import TWO_SIDES
 from autograder.exercises.drawing import F64
 
-exercise = Exercise("im2col", points=15, minutes=15, functions=("im2col", "col2im"), **COLUMNS)
+exercise = Exercise("im2col", points=15, minutes=15, functions=("im2col", "col2im"), **ADJOINT)
 
 
 @exercise.check(points=3)

@@ -1,12 +1,14 @@
 """What the answers of several exercises may not call."""
 
 from autograder.authoring import Rules
+from autograder.exercises.ready_made import DERIVATIVES
 from autograder.inside.forbidden import CONVOLUTION
 
 NUMPYS = ("numpy.convolve", "numpy.correlate", "numpy._core.multiarray.correlate", "numpy._core.multiarray.correlate2")
 WAVES = ("aten::stft", "aten::istft")  # their frequency 0 is a sum of windows times weights
 LIBRARIES = (*CONVOLUTION, *NUMPYS, *WAVES, "scipy.signal", "scipy.ndimage")
-WINDOWS = ("aten::im2col", "aten::col2im", "aten::unfold", "numpy.lib.stride_tricks.sliding_window_view")
+SCATTERS = ("aten::im2col", "aten::col2im")
+WINDOWS = (*SCATTERS, "aten::unfold", "numpy.lib.stride_tricks.sliding_window_view")
 OWN: Rules = {
     "forbid": LIBRARIES,
     "instead": "Write yourself what that function does: the formula, a product, a transform.",
@@ -15,4 +17,13 @@ COLUMNS: Rules = {
     "forbid": (*LIBRARIES, *WINDOWS),
     "instead": "Write yourself what that function does: copy the pixels that each place of the window sees, R S "
     "slices of x.",
+}
+ADJOINT: Rules = {  # the derivative of im2col
+    "forbid": (*COLUMNS["forbid"], *DERIVATIVES),
+    "instead": "Write yourself what that function does, without autograd: copy the pixels that each place of the "
+    "window sees, R S slices of x; back, add them there.",
+}
+MATRIX: Rules = {  # the derivative of the convolution
+    "forbid": (*LIBRARIES, *DERIVATIVES),
+    "instead": "Write the matrix yourself, without autograd: which weight meets which pixel in each output?",
 }

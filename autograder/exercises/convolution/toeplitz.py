@@ -5,11 +5,11 @@ import torch
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.exercises.convolution.drawing import problems, whole
-from autograder.exercises.convolution.libraries import OWN
+from autograder.exercises.convolution.libraries import MATRIX
 from autograder.exercises.convolution.oracles import conv
 from autograder.exercises.drawing import F64
 
-exercise = Exercise("toeplitz", points=5, minutes=10, **OWN)
+exercise = Exercise("toeplitz", points=5, minutes=10, **MATRIX)
 
 
 def matrix(w, h: int, wd: int) -> torch.Tensor:

@@ -5,9 +5,10 @@ from torch.nn import functional
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.exercises.convolution.libraries import OWN
+from autograder.exercises.convolution.libraries import LIBRARIES, SCATTERS
 from autograder.exercises.convolution.outputs import check_output
 from autograder.exercises.drawing import F32, F64, normal
+from autograder.exercises.ready_made import DERIVATIVES
 
 exercise = Exercise(
     "convolution",
@@ -15,7 +16,7 @@ exercise = Exercise(
     minutes=25,
     extra=True,
     functions=("conv2d", "conv2d_input_grad", "conv2d_weight_grad"),
-    forbid=(*OWN["forbid"], "torch.autograd", "torch.nn.grad"),
+    forbid=(*LIBRARIES, *SCATTERS, *DERIVATIVES, "torch.autograd", "torch.nn.grad"),
     instead="Write yourself what this function does: the formula, as a loop over the places of the window.",
 )
 

@@ -101,6 +101,12 @@ def one_weird_trick(layers, batch, p):
 """,
 }
 
+ORDERS = """
+from torch.distributed.pipelining import schedules
+
+def orders(p, m, v=1):
+    return [schedules._get_warmup_ops(rank, v, p, p, m, 1) for rank in range(p)]
+"""
 FRAMEWORKS = {
     "tensor_parallel": """
 import torch
@@ -141,11 +147,29 @@ class RowLinear:
         self.bias_grad = dy.sum(0)
         return dx
 """,
+    "schedules": f"""{ORDERS}
+def gpipe(p, m):
+    return orders(p, m)
+
+def one_f_one_b(p, m):
+    return orders(p, m)
+
+def interleaved(p, m, v):
+    return orders(p, m, v)
+""",
+    "zero_bubble": f"""{ORDERS}
+def zb_h1(p, m):
+    return orders(p, m)
+
+def bubble(orders_of_stages, f, b, w, message):
+    return len(orders(2, 2))
+""",
+    "design": f"""{ORDERS}
+def design(p, m, f, b, w, cap):
+    return orders(p, m)
+""",
 }
 NOT_IN_FRAMEWORKS = {
     "one_weird_trick": "two products and a comparison",
-    "schedules": "torch.distributed.pipelining makes its orders inside a running pipeline, for the process's own group",
-    "zero_bubble": "the same; what a bubble costs no framework says",
-    "design": "torch.distributed.pipelining has fixed schedules",
     "run_stage": "torch.distributed.pipelining runs on a process group, and a student's ranks have none",
 }
