@@ -73,6 +73,11 @@ _made: dict[types.FunctionType, Door] = {}  # of functions of modules
 _doors: dict[Callable, Door] = {}  # by what their entries call
 
 
+def kept(function: types.FunctionType) -> Door | None:
+    """Return the door of a module's function, which lasts as long as the process."""
+    return _made.get(function)
+
+
 class Doors:
     """Functions that knock before they run, until `open_all`."""
 

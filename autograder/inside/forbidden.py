@@ -46,6 +46,9 @@ EXCLUDED = "torch._C._dispatch_tls_set_dispatch_key_excluded"
 BackendSelect, _is_excluded = torch._C.DispatchKey.BackendSelect, torch._C._dispatch_tls_is_dispatch_key_excluded
 
 
+Named = tuple[str, types.FunctionType]
+
+
 class ForbiddenCallError(BaseException):
     """Raised in an answer instead of a forbidden call; `except Exception` does not hide it."""
 
@@ -101,7 +104,7 @@ class Guard:
         """Watch the operators of `patterns`, and put doors before its functions: processes that are forked later have
         them."""
         watch_only({*self.watchers, *operators(patterns)}, self.watchers, self.watching)
-        self._bar(functions_of(packages.places(dotted_of(patterns), self.named)))
+        self.bar_all(_named(functions_of(packages.places(dotted_of(patterns), self.named))))
 
     def look_for(self, named: set[str]) -> None:
         """Put doors before the functions of packages that an answer names, too: for a notebook."""
@@ -118,17 +121,19 @@ class Guard:
         if (found := functions_of(packages.places(dotted, self.named))) is self.denied:
             return
         self.denied = found
-        self._bar(found)
+        self.bar_all(_named(found))
         with contextlib.suppress(ValueError):
             sys.meta_path.remove(self.finder)
         if dotted:
             sys.meta_path.insert(0, self.finder)
 
-    def _bar(self, functions: frozenset[types.FunctionType]) -> None:
-        for function in functions.difference(self.doors.barred):
-            self.bar((name_of(function), function))
+    def bar_all(self, functions: frozenset[Named]) -> None:
+        """Put doors before functions, each of which knocks with its name."""
+        for named in functions:
+            if named[1] not in self.doors.barred:
+                self.bar(named)
 
-    def bar(self, named: tuple[str, types.FunctionType]) -> None:
+    def bar(self, named: Named) -> None:
         """Put a door before a function, which knocks with its name."""
         self.doors.bar(named[1], functools.partial(self.called, *named))
 
@@ -256,6 +261,11 @@ def dotted_of(patterns: tuple[str, ...]) -> tuple[str, ...]:
 def functions_of(dotted: tuple[str, ...]) -> frozenset[types.FunctionType]:
     """Return the `python_functions` of dotted names; searched again only if relevant modules changed."""
     return _functions_in(_meant(imports(), dotted), dotted)
+
+
+@functools.lru_cache(maxsize=256)
+def _named(functions: frozenset[types.FunctionType]) -> frozenset[Named]:
+    return frozenset((name_of(function), function) for function in functions)
 
 
 @functools.lru_cache(maxsize=64)  # every check calls this, with thousands of imported modules

@@ -4,6 +4,7 @@ Torch takes 15 ms to register the kernels of 900 operators, more than most check
 under a key of no tensor; only threads that run an answer ask for it.
 """
 
+import functools
 import threading
 from collections.abc import Iterator
 from types import FunctionType
@@ -11,11 +12,13 @@ from typing import cast
 
 from autograder.boundary.own import contextlib
 
-from .forbidden import Guard, watch_only
+from .doors import kept
+from .forbidden import Guard, Named, watch_only
 from .operators import ASKED, ask, fall_through, is_asked, watching
 
 _watchers: dict[str, object] = {}  # of all guards of this process, by operator
 _up: list["LastingGuard"] = []  # the guards whose answers run, the last one innermost
+_entries: dict[frozenset[Named], list[tuple]] = {}  # what a set of functions needs to have doors: thousands take 10 ms
 
 
 class LastingGuard(Guard):
@@ -27,8 +30,22 @@ class LastingGuard(Guard):
             self.doors.bar(cast(FunctionType, threading.Thread._bootstrap_inner), _begins)  # type: ignore[attr-defined]
 
     def _keep(self) -> None:
-        watch_only(self.refused, _watchers, _watching)
+        for name in self.refused - _watchers.keys():  # another exercise's stay, too: the next check may be of that one
+            _watchers[name] = _watching(name)
         watch_only(self.counting, self.watchers, self.watching)
+
+    def bar_all(self, functions: frozenset[Named]) -> None:
+        barred = self.doors.barred
+        for function, own, entry, door, knock in _entries.get(functions, ()):
+            if function.__code__ is own:
+                function.__code__, door.knock, barred[function] = entry, knock, own
+        super().bar_all(functions)  # those that are new, or changed since
+        if functions not in _entries:
+            _entries[functions] = [
+                (function, barred[function], function.__code__, door, functools.partial(_called, name, function))
+                for name, function in functions
+                if function in barred and (door := kept(function))
+            ]
 
     @contextlib.contextmanager
     def met(self, is_up: bool) -> Iterator[None]:
@@ -48,9 +65,15 @@ def _watching(name: str) -> object:
     return watching(name, _heard, ASKED)
 
 
+def _called(name: str, function: FunctionType, args: tuple) -> None:
+    for guard in _up[-1:]:
+        guard.called(name, function, args)
+
+
 def _heard(operator: str) -> None:
     for guard in _up[-1:]:
-        guard.meet(operator)
+        if operator in guard.refused:  # what is counted has a kernel further down, too
+            guard.meet(operator)
 
 
 def _begins(args: tuple) -> None:

@@ -46,7 +46,9 @@ GIVEN = (
     "hpcdl.training.process_group",
     "hpcdl.sharding.steps",
 )
-OF_DOORS = tuple(f"{__package__}.{name}" for name in ("doors", "forbidden", "library"))  # they are between the two
+OF_DOORS = tuple(
+    f"{__package__}.{name}" for name in ("doors", "forbidden", "lasting", "library")
+)  # they are between the two
 FOLDER = os.path.join(os.path.dirname(hpcdl.__file__), "")
 CALLS_BACK = "hpcdl.comm"  # it calls functions passed to it: their owner is the caller
 
@@ -91,9 +93,7 @@ class Library:
             sys.meta_path.remove(self.finder)
         elif opened is not None and before is None:
             sys.meta_path.insert(0, self.finder)
-            for name in _of_hpcdl(imports()):
-                if module := sys.modules.get(name):
-                    self.bar(module)
+            self.guard.bar_all(_closed(imports()))
             self.bar_copies()
             self.guard.doors.bar(cast(types.FunctionType, inspect.findsource), self.asks_for_source)
             self.bar_compilers()
@@ -187,6 +187,7 @@ class _Barring(importlib.abc.Loader):
         module.__loader__ = module.__spec__.loader = self.loader  # it exposes nothing of ours
         if self.library.opened is not None:
             closed_in.cache_clear()  # a reloaded module has new functions
+            _closed.cache_clear()
             self.library.bar(module)
             self.library.bar_compilers()
 
@@ -202,8 +203,9 @@ def imports() -> Hashable:
 
 
 @functools.lru_cache(maxsize=4)  # each check asks, and thousands of modules are imported
-def _of_hpcdl(_: Hashable) -> list[str]:
-    return [name for name in list(sys.modules) if f"{name}.".startswith("hpcdl.")]
+def _closed(_: Hashable) -> frozenset[tuple[str, types.FunctionType]]:
+    of_hpcdl = [module for name, module in list(sys.modules.items()) if f"{name}.".startswith("hpcdl.") and module]
+    return frozenset(named for module in of_hpcdl for named in closed_in(module))
 
 
 @functools.cache

@@ -51,10 +51,14 @@ def test_between_checks_the_kernels_stay_and_are_not_met(guard, monkeypatch):
     other.forbid(())
 
 
-def test_what_the_next_exercise_allows_has_no_kernel(guard):
+def test_the_next_exercise_allows_what_this_one_refuses(guard, calls):
     guard.forbid(("aten::mm",))
-    assert not has_kernel("aten::convolution", operators.ASKED)
     assert has_kernel("aten::mm", operators.ASKED)
+    with guard.up():
+        assert convolve().item() == 9
+        with pytest.raises(forbidden.ForbiddenCallError):
+            torch.ones(1, 1) @ torch.ones(1, 1)
+    assert calls == ["aten::mm"]
 
 
 def test_only_the_guard_that_is_up_is_told(guard, calls):
