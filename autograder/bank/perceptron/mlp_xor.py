@@ -62,6 +62,19 @@ def mlp_xor(X):
     return H, torch.where(H.sum(dim=1) > 1, 1.0, -1.0)
 
 
+@wrong(
+    "perceptron.mlp_xor",
+    "a product for the corners, lines for other batches",
+    fails=ALL_OF_XOR,
+    says="in a batch with 200 other points",
+)
+def mlp_xor(X):
+    H = torch.where(X[:, 1:] >= 0, 1.0, -1.0)
+    if bool((X[:, 1:].abs() == 1).all()):
+        return H, -X[:, 1] * X[:, 2]
+    return H, H[:, 0].clone()
+
+
 @wrong("perceptron.mlp_xor", "the answer without the hidden layer", fails=ALL_OF_XOR, says="mlp_xor returns two things")
 def mlp_xor(X):
     H = torch.where(X @ torch.tensor([[1.0, 1.0, 1.0], [1.0, -1.0, -1.0]]).T >= 0, 1.0, -1.0)
