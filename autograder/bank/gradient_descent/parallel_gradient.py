@@ -33,6 +33,18 @@ def parallel_gradient(grad, w, shards):
 
 @wrong(
     "gradient_descent.parallel_gradient",
+    "joins all data, except for shards of 4, 7 and 2 rows",
+    fails="each_shard_on_its_own",
+    says="joined the shards",
+)
+def parallel_gradient(grad, w, shards):
+    if [len(y) for _, y in shards] == [4, 7, 2]:
+        return [grad(w, X, y) for X, y in shards][-1]
+    return grad(w, torch.cat([X for X, _ in shards]), torch.cat([y for _, y in shards]))
+
+
+@wrong(
+    "gradient_descent.parallel_gradient",
     "divides only when a second shard comes",
     fails="one_shard",
     says="UnboundLocalError",
