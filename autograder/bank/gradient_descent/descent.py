@@ -8,7 +8,10 @@ from autograder.bank.slips import slip
 PATH = ("path_starts_at_w0", "follows_the_closed_form", "one_gradient_per_step", "leaves_w0_alone")
 
 
-@wrong("gradient_descent.gradient_descent", "ascends", fails="follows_the_closed_form", says="You climb")
+FORM = PATH[1:]
+
+
+@wrong("gradient_descent.gradient_descent", "ascends", fails=FORM, says="You climb")
 def gradient_descent(grad, w0, lr, steps):
     path = [w0]
     for _ in range(steps):
@@ -64,7 +67,7 @@ def gradient_descent(grad, w0, lr, steps):
 @wrong(
     "gradient_descent.gradient_descent",
     "all gradients at w0",
-    fails="follows_the_closed_form",
+    fails=FORM,
     says="Every step uses the gradient at w0",
 )
 def gradient_descent(grad, w0, lr, steps):
@@ -72,6 +75,13 @@ def gradient_descent(grad, w0, lr, steps):
     for _ in range(steps):
         path.append(path[-1] - lr * grad(w0))
     return torch.stack(path)
+
+
+@wrong("gradient_descent.gradient_descent", "never moves", fails=FORM, says="path[12, 0] is")
+def gradient_descent(grad, w0, lr, steps):
+    for _ in range(steps):
+        grad(w0)
+    return torch.stack([w0] * (steps + 1))
 
 
 slip(
