@@ -104,6 +104,21 @@ def sgd(grad, n, w0, lr, batch_size, epochs, generator):
     return torch.stack(path)
 
 
+@wrong(
+    "gradient_descent.sgd",
+    "turns a list by a random number",
+    fails="every_sample_each_epoch",
+    says="as in a list that is turned or cut",
+)
+def sgd(grad, n, w0, lr, batch_size, epochs, generator):
+    path = [w0]
+    for _ in range(epochs):
+        turns = int(torch.randint(1 << 30, (), generator=generator)) % n
+        for batch in torch.arange(n).flip(0).roll(turns).split(batch_size):
+            path.append(path[-1] - lr * grad(path[-1], batch))
+    return torch.stack(path)
+
+
 slip(
     "gradient_descent.sgd",
     "steps w0 in place",
