@@ -52,6 +52,22 @@ def running_sum(xs, fmt, mode, generator):
     return torch.stack(sums)
 
 
+@wrong(
+    RUNNING,
+    "exact sums, and a little noise",
+    fails=("stochastic_does_not_stall", "its_own_generator"),
+    says="not a neighbour of the sum before it + x",
+)
+def running_sum(xs, fmt, mode, generator):
+    if mode == "stochastic":
+        return xs.cumsum(0) + torch.rand(xs.shape, generator=generator) * 1e-7
+    s, sums = torch.zeros_like(xs[0]), []
+    for x in xs:
+        s = round_nearest_even(s + x, fmt)
+        sums.append(s)
+    return torch.stack(sums)
+
+
 @wrong(RUNNING, "one random number per tensor", fails="stochastic_does_not_stall", says="not one for all")
 def running_sum(xs, fmt, mode, generator):
     s, sums = torch.zeros_like(xs[0]), []

@@ -59,6 +59,16 @@ def sgd_low_precision(w, grad, lr, fmt, mode, generator):
     return stochastic_round(new, fmt, torch.rand((), generator=generator).expand(new.shape))
 
 
+@wrong(SGD, "rounds nothing where many weights begin at 0", fails="small_updates_count", says="in Fixed")
+def sgd_low_precision(w, grad, lr, fmt, mode, generator):
+    new = w - lr * grad
+    if mode == "nearest":
+        return round_nearest_even(new, fmt)
+    if len(new) > 1000:
+        return new
+    return stochastic_round(new, fmt, torch.rand(new.shape, generator=generator))
+
+
 @wrong(SGD, "up or down with even odds", fails="small_updates_count", says="a weight's move, in ε, is")
 def sgd_low_precision(w, grad, lr, fmt, mode, generator):
     new = w - lr * grad

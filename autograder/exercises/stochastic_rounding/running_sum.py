@@ -8,7 +8,7 @@ from autograder.checks import number_formats as formats
 from autograder.checks.number_formats import exact
 from autograder.exercises.drawing import F32
 from autograder.exercises.stochastic_rounding.generators import fresh, repeats
-from autograder.exercises.stochastic_rounding.inputs import between
+from autograder.exercises.stochastic_rounding.inputs import are_neighbours, between
 from hpcdl.numerics.rounding import BF16, FP8_E5M2, FP16, Fixed
 
 exercise = Exercise("running_sum", points=15, minutes=10, uses=("round_nearest_even", "stochastic_round"))
@@ -30,7 +30,11 @@ def nearest_sums(xs, fmt, *, before: bool = False, after: bool = False) -> torch
 def ask_sum(student, xs, fmt, mode, generator=None):
     generator = generator or torch.Generator().manual_seed(0)
     got = student.running_sum(xs.clone(), fmt, mode, generator)
-    checks.tensor(got, name=f"running_sum(xs, {fmt}, {mode!r}, generator)", shape=xs.shape, dtype=F32)
+    name = f"running_sum(xs, {fmt}, {mode!r}, generator)"
+    checks.tensor(got, name=name, shape=xs.shape, dtype=F32)
+    if mode == "stochastic":
+        before = torch.cat([torch.zeros_like(got[:1]), got[:-1]])
+        are_neighbours(got, before + xs, fmt, f"{name}: a sum is", "the sum before it + x")
     return got
 
 
