@@ -6,11 +6,28 @@ import torch
 from autograder.authoring import wrong
 from hpcdl.numerics.derivatives import gradient as measured_gradient
 
+WRONG = ("rejects_wrong_gradients", "names_the_coordinate", "nan_is_not_agreement")
+
+
+@wrong(
+    "calculus.grad_check",
+    "accepts whatever is finite",
+    fails=("accepts_right_gradients", *WRONG),
+    says="grad_check accepts 1.01 times the gradient of quadratic",
+)
+def grad_check(f, grad, x):
+    return bool(grad(x).isfinite().all()), (0,) * x.dim()
+
+
+@wrong("calculus.grad_check", "rejects everything", fails=("accepts_right_gradients", *WRONG), says="rejects the right")
+def grad_check(f, grad, x):
+    return False, (0,) * x.dim()
+
 
 @wrong(
     "calculus.grad_check",
     "absolute tolerance only",
-    fails=("accepts_right_gradients", "rejects_wrong_gradients", "names_the_coordinate"),
+    fails=("accepts_right_gradients", *WRONG),
     says="an absolute tolerance alone",
 )
 def grad_check(f, grad, x):
@@ -35,7 +52,7 @@ def grad_check(f, grad, x):
 @wrong(
     "calculus.grad_check",
     "compares the norms of the whole gradient",
-    fails=("rejects_wrong_gradients", "names_the_coordinate"),
+    fails=WRONG,
     says="compare each coordinate with its own size",
 )
 def grad_check(f, grad, x):

@@ -55,7 +55,7 @@ POINTS = (
 
 @exercise.check(points=3)
 def accepts_right_gradients(student, rng):
-    "Ten right gradients of any size are accepted, and one that is zero."
+    "Ten right gradients of any size are accepted, and one that is zero; each is rejected where it is 1 % too large."
     for f, shape in (*POINTS, (minimum, (3,))):
         x = torch.full(shape, 1.1, dtype=torch.float64) if f is minimum else uniform(0.5, 1.5, shape, rng)
         ok = verdict(student, f, lambda x, f=f: autograd(f, x), x, f"the right gradient of {f.__name__}")
@@ -68,6 +68,12 @@ def accepts_right_gradients(student, rng):
         checks.that(
             ok, f"grad_check rejects the right gradient of {f.__name__}. {advice}", got=ok, expected=True, why=why
         )
+        if f is not minimum:
+            ok = verdict(
+                student, f, lambda x, f=f: 1.01 * autograd(f, x), x, f"1.01 times the gradient of {f.__name__}"
+            )
+            sentence = f"grad_check accepts 1.01 times the gradient of {f.__name__}: measure it, and compare. {advice}"
+            checks.that(not ok, sentence, got=ok, expected=False)
 
 
 def verdict(student, f, grad, x: torch.Tensor, what: str) -> bool:
@@ -172,7 +178,7 @@ def names_the_coordinate(student, rng):
     checks.equal(worst, (turned,), name="worst_index", why=why)
 
 
-@exercise.check(points=1)
+@exercise.check(points=1, needs="rejects_wrong_gradients")
 def nan_is_not_agreement(student, rng):
     "A gradient with a NaN in it is rejected."
     x = uniform(0.5, 1.5, (4,), rng)
