@@ -59,6 +59,14 @@ def averaging(function: Callable, values: list, together: str, comm: Communicato
     return [x.detach() for x in xs], windows, met
 
 
+def remembered(function: Callable, values: list, comm: Communicator, **kwargs: Any) -> list[torch.Tensor]:
+    """Call the function with tensors that require gradients; return what the memory that they had before now holds."""
+    params = [value.clone().requires_grad_() for value in values]
+    memory = [param.detach() for param in params]
+    function(params, comm, **kwargs)
+    return memory
+
+
 def descending(function: Callable, start: torch.Tensor, targets: list, lr: float, comm: Communicator):
     """Run steps of the function on |w - target|², with a target each; return w after each step, and the final w itself.
 

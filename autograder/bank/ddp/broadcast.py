@@ -85,3 +85,13 @@ def broadcast_parameters(params, comm, root=0):
     for param in params:
         if param.requires_grad:
             comm.broadcast(param.detach(), root)
+
+
+@wrong(
+    BROADCAST, "gives each parameter another memory", fails="in_place", says="points the parameter at another memory"
+)
+def broadcast_parameters(params, comm, root=0):
+    for param in params:
+        values = param.detach().clone()
+        comm.broadcast(values, root)
+        param.data = values
