@@ -40,24 +40,24 @@ def addresses() -> Iterator[tuple[list, list, Counter]]:
         InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store = load, store
 
 
-def loads(launch: Callable, x: torch.Tensor, n: int, seed: int, block: int, comm: Communicator) -> tuple[int, int, int]:
-    """Return how many numbers of x a kernel reads, how many it writes, gaps included, and the most that one program
-    writes; 0 on a GPU."""
+def loads(launch: Callable, x: torch.Tensor, n: int, seed: int, block: int, comm: Communicator) -> tuple:
+    """Return how many numbers of x a kernel reads, how many it writes, gaps included, the most that one program writes
+    (0 on a GPU), and the result."""
     with addresses() as (loaded, stored, written):
-        launch(x, n, seed, block)
+        result = launch(x, n, seed, block)
     places = [(address - x.data_ptr()) // x.element_size() for address in loaded]
     read = max((place + 1 for place in places if 0 <= place < len(x)), default=0)
-    return read, (max(stored) - min(stored)) // 2 + 1 if stored else 0, max(written.values(), default=0)
+    return read, (max(stored) - min(stored)) // 2 + 1 if stored else 0, max(written.values(), default=0), result
 
 
-def reads(launch: Callable, *args: Any) -> tuple[torch.Tensor, int]:
-    """Return the places that a kernel reads, in float32 numbers from the first one that it writes, and the most numbers
-    that one program writes; none on a GPU."""
+def reads(launch: Callable, *args: Any) -> tuple[torch.Tensor, int, Any]:
+    """Return the places that a kernel reads, in float32 numbers from the first one that it writes, the most numbers
+    that one program writes (none on a GPU), and the result."""
     *given, _ = args
     with addresses() as (loaded, stored, written):
-        launch(*given)
+        result = launch(*given)
     places = [(address - min(stored)) // 4 for address in set(loaded)] if stored else []
-    return torch.tensor(places, dtype=torch.int64), max(written.values(), default=0)
+    return torch.tensor(places, dtype=torch.int64), max(written.values(), default=0), result
 
 
 class ThroughPython(TorchDispatchMode):

@@ -10,6 +10,7 @@ from autograder.exercises.convolution.drawing import problems, whole
 from autograder.exercises.convolution.libraries import LIBRARIES
 from autograder.exercises.convolution.oracles import columns, conv
 from autograder.exercises.convolution.outputs import check_output
+from autograder.exercises.drawing import whole_number
 
 exercise = Exercise(
     "conv_kernel",
@@ -28,6 +29,11 @@ def check_kernel(student, rng, sizes, stride: int = 1, padding: int = 0) -> None
     x, w = whole(rng, n, c, h, wd).float(), whole(rng, k, c, r, s).float()
     arena = Arena(x, w, conv(x, w, stride, padding).shape)
     got = student.launch_in(arena.memory.clone(), tuple(x.shape), tuple(w.shape), stride, padding)
+    check_memory(arena, got, x, w, stride, padding)
+
+
+def check_memory(arena: "Arena", got, x, w, stride: int = 1, padding: int = 0) -> None:
+    """The memory after a launch: y is right, and nothing else has changed."""
     arena.check_guards(got)
     check_output(
         arena.result(got), x, w, stride, padding, name="y after conv_kernel", extra=blocks(x, w, stride, padding)
@@ -68,7 +74,7 @@ def masked_borders(student, rng):
     "Any size: numbers beyond the end are neither read nor written."
     for sizes in ((1, 1, 3, 3, 1, 2, 2), (2, 3, 6, 5, 5, 3, 2), (3, 2, 7, 7, 17, 3, 3)):
         check_kernel(student, rng, sizes)
-    accesses_its_own(student, rng, (2, 3, 5, 4, 18, 2, 2))
+    accesses_its_own(student, rng, (2, 3, 5, 4, whole_number(rng, 17, 31), 2, 2))
 
 
 BLOCK = 16
@@ -80,8 +86,9 @@ def accesses_its_own(student, rng, sizes) -> None:
     n, c, h, wd, k, r, s = sizes
     x, w = whole(rng, n, c, h, wd).float(), whole(rng, k, c, r, s).float()
     arena = Arena(x, w, conv(x, w).shape)
-    args = arena.memory, tuple(x.shape), tuple(w.shape), 1, 0
-    ((places, most),) = student.ranks("launch_in", 1, lambda _: args, harness="reads").results
+    args = arena.memory.clone(), tuple(x.shape), tuple(w.shape), 1, 0
+    ((places, most, got),) = student.ranks("launch_in", 1, lambda _: args, harness="reads").results
+    check_memory(arena, got, x, w)
     start, _ = arena.places["y"]
     outside = sum(
         all(not begin <= start + place < begin + size for begin, size in (arena.places["x"], arena.places["w"]))

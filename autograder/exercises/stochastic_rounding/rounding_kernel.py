@@ -97,9 +97,10 @@ def any_launch(student, rng):
             f"{name} wrote beyond the end: the last program has lanes with i ≥ n. Mask load and store: mask=i < n.",
             got=got[n:],
         )
-    n, block = 1000, 64
+    n, block = 64 * int(torch.randint(4, 12, (), generator=rng)) + 40, 64
     x = random_floats(rng, n + 24)
-    ((read, written, most),) = student.ranks("launch", 1, lambda rank: (x, n, 3, block), harness="loads").results
+    ((read, written, most, got),) = student.ranks("launch", 1, lambda rank: (x, n, 3, block), harness="loads").results
+    check_bits(got[:n].float(), x[:n], 3, f"launch(x, {n}, 3, {block})")
     checks.that(
         read <= n,
         f"launch(x, {n}, 3, {block}) reads x[{read - 1}], beyond the first {n}: on a GPU there is other data, or "
