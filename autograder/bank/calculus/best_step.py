@@ -49,7 +49,7 @@ def best_step(f, x, dtype):
 @wrong(
     "calculus.best_step",
     "computes the third derivative in dtype",
-    fails=("ordinary_functions_float32", "any_size_of_x"),
+    fails=("ordinary_functions_float32", "any_size_of_x", "quick_functions"),
     says="find the step in float64",
 )
 def best_step(f, x, dtype):
@@ -58,6 +58,16 @@ def best_step(f, x, dtype):
     a, b, f_x, c, d = f(points).tolist()
     third = (a - 2 * b + 2 * c - d) / (2 * k**3)
     return (3 * torch.finfo(dtype).eps * abs(f_x / third)) ** (1 / 3)
+
+
+@wrong(
+    "calculus.best_step",
+    "a compromise, whatever f does",
+    fails="quick_functions",
+    says="This f bends quickly",
+)
+def best_step(f, x, dtype):
+    return 0.4 * torch.finfo(dtype).eps ** (1 / 3) * (abs(x) or 1.0)
 
 
 slip(
