@@ -55,6 +55,21 @@ def derivative(f, x, h=1e-5):
     return f(x + h) - f(x - h) / (2 * h)
 
 
+@wrong(
+    "calculus.derivative",
+    "knows the slopes of textbook functions",
+    fails=("central_formula", "error_of_order_two", "tensors_elementwise", "leaves_x_alone"),
+    says="the central difference is exactly",
+)
+def derivative(f, x, h=1e-5):
+    value = f(x)
+    if type(x) is torch.Tensor:
+        return torch.cos(x) * math.sin(h) / h
+    if abs(value - math.exp(x)) < 1e-12:
+        return value * math.sinh(h) / h
+    return 3 * x**2 + h**2
+
+
 @wrong("calculus.derivative", "moves x in place", fails="leaves_x_alone", says="changed its argument x")
 def derivative(f, x, h=1e-5):
     x += h
