@@ -80,6 +80,17 @@ def running_sum(xs, fmt, mode, generator):
     return torch.stack(sums)
 
 
+@wrong(RUNNING, "spreads one random number evenly", fails="stochastic_does_not_stall", says="vary too little")
+def running_sum(xs, fmt, mode, generator):
+    s, sums = torch.zeros_like(xs[0]), []
+    spread = torch.arange(s.numel(), dtype=torch.float64).view(s.shape) * 0.6180339887498949
+    for x in xs:
+        u = (spread + torch.rand((), generator=generator)) % 1
+        s = round_nearest_even(s + x, fmt) if mode == "nearest" else stochastic_round(s + x, fmt, u.float())
+        sums.append(s)
+    return torch.stack(sums)
+
+
 @wrong(
     RUNNING,
     "the same random numbers in each step",

@@ -9,7 +9,7 @@ from autograder.authoring import Exercise
 from autograder.checks import number_formats as formats
 from autograder.checks.number_formats import beside, exact
 from autograder.exercises.drawing import F32
-from autograder.exercises.stochastic_rounding.generators import fresh, repeats
+from autograder.exercises.stochastic_rounding.generators import fresh, repeats, vary_as_chance
 from autograder.exercises.stochastic_rounding.inputs import are_neighbours
 from hpcdl.numerics.rounding import Fixed
 
@@ -67,14 +67,21 @@ def weights_stay_in_the_format(student, rng):
 @exercise.check(points=1, needs="weights_stay_in_the_format")
 def each_weight_its_own(student, rng):
     "Each weight has a random number of its own."
-    fmt, n = Fixed(2, 14), 400
+    fmt, n, times = Fixed(2, 14), 400, 24
     w, grad = torch.zeros(n), torch.full((n,), -(2.0**-fmt.fl))
-    moved = int((ask_step(student, w, grad, 0.5, fmt, "stochastic", fresh(rng)) != 0).sum())
-    checks.that(
-        0 < moved < n,
-        f"Of {n} weights that all should move with odds 1/2, {moved} did: they share one random number, or there is "
-        "none. Draw one for each weight from the generator.",
-    )
+
+    def steps():
+        moved = [int((ask_step(student, w, grad, 0.5, fmt, "stochastic", fresh(rng)) != 0).sum()) for _ in range(times)]
+        checks.that(
+            0 < moved[0] < n,
+            f"Of {n} weights that all should move with odds 1/2, {moved[0]} did: they share one random number, or "
+            "there is none. Draw one for each weight from the generator.",
+        )
+        half = torch.full((times,), 0.5, dtype=torch.float64)
+        what = f"The numbers of {n} weights that move with odds 1/2, in {times} steps,"
+        vary_as_chance(torch.tensor(moved, dtype=torch.float64), n, half, (2.0, 92.0), what)
+
+    checks.retested(steps)
 
 
 @exercise.check(points=3, needs="each_weight_its_own")
