@@ -35,7 +35,14 @@ UPDATES = (  # all of them, except torch.optim's hooks, by which the memory mete
 LOADERS = ("torch.utils.data",)
 RANKS = ("torch.distributed.distributed_c10d", "torch.nn.parallel")
 C10D = "torch._C._distributed_c10d._compute_bucket_assignment_by_size"
-BUCKETS = ("torch._utils._take_tensors", C10D)  # tensors in groups of a size
+BUCKETS = ("torch._utils._take_tensors", C10D, "textwrap")  # tensors in groups of a size, or words in lines
+WAVES = (  # a cosine's wave, as a window for signals
+    "numpy.hanning",
+    "numpy.hamming",
+    "numpy.blackman",
+    "numpy.kaiser",
+    "aten::*_window*",
+)
 MACHINES_COLLECTIVES = ("hpcdl.comm.base.Communicator.all_reduce", "hpcdl.comm.base.Communicator.broadcast")
 SHARDING = (
     *RANKS,
@@ -64,6 +71,9 @@ TRANSFORMERS = (
     "aten::_transformer_encoder_layer_fwd*",
 )
 SOFTMAX = ("aten::*softmax*", "aten::nll_loss*", "scipy.special", "torch.distributions")
-LOGISTIC = ("aten::*sigmoid*", "aten::glu*", "aten::silu*", "aten::*softmax*", "scipy.special", "scipy.stats")
+LOGISTIC = (
+    *("aten::*sigmoid*", "aten::glu*", "aten::silu*", "aten::*softmax*", "scipy.special", "scipy.stats"),
+    *("matplotlib.scale.LogisticTransform.__init__", "matplotlib.scale.LogitTransform.__init__"),
+)
 
 BY_HAND = "The derivative is what you write here: no autograd, no finished finite differences."

@@ -5,7 +5,8 @@ has its row, which `python -m autograder.grading.families` derives. Operators th
 indices, sums, sorting, products, solvers and Fourier transforms belong to no family: every answer may use them.
 No operator is in two families, so closing one closes nothing of another.
 
-Torch has many operators a second time, in Python, for its own compilers and exporters: they are a family, too.
+Torch has many operators a second time, in Python, for its own compilers and exporters: they are a family, too, as are
+its quantizers and counters in Python, and the packages sympy and mpmath, which are installed for its compilers.
 """
 
 FAMILIES: dict[str, tuple[str, ...]] = {
@@ -33,8 +34,10 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "backends": ("onednn::*", "mkldnn*::*", "mkl::*", "static_runtime::*", "inductor*::*", "sparse::*"),
     "sparse": ("aten::_sparse_*softmax*", "aten::_nested_*softmax*", "aten::*segment_reduce*"),
     "internal": ("torch._refs", "torch._decomp.decompositions", "torch._functorch._activation_checkpointing"),
+    "tools": ("torch.ao", "torch.utils.flop_counter"),
     "scipy": ("scipy",),
     "sklearn": ("sklearn",),
+    "sympy": ("sympy", "mpmath"),
 }  # fmt: skip
 
 

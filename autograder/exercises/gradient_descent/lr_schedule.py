@@ -8,14 +8,14 @@ from autograder import checks
 from autograder.authoring import Exercise
 from autograder.exercises.drawing import F64
 from autograder.exercises.gradient_descent.drawing import integer
-from autograder.exercises.ready_made import OPTIMIZERS
+from autograder.exercises.ready_made import OPTIMIZERS, WAVES
 
 exercise = Exercise(
     "lr_schedule",
     points=10,
     minutes=7,
-    forbid=OPTIMIZERS,
-    instead="Write the step yourself; the optimizers of torch.optim are only for comparison.",
+    forbid=(*OPTIMIZERS, *WAVES),
+    instead="Write the formula yourself; the schedules of torch.optim are only for comparison.",
 )
 
 
