@@ -1,7 +1,7 @@
 """Whether Winograd's outputs are made of the products that were counted. Oracle: linear algebra, for any matrices.
 
 For filters w and tiles d, U depends on w only, V on d only, and each output is the same combination of the products
-M = U V for every filter and tile. An answer of which all of this holds is such an algorithm, whatever its A, G and B.
+M = U V for every filter and tile. An answer that does all of this is such an algorithm, whatever its A, G and B are.
 """
 
 import torch
@@ -40,7 +40,7 @@ def made_of_products(student, rng, m: int, r: int, ragged: bool = False) -> None
         "tiles), and give it these two.",
     )
     checks.that(
-        follow(right, M, m),
+        M is not None and follow(right, M, m),
         f"{setting}: the outputs are computed elsewhere. With any A they are no Y = A^T M A of the products M that "
         "matmul gives: return what the transform makes of these products.",
         got=f"matmul of {shapes(products)}",

@@ -27,7 +27,7 @@ def valley(rng, curvatures):
     return (H + H.T) / 2
 
 
-SHUFFLED = 50  # indices of an order of which `shuffled` tells that it is random
+SHUFFLED = 50  # the length of an order that `shuffled` can judge
 MOST = 15  # steps of one length among 49: of all orders, fewer than 49 / 15! = 4e-11 have so many
 
 
