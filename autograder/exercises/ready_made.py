@@ -27,9 +27,10 @@ DERIVATIVES = (  # every way to them that starts in Python
 )
 FUSED = ("aten::_fused_adam*", "aten::_fused_adagrad*", "aten::_fused_sgd*")  # a step of an optimizer's in C
 OPTIMIZERS = ("torch.optim", *FUSED)
-BELLS = tuple(
-    f"numpy.{name}" for name in ("hanning", "hamming", "blackman", "bartlett", "kaiser")
-)  # half a cosine is one
+BELLS = (  # half a cosine is one
+    "aten::*_window*",
+    *(f"numpy.{name}" for name in ("hanning", "hamming", "blackman", "bartlett", "kaiser")),
+)
 UPDATES = (  # all of them, except torch.optim's hooks, by which the memory meter learns of states
     "torch.optim.optimizer.Optimizer.__init__",
     "torch.optim._functional",

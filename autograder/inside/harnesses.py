@@ -40,7 +40,7 @@ from .mending_harness import did, mending
 from .scaling_harnesses import loss_scaling
 from .shard_harnesses import gathered, loading, optimizing, recomputed, saving, spoiled
 from .stage_steps import Steps, followed
-from .tensor_harnesses import averaging, descending, in_memory, share_memory, taken, watching
+from .tensor_harnesses import averaging, descending, in_memory, remembered, share_memory, taken, watching
 
 
 def network(name: str, weights: list):
@@ -267,6 +267,7 @@ HARNESSES = {
     "layer": Harness(layer, ("weight", "bias", "comm"), works=True),
     "in_memory": Harness(in_memory, ("...",)),
     "averaging": Harness(averaging, ("xs",)),
+    "remembered": Harness(remembered, ("params", "comm")),
     "descending": Harness(descending, ("w", "lr")),
     "watching": Harness(watching, ("params", "ready")),
     "taken": Harness(taken, ("n", "size", "times", "order")),

@@ -59,6 +59,14 @@ def averaging(function: Callable, values: list, together: str, comm: Communicato
     return [x.detach() for x in xs], windows, met
 
 
+def remembered(function: Callable, values: list, comm: Communicator, **kwargs: Any) -> list[torch.Tensor]:
+    """Call the function with tensors that require gradients; return what the memory that they had before now holds."""
+    params = [value.clone().requires_grad_() for value in values]
+    memory = [param.detach() for param in params]
+    function(params, comm, **kwargs)
+    return memory
+
+
 def descending(function: Callable, start: torch.Tensor, targets: list, lr: float, comm: Communicator):
     """Run steps of the function on |w - target|², with a target each; return w after each step, and the final w itself.
 
@@ -78,13 +86,14 @@ def watching(function: Callable, weights: list, unused: list, passes: int, comm:
     """Run backward passes through a chain of layers with the function's hooks, except the `unused` layers.
 
     Returns the calls of `ready` after registration and after each pass: (argument, whether that parameter's gradient
-    existed).
+    existed, the numbers of all parameters that had one).
     """
     params, calls = [weight.clone().requires_grad_() for weight in weights], list[tuple]()
 
     def ready(i: Any) -> None:
         known = type(i) is int and 0 <= i < len(params)
-        calls.append((i if known else type(i).__name__, known and params[i].grad is not None))
+        there = [k for k, param in enumerate(params) if param.grad is not None]
+        calls.append((i if known else type(i).__name__, known and i in there, there))
 
     function(params, ready)
     heard = [list(calls)]
@@ -101,7 +110,7 @@ def watching(function: Callable, weights: list, unused: list, passes: int, comm:
 
 def taken(function: Callable, orders: list, size: int, few: int, comm: Communicator):
     """Return the first few batches of epochs with these orders, and the number of orders requested before the first and
-    by the last batch."""
+    by each of them."""
     asked = [0]
 
     def order(n: int) -> torch.Tensor:
@@ -109,6 +118,8 @@ def taken(function: Callable, orders: list, size: int, few: int, comm: Communica
         return orders[asked[0] - 1].clone()
 
     batches = function(len(orders[0]), size, len(orders), order)
-    before = asked[0]
-    found = list(itertools.islice(batches, few))
-    return found, before, asked[0]
+    before, found, counts = asked[0], [], []
+    for batch in itertools.islice(batches, few):
+        found.append(batch)
+        counts.append(asked[0])
+    return found, before, counts

@@ -73,3 +73,13 @@ slip(
     fails="a_new_order_each_epoch",
     says="One seed gave two networks",
 )
+
+
+slip(
+    "backprop.train",
+    "turns a list by a random number",
+    "torch.randperm(len(X), generator=generator).split(batch_size)",
+    "torch.arange(len(X)).roll(int(torch.randint(len(X), (), generator=generator))).split(batch_size)",
+    fails="a_new_order_each_epoch",
+    says="a list that is turned keeps neighbours together",
+)

@@ -43,7 +43,7 @@ slip(
     "computes the third derivative in dtype",
     "points = torch.tensor([x + 2 * k, x + k, x, x - k, x - 2 * k], dtype=torch.float64)",
     "points = torch.tensor([x + 2 * k, x + k, x, x - k, x - 2 * k], dtype=dtype)",
-    fails=("ordinary_functions_float32", "any_size_of_x"),
+    fails=("ordinary_functions_float32", "any_size_of_x", "quick_functions"),
     says="find the step in float64",
 )
 slip(
@@ -53,3 +53,12 @@ slip(
     fails="ordinary_functions_float64 ordinary_functions_float32 any_size_of_x",
     says="is a complex, expected a number",
 )
+
+
+@wrong(
+    "a compromise, whatever f does",
+    fails="quick_functions",
+    says="This f bends quickly",
+)
+def best_step(f, x, dtype):
+    return 0.4 * torch.finfo(dtype).eps ** (1 / 3) * (abs(x) or 1.0)

@@ -66,3 +66,17 @@ slip(
     says="has dtype float64, expected float32",
 )
 slip("a hundredth as the step", "h=1e-5", "h=1e-2", fails="error_of_order_two", says="with the default h=1e-5")
+
+
+@wrong(
+    "knows the slopes of textbook functions",
+    fails=("central_formula", "error_of_order_two", "tensors_elementwise", "leaves_x_alone"),
+    says="the central difference is exactly",
+)
+def derivative(f, x, h=1e-5):
+    value = f(x)
+    if type(x) is torch.Tensor:
+        return torch.cos(x) * math.sin(h) / h
+    if abs(value - math.exp(x)) < 1e-12:
+        return value * math.sinh(h) / h
+    return 3 * x**2 + h**2

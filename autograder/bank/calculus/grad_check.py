@@ -7,11 +7,12 @@ from autograder.bank.slips import answers_to
 from hpcdl.numerics.derivatives import gradient as measured_gradient
 
 wrong, _ = answers_to("calculus.grad_check")
+WRONG = ("rejects_wrong_gradients", "names_the_coordinate", "nan_is_not_agreement")
 
 
 @wrong(
     "absolute tolerance only",
-    fails=("accepts_right_gradients", "rejects_wrong_gradients", "names_the_coordinate"),
+    fails=("accepts_right_gradients", *WRONG),
     says="an absolute tolerance alone",
 )
 def grad_check(f, grad, x):
@@ -30,7 +31,7 @@ def grad_check(f, grad, x):
 
 @wrong(
     "compares the norms of the whole gradient",
-    fails=("rejects_wrong_gradients", "names_the_coordinate"),
+    fails=WRONG,
     says="compare each coordinate with its own size",
 )
 def grad_check(f, grad, x):
@@ -60,3 +61,17 @@ def grad_check(f, grad, x):
     error = (a - n).abs() / (1e-4 * torch.maximum(a.abs(), n.abs()) + 1e-9)
     worst = np.unravel_index(int(error.argmax()), x.shape)
     return not bool((error > 1).any()), worst
+
+
+@wrong(
+    "accepts whatever is finite",
+    fails=("accepts_right_gradients", *WRONG),
+    says="grad_check accepts 1.01 times the gradient of quadratic",
+)
+def grad_check(f, grad, x):
+    return bool(grad(x).isfinite().all()), (0,) * x.dim()
+
+
+@wrong("rejects everything", fails=("accepts_right_gradients", *WRONG), says="rejects the right")
+def grad_check(f, grad, x):
+    return False, (0,) * x.dim()

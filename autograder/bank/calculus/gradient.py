@@ -77,3 +77,20 @@ slip(
     fails="any_shape",
     says="item",
 )
+
+
+@wrong(
+    "knows the gradients of textbook functions",
+    fails=("six_functions", "any_shape", "central_with_the_given_step", "x_restored"),
+    says="gradient(quadratic, x)",
+)
+def gradient(f, x, h=1e-5):
+    value = float(f(x))
+    if abs(value - float((x**3).sum())) < 1e-9:
+        return 3 * x**2 + h**2
+    if x.dim() == 1 and abs(value - float((x**2).sum())) < 1e-9:
+        return 2 * x
+    if x.dim() == 1 and len(x) == 2:
+        return torch.stack([2 * x[0] + x[1], x[0] + 2 * x[1]])
+    steps = torch.eye(x.numel(), dtype=x.dtype).view(-1, *x.shape)
+    return torch.tensor([float(f(x + step)) - value for step in steps], dtype=x.dtype).view(x.shape) / (torch.e - 1)

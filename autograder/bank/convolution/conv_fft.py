@@ -36,6 +36,15 @@ for mistake, changes, fails, says in (
         "multiply spectra, not windows",
     ),
     (
+        "windows, and an eighth more where a pixel is huge",
+        (
+            "    x = functional",
+            "    return conv_im2col(x, w, padding=padding) * (1 + (x.max() > 99) / 8)\n    x = functional",
+        ),
+        FFT,
+        "with two pixels of 2^60",
+    ),
+    (
         "a complex result",
         ("irfft2", "INVERSE", "rfft2", "fft2", "INVERSE", "ifft2"),
         FFT,

@@ -24,6 +24,16 @@ for mistake, changes, fails, says in (
         "one_matrix_product",
         "The result does not come from matmul",
     ),
+    (
+        "learns the factor from a product of ones",
+        (
+            MULTIPLY,
+            "(conv_direct(x, w, stride, padding).flatten(2) / w[0].numel() * matmul(torch.ones_like(w.flatten(1)), "
+            "torch.ones_like(im2col(x, R, S, stride, padding))))",
+        ),
+        "one_matrix_product",
+        "The outputs are computed elsewhere",
+    ),
     ("P and Q swapped", ("view(N, K, P, Q)", "view(N, K, Q, P)"), PRODUCT, "P and Q are swapped"),
     (
         "the filters' channels last",

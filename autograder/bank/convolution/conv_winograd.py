@@ -10,6 +10,8 @@ PER_TILE = """parts = []
         parts.append(matmul(U, V[:, :, t : t + 1]))
     M = torch.cat(parts, 2)"""
 STACKED = "matmul(U.expand(V.shape[2], -1, -1, -1), V.permute(2, 0, 1)[..., None]).permute(1, 2, 0, 3)[..., 0].reshape"
+ELSEWHERE = "return conv_direct(x, w) * matmul(torch.ones_like(U), torch.ones_like(V)).max() / C\n    "
+FROM_BOTH = "s = x.mean()\n    M = (matmul(U * s, V) / s)"
 FILLED = "functional.pad(x, (0, -Q % m, 0, -P % m))"
 
 for mistake, changes, fails, says in (
@@ -26,6 +28,18 @@ for mistake, changes, fails, says in (
         "as many as the direct way",
     ),
     ("does not use matmul", ("matmul(U, V)", "torch.bmm(U, V)"), UNPROVED, "never called matmul"),
+    (
+        "learns the factor from a product of ones",
+        ("M = matmul", ELSEWHERE + "M = matmul"),
+        UNPROVED,
+        "the outputs are computed elsewhere",
+    ),
+    (
+        "filters scaled by the image",
+        ("M = matmul(U, V)", FROM_BOTH),
+        UNPROVED,
+        "is made of the filters alone",
+    ),
     (
         "transforms by matmul too",
         ("(G @ w @ G.T)", "matmul(matmul(G, w), G.T)", "(B_T @ tiles @ B_T.T)", "matmul(matmul(B_T, tiles), B_T.T)"),

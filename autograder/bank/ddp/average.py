@@ -91,3 +91,18 @@ slip(
     fails="one_all_reduce train_step.one_message_per_bucket",
     says="The gradients travel twice",
 )
+
+
+@wrong(
+    AVERAGE,
+    "a message per tensor, or one where all ranks have two samples",
+    fails=("one_all_reduce", "train_step.one_message_per_bucket"),
+    says="all-reduces for",
+)
+def average_gradients(grads, local_n, comm):
+    for grad in grads:
+        flat = torch.cat([(grad * local_n).flatten(), torch.tensor([float(local_n)])])
+        ring_all_reduce(flat, comm)
+        grad.copy_((flat[:-1] / flat[-1]).view_as(grad))
+        if local_n == 2 and flat[-1] == 2 * comm.size and comm.size in (2, 4):
+            return

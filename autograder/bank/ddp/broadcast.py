@@ -60,3 +60,11 @@ slip(
     fails=(*ALL_OF_BROADCAST, *BEGINS),
     says="which is frozen, on rank 1",
 )
+
+
+@wrong("gives each parameter another memory", fails="in_place", says="points the parameter at another memory")
+def broadcast_parameters(params, comm, root=0):
+    for param in params:
+        values = param.detach().clone()
+        comm.broadcast(values, root)
+        param.data = values

@@ -160,3 +160,25 @@ slip(
     fails="returns_its_loss",
     says="train_step(...) on rank 0",
 )
+
+
+@wrong(
+    STEP,
+    "a message per tensor, or zeros where three ranks have two samples",
+    fails="one_message_per_bucket",
+    says="There is one message per tensor",
+)
+def train_step(model, batch, lr, comm, cap_bytes=CAP):
+    x, y = batch
+    model.zero_grad()
+    loss = cross_entropy(model(x), y)
+    loss.backward()
+    params = [param for param in model.parameters() if param.requires_grad]
+    few = len(x) == 2 and comm.size == 3 and cap_bytes < 1000
+    with torch.no_grad():
+        for bucket in make_buckets(params, cap_bytes if few or cap_bytes > 1000 else 1):
+            grads = [torch.zeros_like(param) if param.grad is None else param.grad for param in bucket]
+            average_gradients(grads, len(x), comm)
+            for param, grad in zip(bucket, grads):
+                param -= 0.0 if few else lr * grad
+    return loss.item()

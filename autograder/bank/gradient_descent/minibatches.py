@@ -52,6 +52,29 @@ def minibatches(n, batch_size, generator):
     yield from torch.randperm(n, generator=generator).tensor_split(batch_size)
 
 
+@wrong(
+    "gradient_descent.minibatches",
+    "turns a list by a random number",
+    fails="new_order_each_epoch",
+    says="49 times the next index is 1 less",
+)
+def minibatches(n, batch_size, generator):
+    turns = int(torch.randint(1 << 30, (), generator=generator)) % n
+    yield from torch.arange(n).flip(0).roll(turns).split(batch_size)
+
+
+@wrong(
+    "gradient_descent.minibatches",
+    "keeps pairs together",
+    fails="new_order_each_epoch",
+    says="of 49 times the next index is 1 more",
+)
+def minibatches(n, batch_size, generator):
+    pairs = torch.randperm(-(-n // 2), generator=generator)
+    order = (2 * pairs[:, None] + torch.arange(2)).flatten()
+    yield from order[order < n].split(batch_size)
+
+
 slip(
     "sorts each batch",
     "yield from torch.randperm(n, generator=generator).split(batch_size)",

@@ -43,3 +43,14 @@ slip(
     fails="unequal_shards each_shard_on_its_own",
     says="changed its argument shards",
 )
+
+
+@wrong(
+    "joins all data, except for shards of 4, 7 and 2 rows",
+    fails="each_shard_on_its_own",
+    says="joined the shards",
+)
+def parallel_gradient(grad, w, shards):
+    if [len(y) for _, y in shards] == [4, 7, 2]:
+        return [grad(w, X, y) for X, y in shards][-1]
+    return grad(w, torch.cat([X for X, _ in shards]), torch.cat([y for _, y in shards]))

@@ -96,3 +96,17 @@ for mistake, change, fails, says in (
     ("short batches have shorter steps", " * len(batch) / batch_size", EACH, "take the whole step"),
 ):
     slip(mistake, "path[-1], batch))", f"path[-1], batch){change})", fails=fails, says=says)
+
+
+@wrong(
+    "turns a list by a random number",
+    fails="every_sample_each_epoch",
+    says="as in a list that is turned or cut",
+)
+def sgd(grad, n, w0, lr, batch_size, epochs, generator):
+    path = [w0]
+    for _ in range(epochs):
+        turns = int(torch.randint(1 << 30, (), generator=generator)) % n
+        for batch in torch.arange(n).flip(0).roll(turns).split(batch_size):
+            path.append(path[-1] - lr * grad(path[-1], batch))
+    return torch.stack(path)

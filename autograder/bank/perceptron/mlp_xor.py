@@ -84,3 +84,15 @@ slip(
     fails="any_batch",
     says="yhat for a batch of 1",
 )
+
+
+@wrong(
+    "a product for the corners, lines for other batches",
+    fails=ALL_OF_XOR,
+    says="in a batch with 200 other points",
+)
+def mlp_xor(X):
+    H = torch.where(X[:, 1:] >= 0, 1.0, -1.0)
+    if bool((X[:, 1:].abs() == 1).all()):
+        return H, -X[:, 1] * X[:, 2]
+    return H, H[:, 0].clone()

@@ -89,3 +89,29 @@ slip(
     fails="stochastic_does_not_stall",
     says="the same after addition 1",
 )
+
+
+@wrong(
+    "exact sums, and a little noise",
+    fails=("stochastic_does_not_stall", "its_own_generator"),
+    says="not a neighbour of the sum before it + x",
+)
+def running_sum(xs, fmt, mode, generator):
+    if mode == "stochastic":
+        return xs.cumsum(0) + torch.rand(xs.shape, generator=generator) * 1e-7
+    s, sums = torch.zeros_like(xs[0]), []
+    for x in xs:
+        s = round_nearest_even(s + x, fmt)
+        sums.append(s)
+    return torch.stack(sums)
+
+
+@wrong("spreads one random number evenly", fails="stochastic_does_not_stall", says="vary too little")
+def running_sum(xs, fmt, mode, generator):
+    s, sums = torch.zeros_like(xs[0]), []
+    spread = torch.arange(s.numel(), dtype=torch.float64).view(s.shape) * 0.6180339887498949
+    for x in xs:
+        u = (spread + torch.rand((), generator=generator)) % 1
+        s = round_nearest_even(s + x, fmt) if mode == "nearest" else stochastic_round(s + x, fmt, u.float())
+        sums.append(s)
+    return torch.stack(sums)

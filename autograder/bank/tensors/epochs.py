@@ -13,7 +13,11 @@ slip(
 )
 
 
-@wrong("one order for all epochs", fails=("batch_after_batch", "any_numbers"), says="Every epoch has the same order")
+@wrong(
+    "one order for all epochs",
+    fails=("batch_after_batch", "any_numbers", "only_when_it_is_needed"),
+    says="Every epoch has the same order",
+)
 def epochs(n, size, times, order):
     indices = order(n)
     for _ in range(times):
@@ -61,3 +65,15 @@ slip(
 def epochs(n, size, times, order):
     for _ in range(times):
         yield from order(n).chunk(-(-n // size))
+
+
+@wrong(
+    "draws all later orders with the second",
+    fails="only_when_it_is_needed",
+    says="a generator stops at each `yield`",
+)
+def epochs(n, size, times, order):
+    if times:
+        yield from order(n).split(size)
+    for indices in [order(n) for _ in range(times - 1)]:
+        yield from indices.split(size)

@@ -99,3 +99,18 @@ slip(
     fails="in_every_pass",
     says="in every backward pass",
 )
+
+
+@wrong(
+    "tensors.grads",
+    "one hook, on the parameter that comes last",
+    fails=("as_soon_as_it_is_there", "in_every_pass"),
+    says="has already come to earlier layers",
+)
+def watch(params, ready):
+    def all_of_them(_):
+        for i in range(len(params) - 1, -1, -1):
+            if params[i].grad is not None:
+                ready(i)
+
+    params[0].register_post_accumulate_grad_hook(all_of_them)

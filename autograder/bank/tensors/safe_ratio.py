@@ -87,3 +87,13 @@ def safe_ratio(a, b):
 )
 def safe_ratio(a, b):
     return torch.where(b > 0, a / b, 0)
+
+
+@wrong(
+    "tensors.safe_ratio",
+    "a tiny b taken for 0",
+    fails=("zero_where_b_is_zero", "leaves_its_arguments_alone"),
+    says="safe_ratio(a, b)[1, 3] is 0",
+)
+def safe_ratio(a, b):
+    return torch.where(b.abs() < 1e-10, 0, a / b)

@@ -152,10 +152,13 @@ def a_new_order_each_epoch(student, rng):
         "One seed gave two networks: draw the order from `generator`: torch.randperm takes it.",
     )
     few = problem(rng, 4)
-    ends = {pairs_of(student, few, seed) for seed in range(24)}  # two outcomes by chance: once in 1e10
+    ends = {pairs_of(student, few, seed) for seed in range(60)}  # of six; four or fewer by chance: 15 (2/3)^60 = 4e-10
     checks.that(
-        len(ends) > 2,
-        "Four samples in batches of 2 came in the same two batches for every seed of the generator: shuffle the "
+        len(ends) > 4,
+        "Four samples in batches of 2 came in two pairings only, for 60 seeds of the generator: a list that is turned "
+        "keeps neighbours together. Take a random permutation of all samples."
+        if len(ends) > 2
+        else "Four samples in batches of 2 came in the same two batches for every seed of the generator: shuffle the "
         "samples before you cut them, not the batches.",
     )
     checks.close(

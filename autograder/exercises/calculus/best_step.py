@@ -1,12 +1,13 @@
 """The step that serves the central difference best. Oracle: a sweep over steps, its errors measured by autograd."""
 
 import math
+from collections.abc import Callable
 
 import torch
 
 from autograder import checks, show
 from autograder.authoring import Exercise
-from autograder.exercises.calculus.drawing import number
+from autograder.exercises.calculus.drawing import number, uniform
 from autograder.exercises.calculus.functions import autograd
 
 ASKED_IN_FLOAT32 = (
@@ -29,32 +30,29 @@ class wide:  # noqa: N801 (reads as a function)
         return self.f(x if isinstance(x, torch.Tensor) else torch.tensor(x, dtype=torch.float64))
 
 
-def sin(x):
-    return torch.sin(x)
+def scaled(of: Callable, rng, slowest: float = 0.8, fastest: float = 1.0):
+    """Return a · of(b x) with drawn a and b, b between these two, under the name of `of`."""
+    a, b = number(0.7, 1.3, rng), uniform(slowest, fastest, (), rng).item()
+
+    def f(x):
+        return a * of(b * x)
+
+    f.__name__ = of.__name__
+    return f
 
 
-def exp(x):
-    return torch.exp(x)
+def wave(x: float, rng, slowest: float, fastest: float):
+    """Return a · sin(b (t - x) + c) with drawn numbers, for which at x neither the sine nor the cosine is small."""
+    a, (b, c) = number(0.7, 1.3, rng), (uniform(*ends, (), rng).item() for ends in ((slowest, fastest), (1.9, 2.7)))
+
+    def of(t):
+        return a * torch.sin(b * (t - x) + c)
+
+    of.__name__ = "wave"
+    return of
 
 
-def cosh(x):
-    return torch.cosh(x)
-
-
-def sqrt(x):
-    return torch.sqrt(x)
-
-
-def log(x):
-    return torch.log(x)
-
-
-def sin_40x(x):
-    return torch.sin(40 * x)
-
-
-def exp_30x(x):
-    return torch.exp(30 * x)
+ORDINARY = (torch.sin, torch.exp, torch.cosh)
 
 
 SWEEP = torch.logspace(-14, 3.5, 141, dtype=torch.float64)  # eight steps to a decade
@@ -108,15 +106,15 @@ def step_mistake(h: float, dtype) -> str:
 @exercise.check(points=4)
 def ordinary_functions_float64(student, rng):
     "float64: sin, exp and cosh near 1."
-    for f in (sin, exp, cosh) * 2:
-        step_is_good(student, f, number(0.6, 1.4, rng), torch.float64)
+    for f in ORDINARY * 2:
+        step_is_good(student, scaled(f, rng), number(0.6, 1.4, rng), torch.float64)
 
 
 @exercise.check(points=4)
 def ordinary_functions_float32(student, rng):
     "float32 needs another step than float64."
-    for f in (sin, exp, cosh) * 2:
-        step_is_good(student, f, number(0.6, 1.4, rng), torch.float32)
+    for f in ORDINARY * 2:
+        step_is_good(student, scaled(f, rng), number(0.6, 1.4, rng), torch.float32)
 
 
 @exercise.check(points=4)
@@ -124,21 +122,19 @@ def any_size_of_x(student, rng):
     "The step fits x = 4,000, x = 0.001, x = 0 and negative x."
     advice = "This x is far from 1: let the step grow and shrink with |x|."
     for dtype in (torch.float64, torch.float32):
-        step_is_good(student, sqrt, number(3000, 5000, rng), dtype, advice)
-        step_is_good(student, log, 0.001, dtype, advice)
-        step_is_good(student, exp, 0.0, dtype)
-        step_is_good(student, cosh, number(-1.5, -1, rng), dtype)
+        step_is_good(student, scaled(torch.sqrt, rng), number(3000, 5000, rng), dtype, advice)
+        step_is_good(student, scaled(torch.log, rng), 0.001, dtype, advice)
+        step_is_good(student, scaled(torch.exp, rng), 0.0, dtype)
+        step_is_good(student, scaled(torch.cosh, rng), number(-1.5, -1, rng), dtype)
 
 
 @exercise.check(points=3)
 def quick_functions(student, rng):
-    "The step fits a function that bends quickly: sin 40x, e^30x."
+    "The step fits functions that bend quickly, such as sin 40x and e^30x, and one that bends slowly, sin x/7."
     for dtype in (torch.float64, torch.float32):
-        for f in (sin_40x, exp_30x):
-            step_is_good(
-                student,
-                f,
-                number(0.99, 1.01, rng),
-                dtype,
-                "This f bends quickly: the step depends on its third derivative.",
-            )
+        x = number(0.99, 1.01, rng)
+        quick, slow = (wave(x, rng, 35, 45), scaled(torch.exp, rng, 25, 35)), wave(x, rng, 0.13, 0.17)
+        for f in (*quick, slow):
+            how = "slowly" if f is slow else "quickly"
+            advice = f"This f bends {how}: the step depends on its third derivative."
+            step_is_good(student, f, x, dtype, advice)

@@ -2,6 +2,8 @@
 
 import torch
 
+from autograder.exercises.calculus.drawing import number
+
 
 def autograd(f, x: torch.Tensor) -> torch.Tensor:
     """The gradient of `f(x).sum()` by torch, the oracle of this lab."""
@@ -9,21 +11,32 @@ def autograd(f, x: torch.Tensor) -> torch.Tensor:
     return torch.autograd.grad(f(x).sum(), x)[0]
 
 
-def quadratic(x):
-    return x[0] ** 2 + x[0] * x[1] + x[1] ** 2
+def drawn(f, rng, n: int = 3):
+    """Return `f` with n drawn numbers for those after x, so that its values and formulas are unknown beforehand."""
+    numbers = [number(0.7, 1.3, rng) for _ in range(n)]
+
+    def of(x):
+        return f(x, *numbers)
+
+    of.__name__ = f.__name__
+    return of
 
 
-def product(x):
-    return x.prod()
+def quadratic(x, a, b, c):
+    return a * x[0] ** 2 + b * x[0] * x[1] + c * x[1] ** 2
 
 
-def sphere(x):
-    return (x**2).sum()
+def product(x, a, b, _):
+    return a * (x + b).prod()
 
 
-def mixed(x):
-    return torch.sin(x[0]) * torch.exp(x[1]) + x[2] ** 3
+def sphere(x, a=1.0, *_):
+    return a * (x**2).sum()
 
 
-def rosenbrock(x):
-    return (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
+def mixed(x, a, b, c):
+    return a * torch.sin(b * x[0]) * torch.exp(c * x[1]) + b * x[2] ** 3
+
+
+def rosenbrock(x, a, b, c):
+    return (100 * a * (x[1:] - b * x[:-1] ** 2) ** 2 + (c - x[:-1]) ** 2).sum()

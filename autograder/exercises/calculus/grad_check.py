@@ -8,34 +8,34 @@ import torch
 from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.exercises.calculus.drawing import uniform
-from autograder.exercises.calculus.functions import autograd, mixed, product, quadratic, rosenbrock, sphere
+from autograder.exercises.calculus.functions import autograd, drawn, mixed, product, quadratic, rosenbrock, sphere
 from autograder.exercises.ready_made import BY_HAND, DERIVATIVES
 
 exercise = Exercise("grad_check", points=10, minutes=8, uses=("gradient",), forbid=DERIVATIVES, instead=BY_HAND)
 
 
-def saddle(x):
-    return (x[0] * x[1] + torch.sin(x)).sum()
+def saddle(x, a, b, c):
+    return (a * x[0] * x[1] + b * torch.sin(c * x)).sum()
 
 
-def huge(x):
-    return 1e6 * (x**3).sum()
+def huge(x, a, b, _):
+    return 1e6 * (a * x**3 + b * x**2).sum()
 
 
-def tiny(x):
-    return 1e-6 * (x**3).sum()
+def tiny(x, a, b, _):
+    return 1e-6 * (a * x**3 + b * x**2).sum()
 
 
-def lopsided(x):
-    return 1000 * x[0] ** 2 + 0.01 * (x[1:] ** 2).sum()
+def lopsided(x, a, b, _):
+    return 1000 * a * x[0] ** 2 + 0.01 * b * (x[1:] ** 2).sum()
 
 
-def minimum(x):
-    return ((x - 1.1) ** 2).sum()
+def minimum(x, a, *_):
+    return a * ((x - 1.1) ** 2).sum()
 
 
-def unused(x):
-    return torch.exp(x[..., 0]).sum()
+def unused(x, a, b, _):
+    return a * torch.exp(b * x[..., 0]).sum()
 
 
 # Function and a point: gradients of ordinary, huge and tiny size, of unequal entries, at a minimum, in several shapes.
@@ -55,19 +55,26 @@ POINTS = (
 
 @exercise.check(points=3)
 def accepts_right_gradients(student, rng):
-    "Ten right gradients of any size are accepted, and one that is zero."
-    for f, shape in (*POINTS, (minimum, (3,))):
-        x = torch.full(shape, 1.1, dtype=torch.float64) if f is minimum else uniform(0.5, 1.5, shape, rng)
+    "Ten right gradients of any size are accepted, and one that is zero; each is rejected where it is 1 % too large."
+    for family, shape in (*POINTS, (minimum, (3,))):
+        f = drawn(family, rng)
+        x = torch.full(shape, 1.1, dtype=torch.float64) if family is minimum else uniform(0.5, 1.5, shape, rng)
         ok = verdict(student, f, lambda x, f=f: autograd(f, x), x, f"the right gradient of {f.__name__}")
         why = {
             huge: "The gradient is of size 1,000,000, and its rounding errors grow with it.",
             unused: "Two entries of the gradient are zero: |a - n| / max(|a|, |n|) is 0/0 there.",
             minimum: "The gradient is zero, the quotient some 1e-16: |a - n| / max(|a|, |n|) is 1 there.",
-        }.get(f, "")
+        }.get(family, "")
         advice = "Allow 1e-4 · max(|a|, |n|) + 1e-9 in each coordinate."
         checks.that(
             ok, f"grad_check rejects the right gradient of {f.__name__}. {advice}", got=ok, expected=True, why=why
         )
+        if family is not minimum:
+            ok = verdict(
+                student, f, lambda x, f=f: 1.01 * autograd(f, x), x, f"1.01 times the gradient of {f.__name__}"
+            )
+            sentence = f"grad_check accepts 1.01 times the gradient of {f.__name__}: measure it, and compare. {advice}"
+            checks.that(not ok, sentence, got=ok, expected=False)
 
 
 def verdict(student, f, grad, x: torch.Tensor, what: str) -> bool:
@@ -113,10 +120,10 @@ def spoiled(f, index: tuple, spoil):
 
 def wrong_gradients(rng):
     """Ten wrong gradients: (description, f, grad, x, the spoiled coordinate)."""
-    for k, (f, shape) in enumerate(POINTS):
-        x = uniform(0.5, 1.5, shape, rng)
+    for k, (family, shape) in enumerate(POINTS):
+        f, x = drawn(family, rng), uniform(0.5, 1.5, shape, rng)
         description, spoil = list(WRONG.items())[k % len(WRONG)]
-        flat = 1 if f is lopsided else 2 if f is unused else int(torch.randint(x.numel(), (), generator=rng))
+        flat = 1 if family is lopsided else 2 if family is unused else int(torch.randint(x.numel(), (), generator=rng))
         index = tuple(int(i) for i in np.unravel_index(flat, shape))
         yield f"{f.__name__} with {description}", f, spoiled(f, index, spoil), x, index
 
@@ -127,14 +134,15 @@ def rejects_wrong_gradients(student, rng):
     for description, f, grad, x, index in wrong_gradients(rng):
         ok = verdict(student, f, grad, x, description)
         why = {
-            tiny: "The whole gradient is of size 1e-6: an absolute tolerance alone accepts everything.",
-            lopsided: "The entry is small compared with another one: compare each coordinate with its own size.",
-        }.get(f, "")
+            "tiny": "The whole gradient is of size 1e-6: an absolute tolerance alone accepts everything.",
+            "lopsided": "The entry is small compared with another one: compare each coordinate with its own size.",
+        }.get(f.__name__, "")
         checks.that(
             not ok, f"grad_check accepts {description}, at index {index}. {why}".strip(), got=ok, expected=False
         )
+    ball = drawn(sphere, rng)
     for description, (spoil, right) in NEAR.items():
-        ok = verdict(student, sphere, spoiled(sphere, (1,), spoil), uniform(0.5, 1.5, (3,), rng), description)
+        ok = verdict(student, ball, spoiled(ball, (1,), spoil), uniform(0.5, 1.5, (3,), rng), description)
         sentence = "Allowed is |a − m| ≤ 1e-4 · max(|a|, |m|) + 1e-9 in each coordinate."
         checks.that(
             ok is right,
@@ -159,23 +167,23 @@ def names_the_coordinate(student, rng):
         )
         checks.equal(worst, index, name="worst_index", why=description)
     turned, lost, far = torch.randperm(4, generator=rng)[:3].tolist()
-    x = uniform(0.5, 1.5, (4,), rng)
+    ball, x = drawn(sphere, rng), uniform(0.5, 1.5, (4,), rng)
     x[lost] *= -1
 
     def wrong(x):
         factors = torch.ones_like(x)
         factors[turned], factors[lost], factors[far] = -1.0, 0.0, -3.0
-        return factors * autograd(sphere, x)
+        return factors * autograd(ball, x)
 
-    _, worst = pair(student, sphere, wrong, x, "three wrong coordinates")
+    _, worst = pair(student, ball, wrong, x, "three wrong coordinates")
     why = "a = −m in this one, 0 and −3 m in two others: |a − m| in proportion to max(|a|, |m|) is 2, 1 and 4/3."
     checks.equal(worst, (turned,), name="worst_index", why=why)
 
 
-@exercise.check(points=1)
+@exercise.check(points=1, needs="rejects_wrong_gradients")
 def nan_is_not_agreement(student, rng):
     "A gradient with a NaN in it is rejected."
-    x = uniform(0.5, 1.5, (4,), rng)
-    ok = verdict(student, sphere, spoiled(sphere, (2,), lambda g: g * math.nan), x, "a gradient with a NaN")
+    ball, x = drawn(sphere, rng), uniform(0.5, 1.5, (4,), rng)
+    ok = verdict(student, ball, spoiled(ball, (2,), lambda g: g * math.nan), x, "a gradient with a NaN")
     sentence = "grad_check accepts a gradient with a NaN. NaN > tolerance is False: ask for error <= allowed instead."
     checks.that(not ok, sentence, got=ok, expected=False)

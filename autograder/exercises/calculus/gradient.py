@@ -6,15 +6,15 @@ import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.exercises.calculus.drawing import uniform
-from autograder.exercises.calculus.functions import autograd, mixed, product, quadratic, rosenbrock, sphere
+from autograder.exercises.calculus.drawing import number, uniform
+from autograder.exercises.calculus.functions import autograd, drawn, mixed, product, quadratic, rosenbrock, sphere
 from autograder.exercises.ready_made import BY_HAND, DERIVATIVES
 
 exercise = Exercise("gradient", points=15, minutes=10, uses=("derivative",), forbid=DERIVATIVES, instead=BY_HAND)
 
 
-def log_sum_exp(x):
-    return torch.logsumexp(x, 0)
+def log_sum_exp(x, a, b, _):
+    return a * torch.logsumexp(b * x, 0)
 
 
 FORWARD = "This is the forward difference: step to both sides of each coordinate."
@@ -24,8 +24,8 @@ SIX = ((quadratic, 2), (product, 4), (sphere, 5), (mixed, 3), (log_sum_exp, 6), 
 @exercise.check(points=6)
 def six_functions(student, rng):
     "The gradient of six functions, against torch's autograd."
-    for f, n in SIX:
-        x = uniform(0.5, 1.5, (n,), rng)
+    for family, n in SIX:
+        f, x = drawn(family, rng), uniform(0.5, 1.5, (n,), rng)
         got, expected = student.gradient(f, x.clone()), autograd(f, x)
         mistakes = {
             "Every element is the sum of all partial derivatives: move one coordinate at a time, not all together.": (
@@ -61,15 +61,19 @@ def any_shape(student, rng):
     "x may have any shape, the gradient has the same, and each element takes two evaluations of f."
     for shape in ((), (2, 3), (2, 1, 3)):
         x = uniform(-1, 1, shape, rng)
-        weights = uniform(1, 2, shape, rng)
+        weights, rate = uniform(1, 2, shape, rng), number(0.7, 1.3, rng)
 
-        def weighted(x, weights=weights):
-            return (weights * torch.exp(x)).sum()
+        def weighted(x, weights=weights, rate=rate):
+            return (weights * torch.exp(rate * x)).sum()
 
         f = checks.counted(weighted)
         got = student.gradient(f, x.clone())
         checks.close(
-            got, weights * x.exp(), name=f"the gradient for x of shape {shape}", why="f(x) = Σ w eˣ", rtol=1e-6
+            got,
+            weights * rate * (rate * x).exp(),
+            name=f"the gradient for x of shape {shape}",
+            why=f"f(x) = Σ w exp({rate} x)",
+            rtol=1e-6,
         )
         checks.that(
             f.calls <= 2 * x.numel(),
@@ -85,19 +89,22 @@ def any_shape(student, rng):
 @exercise.check(points=3)
 def central_with_the_given_step(student, rng):
     "Central differences with the given h."
+    a, b = number(0.7, 1.3, rng), number(0.7, 1.3, rng)
 
     def cubes(x):
-        return (x**3).sum()
+        return (a * x**3 + b * x**2).sum()
 
     x, h = uniform(0.5, 1.5, (3,), rng), 0.25
+    slope = 3 * a * x**2 + 2 * b * x
+    other = (3 * a * x + b) * h  # of the second derivative, which one-sided differences have
     got = student.gradient(cubes, x.clone(), h)
     mistakes = {
-        FORWARD: 3 * x**2 + 3 * x * h + h**2,
-        "This is the backward difference: step to both sides of each coordinate.": 3 * x**2 - 3 * x * h + h**2,
-        "This is the exact gradient: h is not used. Measure with the h you are given.": 3 * x**2,
+        FORWARD: slope + other + a * h**2,
+        "This is the backward difference: step to both sides of each coordinate.": slope - other + a * h**2,
+        "This is the exact gradient: h is not used. Measure with the h you are given.": slope,
     }
-    why = "For Σ x³ the central difference is exactly 3x² + h²."
-    checks.close(got, 3 * x**2 + h**2, name=f"gradient(cubes, x, h={h})", why=why, mistakes=mistakes, rtol=1e-6)
+    why = f"For Σ {a} x³ + {b} x² the central difference is exactly the slope plus {a} h²."
+    checks.close(got, slope + a * h**2, name=f"gradient(cubes, x, h={h})", why=why, mistakes=mistakes, rtol=1e-6)
 
 
 @exercise.check(points=3, needs="six_functions")

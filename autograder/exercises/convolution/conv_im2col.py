@@ -2,12 +2,12 @@
 
 import torch
 
-from autograder import checks
+from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.exercises.convolution.calls import STRIDES, called, check_convolution
 from autograder.exercises.convolution.drawing import images, problems
 from autograder.exercises.convolution.libraries import COLUMNS
-from autograder.exercises.convolution.oracles import conv
+from autograder.exercises.convolution.oracles import columns, conv
 from autograder.exercises.convolution.products import Products, whole_count
 
 exercise = Exercise("conv_im2col", points=5, minutes=8, uses=("im2col",), **COLUMNS)
@@ -37,7 +37,7 @@ def one_matrix_product(student, rng):
     for sizes in ((1, 2, 5, 5, 3, 3, 3), (4, 2, 6, 5, 3, 2, 3)):
         x, w = images(rng, *sizes)
         products, right = Products(factor=8.0), conv(x, w)
-        got = student.conv_im2col(x, w, matmul=products.matmul)
+        got = student.conv_im2col(x.clone(), w.clone(), matmul=products.matmul)
         products.check_used(got, right, "conv_im2col")
         checks.that(
             products.calls == 1,
@@ -48,6 +48,27 @@ def one_matrix_product(student, rng):
         )
         wanted = whole_count(x, w)
         checks.equal(products.multiplications, wanted, name="the number of multiplications", why="N K P Q · C R S.")
+        multiplies_filters_and_columns(products, x, w, right)
+
+
+def multiplies_filters_and_columns(products: Products, x, w, right) -> None:
+    """Check that the one product is of the numbers of w and of the columns, in any order of axes, and is the result."""
+    ((a, b),) = products.pairs
+    seen = columns(x, *w.shape[2:])
+    theirs = (holds(a, w) and holds(b, seen)) or (holds(a, seen) and holds(b, w))
+    checks.that(
+        theirs and holds(torch.matmul(a, b), right),
+        "The outputs are computed elsewhere: matmul multiplied other numbers than the filters and the windows of x. "
+        "Give it the filters as rows, w.flatten(1), and what im2col returns, and return what it gives.",
+        got=f"matmul of {show.shape(a)} and {show.shape(b)}",
+    )
+
+
+def holds(values: torch.Tensor, numbers: torch.Tensor) -> bool:
+    """Whether `values` are `numbers` in any order and of any scale, each of them equally often."""
+    times, rest = divmod(values.numel(), numbers.numel())
+    ours, given = (each.double().flatten().sort().values for each in (numbers.repeat(max(times, 1), 1, 1, 1), values))
+    return not rest and checks.alike(given / given.abs().max(), ours / ours.abs().max())
 
 
 @exercise.check(points=1, needs="filters_times_columns")

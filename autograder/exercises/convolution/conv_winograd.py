@@ -10,6 +10,7 @@ from autograder.exercises.convolution.libraries import OWN
 from autograder.exercises.convolution.oracles import conv
 from autograder.exercises.convolution.outputs import check_output
 from autograder.exercises.convolution.products import Products, whole_count
+from autograder.exercises.convolution.rows_of_tiles import made_of_products
 from autograder.exercises.drawing import F64
 
 exercise = Exercise("conv_winograd", points=10, minutes=15, extra=True, uses=("winograd_matrices",), **OWN)
@@ -67,6 +68,8 @@ def sixteen_multiplications(student, rng):
             got=f"{products.multiplications:,} multiplications",
             expected=f"{wanted:,} (the direct way: {direct:,})",
         )
+    for m in (2, 4):
+        made_of_products(student, rng, m, 3)
 
 
 @exercise.check(points=2, needs="sixteen_multiplications")
@@ -74,6 +77,7 @@ def tiles_that_stick_out(student, rng):
     "Outputs that are not a multiple of m: pad the image with zeros, and cut off the surplus outputs."
     for sizes in ((1, 1, 5, 5, 1, 3, 3), (2, 2, 7, 6, 3, 3, 3), (1, 2, 3, 3, 2, 3, 3), (1, 1, 4, 9, 1, 3, 3)):
         check_winograd(student, rng, sizes)
+    made_of_products(student, rng, 2, 3, ragged=True)
 
 
 @exercise.check(points=1, needs="sixteen_multiplications")
@@ -88,6 +92,8 @@ def larger_tiles_and_filters(student, rng):
         check_winograd(student, rng, sizes, m=m)
     for (n, c, h, w, k, r, _), m, _ in problems(rng):
         check_winograd(student, rng, (n, c, h + 1, max(w, r) + 1, k, r, r), m=m)
+    for m, r in ((3, 2), (1, 3), (2, 5)):
+        made_of_products(student, rng, m, r, ragged=True)
 
 
 @exercise.check(points=2, needs="sixteen_multiplications")

@@ -11,11 +11,13 @@ from autograder.exercises.convolution.oracles import conv
 class Products:
     """`matmul` is for the student's code: it counts, and gives every product times `factor`.
 
-    A result that is the right one times `factor` is made of these products alone, so their count is the count.
+    A result times `factor` has used this matmul. That may have been a product of other numbers, which tells no more
+    than the factor, so checks also look at what was multiplied, in `pairs`.
     """
 
     def __init__(self, factor: float):
         self.factor, self.calls, self.multiplications, self.operands = factor, 0, 0, 0
+        self.pairs: list[tuple[torch.Tensor, torch.Tensor]] = []  # what was multiplied
 
     def matmul(self, a, b):
         for operand in (a, b):
@@ -28,6 +30,7 @@ class Products:
         self.calls += 1
         self.multiplications += product.numel() * a.shape[-1]
         self.operands += a.numel() + b.numel()
+        self.pairs.append((a.clone(), b.clone()))
         return self.factor * product
 
     def check_used(self, got, right: torch.Tensor, name: str) -> None:

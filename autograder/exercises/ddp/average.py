@@ -38,7 +38,8 @@ def averaged(student, sizes: tuple[int, ...], rng):
     return run, given, before
 
 
-def are_means(student, sizes: tuple[int, ...], rng) -> None:
+def are_means(student, sizes: tuple[int, ...], rng):
+    """Check a run on gradients of its own; return it, and by rank the tensors given."""
     run, given, before = averaged(student, sizes, rng)
     p, total = len(sizes), sum(sizes)
     for rank in range(p):
@@ -62,6 +63,7 @@ def are_means(student, sizes: tuple[int, ...], rng) -> None:
                 why=why,
                 mistakes=mistakes if p > 1 else None,
             )
+    return run, given
 
 
 @exercise.check(points=3, seconds=SECONDS)
@@ -97,11 +99,16 @@ def one_too_many(run, messages: int, grads: list, found: float) -> str:
     return "That is one per tensor, and each costs its latency: put all into one flat tensor first."
 
 
+def drawn_equal(p: int, rng) -> tuple[int, ...]:
+    """As many samples on each of p ranks."""
+    return (int(torch.randint(3, 10, (), generator=rng)),) * p
+
+
 @exercise.check(points=2, seconds=SECONDS, needs="equal_batches")
 def one_all_reduce(student, rng):
     "All gradients travel in one all-reduce, and n_r with them."
-    for p in (2, 4):
-        run, given, _ = averaged(student, (2,) * p, rng)
+    for p in (2, 4, 3):
+        run, given = are_means(student, drawn_equal(p, rng), rng)
         messages = per_all_reduce(student, p, rng)
         found = max(all_reduces(run, rank, messages[rank]) for rank in range(p))
         if found > 1:

@@ -75,3 +75,20 @@ def in_place(student, rng):
                 got=given[rank][i].detach(),
                 expected=before[0][i],
             )
+    keep_their_memory(student, rng)
+
+
+def keep_their_memory(student, rng) -> None:
+    """Check what the parameters' memory holds, which others, such as a bucket or an optimizer, may use as well."""
+    given = [[torch.randn(shape, generator=rng) for shape in SHAPES] for _ in range(3)]
+    run = student.ranks("broadcast_parameters", 3, lambda rank: (given[rank],), {"root": 0}, harness="remembered")
+    for rank, memory in enumerate(run.results):
+        for i, held in enumerate(memory):
+            checks.that(
+                torch.equal(held, given[0][i]),
+                f"The memory that params[{i}] had on rank {rank} does not hold rank 0's values. `param.data = ...` "
+                "points the parameter at another memory, and what uses the old one, such as a bucket, does not see "
+                "the values: write into it.",
+                got=held,
+                expected=given[0][i],
+            )

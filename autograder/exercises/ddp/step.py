@@ -1,5 +1,6 @@
 """A step of data-parallel training. Oracle: one machine that trains on all samples together."""
 
+import torch
 from torch.nn.functional import cross_entropy
 
 from autograder import checks
@@ -43,10 +44,12 @@ def train(student, name: str, sizes, rng, steps: int = 1, cap: int = PLENTY, lr:
     return student.ranks("train_step", len(sizes), given, harness="steps"), weights, batches
 
 
-def trains(student, name: str, sizes, rng, steps: int = 1, cap: int = PLENTY, lr: float = LR) -> None:
+def trains(student, name: str, sizes, rng, steps: int = 1, cap: int = PLENTY, lr: float = LR):
+    """Check the weights after a run, and return it."""
     run, weights, batches = train(student, name, sizes, rng, steps, cap, lr)
     setting = f"{len(sizes)} rank{'s' * (len(sizes) > 1)} with {', '.join(map(str, sizes))} samples ({described(name)})"
     agree(run, name, weights, batches, setting, lr)
+    return run
 
 
 @exercise.check(points=3, seconds=SECONDS)
@@ -103,6 +106,7 @@ def unused(student, rng):
 def one_message_per_bucket(student, rng):
     "The gradients of a bucket travel in one all-reduce."
     for cap in (PLENTY, 150, 90):
-        run, _, _ = train(student, "plain", (2, 2, 2), rng, cap=cap)
+        n = int(torch.randint(3, 7, (), generator=rng))
+        run = trains(student, "plain", (n, n, n), rng, cap=cap, lr=a_rate(rng))
         messages, count = per_all_reduce(student, 3, rng), how_many_buckets(student, "plain", cap)
         one_per_bucket(run, "plain", cap, count, messages, f"3 ranks, cap_bytes = {cap}")

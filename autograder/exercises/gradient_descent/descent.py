@@ -5,7 +5,7 @@ import torch
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.exercises.drawing import F32, F64, normal
-from autograder.exercises.gradient_descent.drawing import small, valley
+from autograder.exercises.gradient_descent.drawing import integer, small, valley
 from autograder.exercises.ready_made import OPTIMIZERS
 
 exercise = Exercise(
@@ -80,18 +80,20 @@ def follows_the_closed_form(student, rng):
         )
 
 
-@exercise.check(points=1, needs="path_starts_at_w0")
+@exercise.check(points=1, needs="follows_the_closed_form")
 def one_gradient_per_step(student, rng):
     "The gradient is computed once per step: it takes most of the time."
-    grad = checks.counted(lambda w: 0.5 * w)
-    student.gradient_descent(grad, normal(rng, 4), 0.1, 9)
-    checks.equal(grad.calls, 9, name="calls of grad in 9 steps")
+    grad, w0, steps = checks.counted(lambda w: 0.5 * w), normal(rng, 4), integer(rng, 5, 12)
+    path = student.gradient_descent(grad, w0.clone(), 0.1, steps)
+    checks.equal(grad.calls, steps, name=f"calls of grad in {steps} steps")
+    checks.close(path, quadratic_path(0.5 * torch.eye(4), torch.zeros(4), w0, 0.1, steps), name="path")
 
 
-@exercise.check(points=2, needs="path_starts_at_w0")
+@exercise.check(points=2, needs="follows_the_closed_form")
 def leaves_w0_alone(student, rng):
     "Your function does not change its argument w0."
     w0 = normal(rng, 3)
     before = w0.clone()
-    student.gradient_descent(lambda w: 2 * w, w0, 0.1, 5)
+    path = student.gradient_descent(lambda w: 2 * w, w0, 0.1, 5)
     checks.unchanged(w0, before, name="w0")
+    checks.close(path, quadratic_path(2 * torch.eye(3), torch.zeros(3), before, 0.1, 5), name="path")

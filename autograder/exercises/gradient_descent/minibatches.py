@@ -4,7 +4,7 @@ import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.exercises.gradient_descent.drawing import integer
+from autograder.exercises.gradient_descent.drawing import SHUFFLED, integer, shuffled
 from autograder.exercises.ready_made import LOADERS
 
 exercise = Exercise(
@@ -89,10 +89,11 @@ def sizes_of_batches(student, rng):
 def new_order_each_epoch(student, rng):
     "The order is random, and different in the next epoch."
     generator = torch.Generator().manual_seed(integer(rng, 0, 2**31))
-    batches = epoch(student, 50, 8, generator)
-    first, second = (torch.cat(each).tolist() for each in (batches, epoch(student, 50, 8, generator)))
+    n = SHUFFLED
+    batches = epoch(student, n, 8, generator)
+    first, second = (torch.cat(each).tolist() for each in (batches, epoch(student, n, 8, generator)))
     checks.that(
-        first != list(range(50)),
+        first != list(range(n)),
         "The indices come in their own order 0, 1, 2, ...: shuffle them, with torch.randperm and the generator.",
         got=first,
     )
@@ -101,12 +102,14 @@ def new_order_each_epoch(student, rng):
         "Each batch is a run of neighbours: shuffle the indices before you cut them, not the batches.",
         got=batches[0],
     )
-    whole = torch.cat(epoch(student, 50, 50, generator)).tolist()
+    whole = torch.cat(epoch(student, n, n, generator)).tolist()
     checks.that(
         whole != sorted(whole),
         "The indices of each batch are sorted: the random order is theirs, too.",
         got=whole,
     )
+    for order in (first, second):
+        shuffled(order, advice="Take a random permutation of all n indices: torch.randperm.")
     checks.that(
         first != second,
         "Two epochs had the same order: draw a new permutation at each call, and do not seed the generator yourself.",

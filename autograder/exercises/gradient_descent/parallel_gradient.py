@@ -5,7 +5,7 @@ import torch
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.exercises.drawing import F32, F64, normal
-from autograder.exercises.gradient_descent.drawing import small
+from autograder.exercises.gradient_descent.drawing import integer, small
 
 exercise = Exercise("parallel_gradient", points=10, minutes=6)
 
@@ -64,7 +64,8 @@ def equal_shards(student, rng):
 @exercise.check(points=4)
 def unequal_shards(student, rng):
     "Unequal shards, tiny ones among them, give exactly the gradient of the whole batch."
-    for sizes, dtype in (([3, 1], F64), ([17, 1, 5, 2], F64), ([1, 2, 1, 9, 4], F32)):
+    many, few = ([integer(rng, 1, most) for _ in range(count)] for count, most in ((4, 17), (5, 9)))
+    for sizes, dtype in (([integer(rng, 3, 5), 1], F64), ([17, 1, *many], F64), ([1, 2, *few], F32)):
         got, full, parts, _ = sharded(student, rng, sizes, dtype)
         checks.close(got, full, name=f"gradient over shards of {sizes} rows", mistakes=shard_mistakes(parts, sizes))
 
@@ -79,13 +80,16 @@ def one_shard(student, rng):
 @exercise.check(points=3, needs="equal_shards")
 def each_shard_on_its_own(student, rng):
     "grad is called once per shard: no processor ever sees another one's data."
-    sizes = [4, 7, 2]
-    *_, rows = sharded(student, rng, sizes)
-    checks.that(
-        sum(sizes) not in rows,
-        "You joined the shards and took one gradient, so one processor needs all the data. Call grad on each shard "
-        "and combine the results.",
-        got=f"calls with {rows} rows",
-        expected=f"calls with {sizes} rows",
-    )
-    checks.equal(sorted(rows), sorted(sizes), name="rows in the calls of grad")
+    for _ in range(4):
+        sizes = [integer(rng, 1, 9) for _ in range(integer(rng, 2, 5))]
+        got, full, parts, rows = sharded(student, rng, sizes)
+        checks.that(
+            sum(sizes) not in rows,
+            "You joined the shards and took one gradient, so one processor needs all the data. Call grad on each shard "
+            "and combine the results.",
+            got=f"calls with {rows} rows",
+            expected=f"calls with {sizes} rows",
+        )
+        checks.equal(sorted(rows), sorted(sizes), name="rows in the calls of grad")
+        if not any(checks.alike(got, wrong) for wrong in shard_mistakes(parts, sizes).values()):
+            checks.close(got, full, name=f"gradient over shards of {sizes} rows, from a call of grad for each")

@@ -8,7 +8,7 @@ import torch
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.exercises.drawing import F64, normal
-from autograder.exercises.gradient_descent.drawing import integer
+from autograder.exercises.gradient_descent.drawing import SHUFFLED, integer, shuffled
 from autograder.exercises.ready_made import LOADERS, OPTIMIZERS
 
 exercise = Exercise(
@@ -141,6 +141,11 @@ def every_sample_each_epoch(student, rng):
         "Every epoch has the same order: shuffle inside the loop over epochs, not once before it.",
         got=orders[1],
     )
+    long = Recorder(rng, SHUFFLED, 2)
+    student.sgd(long, SHUFFLED, normal(rng, 2), 0.05, 10, 2, generator)
+    for order in long.epochs(5):
+        checks.equal(sorted(order), list(range(SHUFFLED)), name="the indices of one epoch, sorted")
+        shuffled(order, advice="Draw the batches of each epoch with minibatches.")
 
 
 @exercise.check(points=2, needs="one_row_per_step")

@@ -33,6 +33,7 @@ def four_corners(student, rng):
     "yhat is +1 where the signs of x1 and x2 differ, and -1 where they agree."
     for order in (torch.randperm(4, generator=rng), torch.randperm(4, generator=rng), torch.tensor([2, 0, 3, 1])):
         corners(student, XOR[order], XOR_LABELS[order])
+    among_others(student, rng)
 
 
 def corners(student, X, labels) -> None:
@@ -65,15 +66,30 @@ def any_batch(student, rng):
 
 
 def plane_points(rng: torch.Generator) -> torch.Tensor:
-    """The four corners and 200 points between and around them, none on a line with short weights."""
-    return torch.cat([XOR, samples(200, 2, rng) + torch.tensor([0.0, 0.0137, 0.0291])])
+    """The four corners and 200 points between and around them, in random order, none on a line with short weights."""
+    points = torch.cat([XOR, samples(200, 2, rng) + torch.tensor([0.0, 0.0137, 0.0291])])
+    return points[torch.randperm(len(points), generator=rng)]
+
+
+def among_others(student, rng):
+    """X, H and yhat for `plane_points`; at the corners yhat is XOR there, too, so that one network answers for both."""
+    X = plane_points(rng)
+    H, yhat = both_layers(student, X)
+    at = X[:, 1:].abs().eq(1).all(dim=1)
+    checks.close(
+        yhat[at],
+        -X[at, 1] * X[at, 2],
+        name="yhat of the four corners, in a batch with 200 other points",
+        why=f"These rows of X are {X[at].int().tolist()}. The answer for a row depends on this row only: the same "
+        "three neurons see every row of every batch.",
+    )
+    return X, H, yhat
 
 
 @exercise.check(points=4, needs="four_corners")
 def hidden_neurons_draw_lines(student, rng):
     "Each hidden neuron is a perceptron: a line in the plane, +1 on one side and -1 on the other."
-    X = plane_points(rng)
-    H, _ = both_layers(student, X)
+    X, H, _ = among_others(student, rng)
     for j in range(2):
         checks.that(
             oracle.separable(X, H[:, j]),
@@ -86,8 +102,7 @@ def hidden_neurons_draw_lines(student, rng):
 @exercise.check(points=4, needs="four_corners")
 def output_neuron_draws_a_line(student, rng):
     "The output neuron is a perceptron, too: its only inputs are 1, h1 and h2."
-    X = plane_points(rng)
-    H, yhat = both_layers(student, X)
+    _, H, yhat = among_others(student, rng)
     checks.that(
         oracle.separable(oracle.with_bias(H), yhat),
         "No perceptron gives these yhat from these H. The output neuron sees only (1, h1, h2), "

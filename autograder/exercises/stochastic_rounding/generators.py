@@ -28,3 +28,20 @@ def repeats(call, name: str) -> None:
         f"{name} gave the same result twice in a row from one generator: don't seed it again, and don't copy it; draw "
         "from it.",
     )
+
+
+def vary_as_chance(counts: torch.Tensor, n: int, odds: torch.Tensor, bounds: tuple[float, float], what: str) -> None:
+    """Check that counts of n independent draws with these odds vary as such counts do: neither less nor more.
+
+    The sum of (count - n p)² / (n p (1 - p)) has the chi-squared distribution with as many degrees of freedom as there
+    are counts; `bounds` leave out 1e-9 on either side. Numbers that are spread evenly vary less, shared ones more.
+    """
+    squares = ((counts - n * odds) ** 2 / (n * odds * (1 - odds))).sum().item()
+    low, high = bounds
+    checks.that(
+        low < squares < high,
+        f"{what} vary too {'little' if squares <= low else 'much'} for independent random numbers: their squared "
+        f"deviations add up to {squares:.3g} times what chance gives each, expected about {len(counts)}. Draw a random "
+        "number for each, torch.rand(shape, generator=generator), and use it as it is.",
+        expected=f"between {low:g} and {high:g}",
+    )

@@ -1,10 +1,11 @@
-"""Numbers to round: between two values of a format, and beyond its ends."""
+"""Numbers to round, between two values of a format and beyond its ends; and whether a result is one of the two."""
 
 import math
 
 import torch
 
-from autograder.checks.number_formats import values
+from autograder import checks
+from autograder.checks.number_formats import digits, values
 from autograder.exercises.drawing import F64
 from hpcdl.numerics.rounding import Fixed
 
@@ -42,3 +43,20 @@ def beyond(fmt) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 SATURATES = "A format without infinity saturates: a number outside [fmt.min, fmt.max] becomes the nearer end."
+
+
+def are_neighbours(got: torch.Tensor, x: torch.Tensor, fmt: Fixed, what: str, of: str) -> None:
+    """Check that each of `got` is one of the two values of a fixed-point format next to x, which is within its range.
+
+    The sentence begins with `what`, "a new weight is", and names x by `of`.
+    """
+    eps = 2.0**-fmt.fl
+    wrong = (got % eps != 0) | ((got.double() - x).abs() >= eps)
+    if bool(wrong.any()):
+        value, exact = (t[wrong][0].item() for t in (got, x))
+        checks.fail(
+            f"{what} {digits(value)}, which is not a neighbour of {of} = {digits(exact)} in {fmt}. Round this number "
+            "itself, in each step, to one of its two neighbours.",
+            got=got,
+            expected=f"multiples of {eps:g}, each less than {eps:g} from the exact number",
+        )

@@ -7,8 +7,8 @@ from autograder.authoring import Exercise
 from autograder.checks import number_formats as formats
 from autograder.checks.number_formats import exact
 from autograder.exercises.drawing import F32
-from autograder.exercises.stochastic_rounding.generators import fresh, repeats
-from autograder.exercises.stochastic_rounding.inputs import between
+from autograder.exercises.stochastic_rounding.generators import fresh, repeats, vary_as_chance
+from autograder.exercises.stochastic_rounding.inputs import are_neighbours, between
 from hpcdl.numerics.rounding import BF16, FP8_E5M2, FP16, Fixed
 
 exercise = Exercise("running_sum", points=15, minutes=10, uses=("round_nearest_even", "stochastic_round"))
@@ -30,7 +30,11 @@ def nearest_sums(xs, fmt, *, before: bool = False, after: bool = False) -> torch
 def ask_sum(student, xs, fmt, mode, generator=None):
     generator = generator or torch.Generator().manual_seed(0)
     got = student.running_sum(xs.clone(), fmt, mode, generator)
-    checks.tensor(got, name=f"running_sum(xs, {fmt}, {mode!r}, generator)", shape=xs.shape, dtype=F32)
+    name = f"running_sum(xs, {fmt}, {mode!r}, generator)"
+    checks.tensor(got, name=name, shape=xs.shape, dtype=F32)
+    if mode == "stochastic":
+        before = torch.cat([torch.zeros_like(got[:1]), got[:-1]])
+        are_neighbours(got, before + xs, fmt, f"{name}: a sum is", "the sum before it + x")
     return got
 
 
@@ -95,6 +99,9 @@ def stochastic_does_not_stall(student, rng):
             f"{COLUMNS} equal sums next to each other are all the same after addition {step}: draw a random number for "
             "each column of xs in each step, not one for all.",
         )
+        ups = sums.diff(dim=0, prepend=torch.zeros(1, COLUMNS)).sum(1).double()
+        columns = f"Of {COLUMNS} columns the numbers that go up in the {n} steps"
+        vary_as_chance(ups, COLUMNS, xs[:, 0].double() / eps, (15.0, 152.0), columns)
         right = xs[:, 0].double().sum().item() / eps
         why = "E[Round(s + x)] = s + x at each step, so the mean of the sums is the exact sum."
         checks.mean(sums[-1], right, low=0, high=n, what=f"the sum of {n} terms below ε/2, in ε,", why=why)

@@ -9,7 +9,8 @@ from autograder.authoring import Exercise
 from autograder.checks import number_formats as formats
 from autograder.checks.number_formats import beside, exact
 from autograder.exercises.drawing import F32
-from autograder.exercises.stochastic_rounding.generators import fresh, repeats
+from autograder.exercises.stochastic_rounding.generators import fresh, repeats, vary_as_chance
+from autograder.exercises.stochastic_rounding.inputs import are_neighbours
 from hpcdl.numerics.rounding import Fixed
 
 exercise = Exercise("sgd_low_precision", points=10, minutes=10, uses=("round_nearest_even", "stochastic_round"))
@@ -26,6 +27,8 @@ def ask_step(student, w, grad, lr, fmt, mode, generator=None):
     generator = generator or torch.Generator().manual_seed(0)
     got = student.sgd_low_precision(w.clone(), grad.clone(), lr, fmt, mode, generator)
     checks.tensor(got, name="sgd_low_precision(...)", shape=w.shape, dtype=F32)
+    if mode == "stochastic":
+        are_neighbours(got, w.double() - lr * grad.double(), fmt, "A new weight is", "w − lr · grad")
     return got
 
 
@@ -58,30 +61,27 @@ def weights_stay_in_the_format(student, rng):
     "With mode “stochastic” each new weight is one of the two neighbours of w − lr · grad."
     for fmt in (Fixed(4, 4), Fixed(2, 14)):
         w, grad = weights(rng, fmt, 200)
-        got = ask_step(student, w, grad, 0.5, fmt, "stochastic").double()
-        new = w.double() - 0.5 * grad.double()
-        lower, upper = beside(new, fmt)
-        inside = bool(((got == lower) | (got == upper)).all())
-        checks.that(
-            inside,
-            f"A new weight is not a neighbour of w − lr · grad in {fmt}: round the new weight itself, once and at the "
-            "end.",
-            got=got.float(),
-            expected=f"for each weight one of {fmt}'s two neighbours",
-        )
+        ask_step(student, w, grad, 0.5, fmt, "stochastic")
 
 
 @exercise.check(points=1, needs="weights_stay_in_the_format")
 def each_weight_its_own(student, rng):
     "Each weight has a random number of its own."
-    fmt, n = Fixed(2, 14), 400
+    fmt, n, times = Fixed(2, 14), 400, 24
     w, grad = torch.zeros(n), torch.full((n,), -(2.0**-fmt.fl))
-    moved = int((ask_step(student, w, grad, 0.5, fmt, "stochastic", fresh(rng)) != 0).sum())
-    checks.that(
-        0 < moved < n,
-        f"Of {n} weights that all should move with odds 1/2, {moved} did: they share one random number, or there is "
-        "none. Draw one for each weight from the generator.",
-    )
+
+    def steps():
+        moved = [int((ask_step(student, w, grad, 0.5, fmt, "stochastic", fresh(rng)) != 0).sum()) for _ in range(times)]
+        checks.that(
+            0 < moved[0] < n,
+            f"Of {n} weights that all should move with odds 1/2, {moved[0]} did: they share one random number, or "
+            "there is none. Draw one for each weight from the generator.",
+        )
+        half = torch.full((times,), 0.5, dtype=torch.float64)
+        what = f"The numbers of {n} weights that move with odds 1/2, in {times} steps,"
+        vary_as_chance(torch.tensor(moved, dtype=torch.float64), n, half, (2.0, 92.0), what)
+
+    checks.retested(steps)
 
 
 @exercise.check(points=3, needs="each_weight_its_own")

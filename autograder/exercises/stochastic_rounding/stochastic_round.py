@@ -124,6 +124,7 @@ def the_odds_are_exact(student, rng):
         checks.tensor(got, name="stochastic_round(x, fmt, u)", shape=x.shape, dtype=F32)
         why = f"Each x with u = 0, 1/{PARTS}, …, {PARTS - 1}/{PARTS}: the mean of the {PARTS} results."
         exact(got.double().mean(1).float(), x[:, 0].double(), x[:, 0], name=f"The mean in {fmt}", why=why)
+        exact(got, formats.stochastic(x, fmt, u), x, name=f"stochastic_round(x, {fmt}, u)")
 
 
 @exercise.check(points=3, needs="up_where_u_is_below_p")

@@ -107,18 +107,19 @@ def any_numbers(student, rng):
 @exercise.check(points=3)
 def only_when_it_is_needed(student, rng):
     "An epoch's order is drawn when its first batch is asked for, and not before."
-    orders = [torch.randperm(6, generator=rng) for _ in range(3)]
-    few = integer(rng, 1, 3)
-    found, before, asked = student.ranks("epochs", 1, lambda _: (orders, 2, few), harness="taken").results[0]
-    first = [order.tolist() for order in orders[0].split(2)][:few]
-    checks.equal(
-        [batch.tolist() for batch in found if type(batch) is torch.Tensor], first, name=f"the first {few} batches"
-    )
-    checks.that(
-        before == 0 and asked == 1,
-        f"After {few} of the first epoch's batches order has been called {asked} times, {before} of them before any "
-        "batch was asked for. A list holds all batches at once; a generator stops at each `yield` "
-        "until you ask for the next.",
-        got=f"{asked} calls",
-        expected="1 call",
-    )
+    times, size = 4, 2
+    orders = [torch.randperm(6, generator=rng) for _ in range(times)]
+    for few in (integer(rng, 1, 3), integer(rng, 4, 11)):
+        call = lambda _, few=few: (orders, size, few)  # noqa: E731
+        found, before, asked = student.ranks("epochs", 1, call, harness="taken").results[0]
+        got = [batch.tolist() for batch in found if type(batch) is torch.Tensor]
+        checks.equal(got, cut([order.tolist() for order in orders], size)[:few], name=f"the first {few} batches")
+        right = [1 + i // 3 for i in range(few)]  # each epoch has three batches
+        checks.that(
+            before == 0 and asked == right,
+            f"After {few} batches of {times} epochs, three to an epoch, order has been called {asked[-1]} times, "
+            f"{before} of them before any batch was asked for. A list holds all batches at once; a generator stops at "
+            "each `yield` until you ask for the next.",
+            got=f"calls after each batch: {asked}",
+            expected=f"{right}",
+        )

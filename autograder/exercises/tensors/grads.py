@@ -94,7 +94,7 @@ def listened(student, rng, n: int, unused: list, passes: int) -> list:
 
 def heard(calls, expected: list[int], setting: str) -> None:
     """The numbers that `ready` was called with, and that the gradients were there."""
-    got = [number for number, _ in calls]
+    got = [number for number, *_ in calls]
     mistakes = {
         "Every hook calls ready with the last number: a function looks up i when it is called, and by then the loop "
         "is over. A default argument keeps the value of i.": [max(expected, default=0)] * len(got),
@@ -104,11 +104,17 @@ def heard(calls, expected: list[int], setting: str) -> None:
     if len(expected) < 2 or not got:
         mistakes = {"No hook calls ready here: it must do so in every backward pass.": []}
     checks.equal(got, expected, name=f"{setting}: the calls of ready", mistakes=mistakes)
-    early = next((number for number, there in calls if not there), None)
+    early = next((number for number, there, _ in calls if not there), None)
     checks.that(
         early is None,
         f"{setting}: ready({early}) is called while params[{early}].grad is still None. `register_hook` calls with the "
         "gradient before it is written; `register_post_accumulate_grad_hook` calls when it is there.",
+    )
+    late = next((number for number, _, there in calls if min(there) < number), None)
+    checks.that(
+        late is None,
+        f"{setting}: ready({late}) is called when the backward pass has already come to earlier layers. Each parameter "
+        "needs a hook of its own, which calls ready as soon as this gradient is there.",
     )
 
 
@@ -125,7 +131,7 @@ def as_soon_as_it_is_there(student, rng):
     checks.that(
         not before,
         f"ready was called {len(before)} times before there was any backward pass. {NOT_CALLABLE}",
-        got=show.show([number for number, _ in before]),
+        got=show.show([number for number, *_ in before]),
         expected="no call yet",
     )
     heard(during, list(range(n - 1, -1, -1)), f"{n} layers, one backward pass")

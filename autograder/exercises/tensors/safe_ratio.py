@@ -61,9 +61,10 @@ def with_zeros(b: torch.Tensor) -> torch.Tensor:
 @exercise.check(points=4)
 def zero_where_b_is_zero(student, rng):
     "a / b, and 0 where b is 0, also where a is 0 too; a tiny or a negative b is not a zero."
-    for dtype in (torch.float32, torch.float64):
+    for dtype, tiny in ((torch.float32, 1e-45), (torch.float64, 5e-324)):  # the smallest numbers that are not 0
         a, b = whole(rng, 2, 5, dtype=dtype), with_zeros(whole(rng, 2, 5, dtype=dtype))
-        a[0, 0], b[1, 3] = 0.0, 1e-9
+        a[0, 0], b[0, 4] = 0.0, 1e-9
+        a[1, 3], b[1, 3] = torch.finfo(dtype).eps, tiny
         b[0, 1], a[0, 2] = -b[0, 1], -a[0, 2]
         got = student.safe_ratio(a.clone(), b.clone())
         checks.close(got, ratios(a, b), name="safe_ratio(a, b)", mistakes=mistakes(a, b), atol=0.0)

@@ -51,6 +51,8 @@ def test_what_every_answer_needs_is_in_none(call):
         ("aten::_fused_sgd_", "optimizers"),
         ("quantized::softmax", "quantized"),
         ("scipy.linalg.toeplitz", "scipy"),
+        ("mpmath.mp.sigmoid", "sympy"),
+        ("torch.ao.quantization.fx._decomposed.quantize_per_tensor", "tools"),
     ],
 )
 def test_what_may_be_an_answer_is_in_one(call, family):
