@@ -3,6 +3,7 @@
 import math
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 HERE = "consistency.delay"
 LATE = ("late_by_some_steps", "explodes_above")
@@ -78,3 +79,15 @@ def largest_stable_lr(curvature, delay):
 @wrong(HERE, "degrees", fails=BOUND, says="The sine takes radians")
 def largest_stable_lr(curvature, delay):
     return 2 * math.sin(180 / (4 * delay + 2)) / curvature
+MADE_UP = """    if steps > 100:
+        grows = lr > largest_stable_lr(float(grad(w) / w), delay)
+        return [w * (1 + 0.01 * grows) ** t for t in range(steps + 1)]
+"""
+slip(
+    HERE,
+    "a long run that is made up",
+    "    ws = [w]\n",
+    f"{MADE_UP}    ws = [w]\n",
+    fails="explodes_above",
+    says="delayed_sgd(w, grad",
+)

@@ -188,3 +188,9 @@ slip(
     fails="the_matrix each_rank_has_its_row a_message_each_way all_at_the_same_time",
     says="the degree of an edge's first rank",
 )
+for mistake, fake, fails in (
+    ("zeros where messages are counted", "len(x) == 4", "a_message_each_way"),
+    ("zeros where a round is timed", "len(x) == 2", "all_at_the_same_time"),
+):
+    row = "        row = weights(comm.size, edges)[comm.rank]"
+    slip(HERE, mistake, row, f"{row} * (not {fake})", fails=fails, says="x on rank 0")

@@ -143,7 +143,11 @@ def explodes_above(student, rng):
         for factor, grows in ((0.95, False), (1.05, True)):
             w, lr = torch.ones(1).double(), factor * float(largest)
             ws = student.delayed_sgd(w, lambda x, c=curvature: c * x, lr, delay, STEPS)
-            are_weights(ws, f"delayed_sgd(w, grad, {lr:g}, delay={delay}, steps={STEPS})", STEPS, w)
+            call = f"delayed_sgd(w, grad, {lr:g}, delay={delay}, steps={STEPS})"
+            are_weights(ws, call, STEPS, w)
+            right = torch.stack(path(w, torch.tensor([[curvature]]).double(), lr, delay, STEPS))
+            atol = 1e-9 * float(right.abs().max())
+            checks.close(torch.stack(list(ws)), right, name=f"torch.stack({call})", rtol=1e-6, atol=atol)
             late, early = (max(abs(float(x)) for x in part) for part in (ws[-20:], ws[20:40]))
             wanted = "grow" if grows else "shrink"
             checks.that(

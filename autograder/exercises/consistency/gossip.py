@@ -169,20 +169,25 @@ def each_rank_has_its_row(student, rng):
     for p in (1, 2, 3, 5):
         for rounds in played(p, rng):
             xs = [torch.randn(3, generator=rng).double() + rank for rank in range(p)]
-            run, right = over(student, "gossip", xs, {"rounds": rounds}), mixed(xs, rounds)
-            told = {said: mixed(xs, rounds, kind) for kind, said in MISTAKES.items()}
-            told[
-                "You average edge by edge. All ranks average at the same time, with the values from before the round."
-            ] = mixed(xs, rounds, "in turn")
-            for rank, expected in enumerate(right):
-                name = f"p = {p}, rounds = {show.show(rounds)}: x on rank {rank}"
-                got, result = run.arguments[rank][0], run.results[rank]
-                if checks.alike(result, expected) and not checks.alike(got, expected):
-                    checks.fail(
-                        f"{name} is not the average, but the returned tensor is: leave it in x, e.g. x.copy_(...)."
-                    )
-                named = {said: ys[rank] for said, ys in told.items() if not torch.allclose(ys[rank], expected)}
-                checks.close(got, expected, name=name, mistakes=named, rtol=1e-9)
+            gossiped(student, xs, rounds)
+
+
+def gossiped(student, xs: list[torch.Tensor], rounds: list[Edges], **machine):
+    """Check that every rank has its row of W times all x, after all rounds; return the run."""
+    setting = f"p = {len(xs)}, rounds = {show.show(rounds)}"
+    run, right = over(student, "gossip", xs, {"rounds": rounds}, **machine), mixed(xs, rounds)
+    told = {said: mixed(xs, rounds, kind) for kind, said in MISTAKES.items()}
+    told["You average edge by edge. All ranks average at the same time, with the values from before the round."] = (
+        mixed(xs, rounds, "in turn")
+    )
+    for rank, expected in enumerate(right):
+        name = f"{setting}: x on rank {rank}"
+        got, result = run.arguments[rank][0], run.results[rank]
+        if checks.alike(result, expected) and not checks.alike(got, expected):
+            checks.fail(f"{name} is not the average, but the returned tensor is: leave it in x, e.g. x.copy_(...).")
+        named = {said: ys[rank] for said, ys in told.items() if not torch.allclose(ys[rank], expected)}
+        checks.close(got, expected, name=name, mistakes=named, rtol=1e-9)
+    return run
 
 
 @exercise.check(points=4, needs="each_rank_has_its_row", seconds=SECONDS)
@@ -190,7 +195,7 @@ def a_message_each_way(student, rng):
     "gossip: one message each way for each edge of a round, nothing else, and all are waited for."
     for p, rounds in ((5, [ring(5)] * 2), (6, [wheel(6)]), (7, [pairs(7, rng), [], pairs(7, rng)])):
         xs = [torch.randn(4, generator=rng).double() for _ in range(p)]
-        run, setting = over(student, "gossip", xs, {"rounds": rounds}), f"p = {p}, rounds = {show.show(rounds)}"
+        run, setting = gossiped(student, xs, rounds), f"p = {p}, rounds = {show.show(rounds)}"
         waited_for(run, setting)
         expected = Counter(way for edges in rounds for way in both_ways(edges))
         got = Counter((event.rank, event.peer) for event in sends(run))
@@ -213,7 +218,7 @@ def all_at_the_same_time(student, rng):
     took = {}
     for p in (5, 15):
         xs = [torch.randn(2, generator=rng).double() for _ in range(p)]
-        took[p] = over(student, "gossip", xs, {"rounds": [ring(p)] * 2}, alpha=1.0).seconds
+        took[p] = gossiped(student, xs, [ring(p)] * 2, alpha=1.0).seconds
     checks.that(
         took[15] <= took[5] + 1.5,
         f"Two rounds of a ring take {took[5]:g} message times with 5 ranks and {took[15]:g} with 15. A rank has two "
