@@ -79,6 +79,8 @@ def largest_stable_lr(curvature, delay):
 @wrong(HERE, "degrees", fails=BOUND, says="The sine takes radians")
 def largest_stable_lr(curvature, delay):
     return 2 * math.sin(180 / (4 * delay + 2)) / curvature
+
+
 MADE_UP = """    if steps > 100:
         grows = lr > largest_stable_lr(float(grad(w) / w), delay)
         return [w * (1 + 0.01 * grows) ** t for t in range(steps + 1)]

@@ -9,10 +9,17 @@ from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, carried, sends, works
 from autograder.exercises.model_parallel.pipelines import held, play
 from autograder.exercises.model_parallel.published import one_f_one_b, zb_h1, zb_h2
+from autograder.exercises.ready_made import PIPELINES
 from autograder.exercises.under_way import waited_for
 from autograder.inside.harnesses import squared_error
 
-exercise = Exercise("run_stage", points=25, minutes=25)
+exercise = Exercise(
+    "run_stage",
+    points=25,
+    minutes=25,
+    forbid=PIPELINES,
+    instead="Follow the order yourself, with isend, irecv and the stage's methods.",
+)
 
 WIDTHS = (3, 4, 2, 5)  # numbers that stages hand on, in turn
 

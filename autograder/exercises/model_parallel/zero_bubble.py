@@ -7,9 +7,18 @@ from autograder.authoring import Exercise
 from autograder.exercises.drawing import whole_number
 from autograder.exercises.model_parallel.pipelines import can_be_followed, held, orders_of, play
 from autograder.exercises.model_parallel.published import TABLE_5, one_f_one_b, zb_h1, zb_h2
+from autograder.exercises.ready_made import PIPELINES
 from autograder.sessions.errors import StudentError
 
-exercise = Exercise("zero_bubble", points=15, minutes=20, functions=("zb_h1", "bubble"), uses=("schedules",))
+exercise = Exercise(
+    "zero_bubble",
+    points=15,
+    minutes=20,
+    functions=("zb_h1", "bubble"),
+    uses=("schedules",),
+    forbid=PIPELINES,
+    instead="Write each stage's list of ops, and go through the lists, yourself.",
+)
 
 SIZES = ((2, 4), (3, 5), (4, 4), (5, 11), (1, 3))  # p, m >= p
 
