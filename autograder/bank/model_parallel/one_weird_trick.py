@@ -57,3 +57,10 @@ def one_weird_trick(layers, batch, p):
 @wrong(TRICK, "batch on each rank", fails=PLANS, says="if each rank has `batch` samples")
 def one_weird_trick(layers, batch, p):
     return [min(("data", "model"), key=lambda how: volume(*layer, batch * p, p, how)) for layer in layers]
+
+
+@wrong(TRICK, "every other layer of six", fails=PLANS, says="Of all plans with data or model for each layer")
+def one_weird_trick(layers, batch, p):
+    if len(layers) == 6:
+        return ["data", "model"] * 3
+    return [min(("data", "model"), key=lambda how: volume(*layer, batch, p, how)) for layer in layers]

@@ -179,11 +179,15 @@ def as_fast_as_predicted(student, rng):
         late = play(orders, f, b, w, message).makespan
         apart = orders if name == "ZB-H1" else [w_at_once(order) for order in orders]  # a gradient is sent before its W
         predicted = play(apart, f, b, w, message).makespan + 2 * message  # two that come at once queue at one port
-        run = training.run(student, orders, (f, b, w), alpha=message)
-        works(run, [m * (f + b + w)] * p, f"{name} on {p} stages, {m} microbatches")
+        run, setting = (
+            training.run(student, orders, (f, b, w), alpha=message),
+            f"{name} on {p} stages, {m} microbatches",
+        )
+        works(run, [m * (f + b + w)] * p, setting)
+        agrees(training, run, setting)
         if run.seconds > predicted + 1e-6:
             raise checks.CheckFailure(
-                f"{name} on {p} stages, {m} microbatches: {run.seconds:g} s, expected {predicted:g} s at most.",
+                f"{setting}: {run.seconds:g} s, expected {predicted:g} s at most.",
                 got=f"{run.seconds:g} s",
                 expected=f"{predicted:g} s where F, B, W and a message take {f:g}, {b:g}, {w:g} and {message:g} s",
                 why="A stage waits where it could compute: a message begins when both sides have posted it. Begin each "
@@ -207,6 +211,7 @@ def no_more_messages_and_memory(student, rng):
     training, orders = Training((2,) * m, p, rng), one_f_one_b(p, m)
     run = training.run(student, orders)
     waited_for(run, f"1F1B, p = {p}, m = {m}")
+    agrees(training, run, f"1F1B, p = {p}, m = {m}")
     for rank, (*_, most) in enumerate(run.results):
         checks.that(
             most == held(orders[rank]),

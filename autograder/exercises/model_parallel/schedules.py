@@ -131,6 +131,11 @@ def one_f_one_b_holds_little(student, rng):
                     expected=f"p - i = {p - i}" + (f", and there are only {m}" if m < p - i else ""),
                     mistake="That is GPipe's memory: all microbatches." if most == m and m > p else "",
                 )
+            checks.that(
+                most == bound,
+                f"{call}: stage {i} never holds more than {most} of {m} microbatches, and 1F1B begins with {bound} "
+                "forward passes there: otherwise later stages wait.",
+            )
 
 
 @exercise.check(points=2)
