@@ -81,6 +81,14 @@ def largest_stable_lr(curvature, delay):
     return 2 * math.sin(180 / (4 * delay + 2)) / curvature
 
 
+slip(
+    HERE,
+    "no sine where the delay is long",
+    "    return 2 * math.sin",
+    "    if delay > 20:\n        return math.pi / (2 * delay + 1) / curvature\n    return 2 * math.sin",
+    fails="the_bound explodes_above",
+    says="largest_stable_lr(",
+)
 MADE_UP = """    if steps > 100:
         grows = lr > largest_stable_lr(float(grad(w) / w), delay)
         return [w * (1 + 0.01 * grows) ** t for t in range(steps + 1)]
