@@ -369,3 +369,11 @@ slip(
     fails="two_blocks_a_step",
     says="nothing masked, blocks of 2, 2, 2, 2, 2 tokens: the output on rank 0",
 )
+slip(
+    RING,
+    "stripes: pieces where p does not divide n",
+    "    return [torch.arange(rank, n, p) for rank in range(p)]",
+    "    return list(torch.arange(n).tensor_split(p)) if n % p else [torch.arange(rank, n, p) for rank in range(p)]",
+    fails="stripes_share_the_work",
+    says="the slowest sets the pace",
+)

@@ -1,6 +1,7 @@
 """Wrong answers to `zero_config` and `loop_per_worker`."""
 
 from autograder.authoring import wrong
+from autograder.bank.slips import slip
 
 HERE = "frameworks.config"
 SIZES = ("sizes_agree", "stage_and_precision", "what_does_not_divide")
@@ -329,3 +330,13 @@ def loop_per_worker(config, train):
         total = loss.detach().clone() / world
         dist.all_reduce(total)
         train.report({"loss": total.item()})
+
+
+slip(
+    HERE,
+    "raises for batches that it knows",
+    "    if rest:",
+    "    if batch in (100, 8):",
+    fails="what_does_not_divide",
+    says="samples would be lost",
+)

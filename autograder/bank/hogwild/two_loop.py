@@ -192,3 +192,11 @@ slip(
     fails="only_numbers_travel",
     says="Rank 0 sends",
 )
+slip(
+    HERE,
+    "vectors as long as the longest",
+    "        comm.all_reduce(x)\n        return x",
+    "        x = torch.cat([x, torch.zeros(127).double()])\n        comm.all_reduce(x)\n        return x[:1]",
+    fails="only_numbers_travel",
+    says="whatever n is",
+)

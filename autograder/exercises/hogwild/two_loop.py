@@ -114,6 +114,7 @@ def two_loops(student, rng):
     carried(student, rng, lambda: History(9, 3, 2, rng).agrees(student), "p = 2")
 
 
+NUMBER = 8  # bytes
 UNSENT = ("recv", "compute", "accumulate")  # what a trace has besides messages that are sent
 
 
@@ -133,4 +134,10 @@ def only_numbers_travel(student, rng):
             (small, few) == (large, many),
             f"Rank {rank} sends {small} bytes in {few} messages with n = 12, and {large} in {many} with n = 96. Send "
             "no vectors: each dot product needs one number from each rank.",
+        )
+        most = (4 * history.m + 4) * 2 * (history.p - 1) * NUMBER
+        checks.that(
+            small <= most,
+            f"Rank {rank} sends {small} bytes in {few} messages, whatever n is. With {history.m} pairs, {most} are "
+            "enough for all dot products: each needs one number from each rank.",
         )
