@@ -164,18 +164,18 @@ def any_schedule(student, rng):
 @exercise.check(points=3, needs="any_schedule", seconds=15)
 def as_printed(student, rng):
     "Your bubbles equal those of table 5 of Zero Bubble, to four decimals, also with your zb_h1."
-    for p, m, (*seconds, message), printed in TABLE_5:
+    for p, m, (f, b, w, message), printed in TABLE_5:
         for name, schedule, figure in zip(
             ("1F1B", "your zb_h1", "ZB-H2"), (one_f_one_b, student.zb_h1, zb_h2), printed, strict=True
         ):
             setting = f"{name}, p = {p}, m = {m}, times of table 9"
             orders = schedule(p, m)
             if name == "your zb_h1":
-                right = 1 - m * sum(seconds) / play(followed(student, p, m)[0], *seconds, message).seconds
+                right = 1 - m * (f + b + w) / play(followed(student, p, m)[0], f, b, w, message).seconds
                 said = f"{setting}: its bubble is {right:.4f}, and Qi et al. 2024 printed {figure}."
                 checks.that(abs(right - figure) <= 0.51e-4, said)
             checks.close(
-                student.bubble(orders, *seconds, message),
+                student.bubble(orders, f, b, w, message),
                 figure,
                 name=f"bubble of {setting}",
                 rtol=0.0,

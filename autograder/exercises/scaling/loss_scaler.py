@@ -185,7 +185,7 @@ def all_ranks_agree(student, rng):
 
 
 def one_bad(p: int, steps: int, rng) -> Script:
-    """A script of p ranks, one of which overflows in one step; which and when is drawn."""
+    """A script of p ranks in which one rank overflows once; rank and step are drawn."""
     return Script(p, rng, {whole_number(rng, 0, steps - 2): {whole_number(rng, 0, p - 1): math.inf}}, steps)
 
 
