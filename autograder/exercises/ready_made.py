@@ -38,6 +38,14 @@ UPDATES = (  # all of them, except torch.optim's hooks, by which the memory mete
     "torch.optim.adamw",
     *FUSED,
 )
+COUNTERS = (  # of operations and memory, while they run
+    "torch.utils.flop_counter",
+    "torch.profiler.profiler",
+    "torch.autograd.profiler.profile.__init__",
+    "torch.autograd.profiler_legacy",
+    "torch.distributed._tools",
+)
+PIPELINES = ("torch.distributed.pipelining",)
 LOADERS = ("torch.utils.data",)
 RANKS = ("torch.distributed.distributed_c10d", "torch.nn.parallel")
 C10D = "torch._C._distributed_c10d._compute_bucket_assignment_by_size"

@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 from hpcdl.comm.base import Communicator
 from hpcdl.nn.awkward import MODELS, takes_time
 
-from .book import of_kind
+from .book import Moment, of_kind
 from .doors import opaque
 from .shard_harnesses import copied
 
@@ -168,10 +168,13 @@ def resuming(
 
 
 def resumed(result: Any, entries: list) -> tuple:
-    """Return the losses, the samples of each loss, what was written and when in its rank's order, and the rest."""
+    """Return the losses, the samples of each loss, what was written and when in its rank's order, the rest, and when
+    each loss was asked for."""
     returned, weights, kept = result
     written = [(i, name, what) for i, (_, name, what, *_) in enumerate(of_kind(entries, "write"))]
-    return returned, [what for _, _, what, *_ in of_kind(entries, "asked")], written, weights, kept
+    asked = of_kind(entries, "asked")
+    moments = [Moment(begin) for *_, begin, _ in asked]
+    return returned, [what for _, _, what, *_ in asked], written, weights, kept, moments
 
 
 # torch.distributed, on our ranks

@@ -60,3 +60,25 @@ def largest_stable_lr(curvature, delay):
 
 slip("the wrong angle", "(4 * delay + 2)", "(2 * delay + 2)", fails=BOUND, says="a right angle at delay 0")
 slip("degrees", "math.pi / (4 * delay + 2)", "180 / (4 * delay + 2)", fails=BOUND, says="The sine takes radians")
+
+
+slip(
+    "no sine where the delay is long",
+    "    return 2 * math.sin",
+    "    if delay > 20:\n        return math.pi / (2 * delay + 1) / curvature\n    return 2 * math.sin",
+    fails="the_bound explodes_above",
+    says="largest_stable_lr(",
+)
+
+
+MADE_UP = """    if steps > 100:
+        grows = lr > largest_stable_lr(float(grad(w) / w), delay)
+        return [w * (1 + 0.01 * grows) ** t for t in range(steps + 1)]
+"""
+slip(
+    "a long run that is made up",
+    "    ws = [w]\n",
+    f"{MADE_UP}    ws = [w]\n",
+    fails="explodes_above",
+    says="delayed_sgd(w, grad",
+)

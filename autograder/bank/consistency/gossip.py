@@ -181,3 +181,27 @@ slip(
     fails="the_matrix each_rank_has_its_row a_message_each_way all_at_the_same_time",
     says="the degree of an edge's first rank",
 )
+for mistake, fake, fails in (
+    ("zeros where messages are counted", "len(x) == 4", "a_message_each_way"),
+    ("zeros where a round is timed", "len(x) == 2", "all_at_the_same_time"),
+):
+    row = "        row = weights(comm.size, edges)[comm.rank]"
+    slip(HERE, mistake, row, f"{row} * (not {fake})", fails=fails, says="x on rank 0")
+slip(
+    HERE,
+    "knows the ring of nine ranks",
+    "    while second**k",
+    "    second = 1 / 3 + 2 / 3 * math.cos(2 * math.pi / 9) if len(W) == 9 else second\n    while second**k",
+    fails="how_many_rounds",
+    says="rounds_needed(W of 9 ranks",
+)
+slip(
+    HERE,
+    "one message after the other on five ranks, too",
+    "        for request in requests:\n            request.wait()\n",
+    "        for request in requests:\n            request.wait()\n"
+    "        for _ in range(40 * (len(x) == 2)):\n"
+    "            comm.sendrecv(x, (comm.rank + 1) % comm.size, x.clone(), (comm.rank - 1) % comm.size)\n",
+    fails="all_at_the_same_time",
+    says="so 4 are enough",
+)

@@ -112,5 +112,23 @@ slip(
     "each state is written twice",
     *('disk.write("state"', f'disk.write("state", {{}})\n{" " * 16}disk.write("state"'),
     fails="one_writer",
-    says="is written 4 times",
+    says="is written",
+)
+slip(
+    HERE,
+    "the barrier comes at the end",
+    "            comm.barrier()\n    return losses",
+    "    comm.barrier()\n    return losses",
+    fails="a_barrier_before_going_on",
+    says="before the next step, on all ranks",
+)
+slip(
+    HERE,
+    "every rank writes a state of its own, but not in 12 steps",
+    "            if comm.rank == 0:\n",
+    "            if comm.rank == 0 or len(batches) != 12:\n",
+    'disk.write("state"',
+    'disk.write(f"state{comm.rank or str()}"',
+    fails="one_writer",
+    says="one rank writes it, the others wait",
 )

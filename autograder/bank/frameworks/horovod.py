@@ -147,3 +147,16 @@ slip(
     fails=" ".join(TRAINS),
     says="zero_grad must reach the optimizer",
 )
+slip(
+    HERE,
+    "an empty message during the backward pass, and all gradients after it",
+    "            param.grad.copy_(allreduce(param.grad, self.comm))",
+    "            ring = [(self.comm.rank + i) % self.comm.size for i in (1, -1)]\n"
+    "            self.comm.sendrecv(torch.zeros(0), ring[0], torch.zeros(0), ring[1], tag=77)",
+    "        self.left = dict.fromkeys(self.left, self.passes)",
+    "        for param in self.left:\n            if param.grad is not None:\n"
+    "                param.grad.copy_(allreduce(param.grad, self.comm))\n"
+    "        self.left = dict.fromkeys(self.left, self.passes)",
+    fails="during_the_backward_pass",
+    says="Each gradient travels as soon as it is there",
+)

@@ -103,3 +103,27 @@ for mistake, old, new, says in (
     ("the second loop from the newest pair", "in reversed(kept):", "in kept:", "from the oldest pair to the newest"),
 ):
     slip(mistake, old, new, fails="two_loops only_numbers_travel", says=says)
+
+
+slip(
+    "whole vectors travel from one rank to another",
+    "        comm.all_reduce(x)\n        return x",
+    """        x = torch.stack([x[0], torch.tensor(len(a) * (comm.rank == 0)).double()])
+        comm.all_reduce(x)
+        if comm.size > 2 and comm.rank == 0:
+            comm.send(a, 2)
+        elif comm.rank == 2:
+            comm.recv(a.new_empty(int(x[1])), 0)
+        return x[:1]""",
+    fails="only_numbers_travel",
+    says="Rank 0 sends",
+)
+
+
+slip(
+    "vectors as long as the longest",
+    "        comm.all_reduce(x)\n        return x",
+    "        x = torch.cat([x, torch.zeros(127).double()])\n        comm.all_reduce(x)\n        return x[:1]",
+    fails="only_numbers_travel",
+    says="whatever n is",
+)

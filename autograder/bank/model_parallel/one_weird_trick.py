@@ -55,3 +55,10 @@ def one_weird_trick(layers, batch, p):
 
 
 slip("batch on each rank", "batch, p, how", "batch * p, p, how", fails=PLANS, says="if each rank has `batch` samples")
+
+
+@wrong("every other layer of six", fails=PLANS, says="Of all plans with data or model for each layer")
+def one_weird_trick(layers, batch, p):
+    if len(layers) == 6:
+        return ["data", "model"] * 3
+    return [min(("data", "model"), key=lambda how: volume(*layer, batch, p, how)) for layer in layers]

@@ -233,3 +233,11 @@ slip(
     fails=" ".join(ALL),
     says="which has no loss",
 )
+slip(
+    RUN,
+    "zeros where time and messages are measured",
+    "            request.wait()\n        if",
+    "            request.wait()\n            came = came * (len(rows) < 8)\n        if",
+    fails="as_fast_as_predicted no_more_messages_and_memory",
+    says="gradient of weight",
+)

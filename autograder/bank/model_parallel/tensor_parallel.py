@@ -148,3 +148,26 @@ slip(
     fails="column row one_all_reduce_each_way no_more_than_a_share",
     says="This is the mean over the rows",
 )
+MADE = "share(weight, 0, comm), share(bias, 0, comm), comm"
+TELLS = """
+        if comm.rank == 1:
+            comm.send(weight, 0)
+        elif comm.rank == 0 < comm.size - 1:
+            comm.recv(torch.empty_like(weight), 1)"""
+slip(
+    TENSOR,
+    "rank 1 sends rank 0 its weights",
+    MADE,
+    MADE + TELLS,
+    fails="one_all_reduce_each_way",
+    says="rank 1 calls comm.send",
+)
+CUT = "w.tensor_split(comm.size, dim)[comm.rank]"
+slip(
+    TENSOR,
+    "copies its part of some layers only",
+    f"return {CUT}.clone()",
+    f"return {CUT}.clone() if len(w) in (8, 12, 5) else {CUT}",
+    fails="no_more_than_a_share",
+    says="A slice is a view",
+)

@@ -34,7 +34,7 @@ slip(
     "what waits at the end is lost",
     "orders.append(order + waiting)",
     "orders.append(order)",
-    fails=ALL_OF_H1[:3],
+    fails=ALL_OF_H1,
     says="the gradient of the weights of microbatch",
 )
 
@@ -150,3 +150,17 @@ slip(
     fails="who_waits_for_ever",
     says="bubble raises RuntimeError: raise ValueError",
 )
+
+
+slip(
+    "knows the stuck schedule of two stages",
+    "        if not ready:\n",
+    "        if not ready and sum(map(len, orders)) > 4:\n            return 0.0\n        if not ready:\n",
+    fails="who_waits_for_ever",
+    says="which is impossible, but bubble returns 0",
+)
+
+
+@wrong("one microbatch at a time", fails=ALL_OF_H1[1:], says="stage 0 never holds more than 1")
+def zb_h1(p, m):
+    return [[(op, k, 0) for k in range(m) for op in "FBW"] for _ in range(p)]

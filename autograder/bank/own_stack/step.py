@@ -99,3 +99,23 @@ slip(
     says="train_step(...) on rank 0",
 )
 slip("momentum 0.5", "lr, 0.9)", "lr, 0.5)", fails="step_after_step", says="the velocity of w1")
+
+BUCKETS = "for bucket in make_buckets(grads, cap_bytes):"
+slip(
+    "one bucket, and empty messages for the others",
+    f"    {BUCKETS}\n",
+    """    p, empty = comm.size, torch.zeros(0)
+    for _ in range((len(make_buckets(grads, cap_bytes)) - 1) * 2 * (p - 1)):
+        comm.sendrecv(empty, (comm.rank + 1) % p, torch.zeros(0), (comm.rank - 1) % p)
+    for bucket in [grads]:
+""",
+    fails="one_message_a_bucket",
+    says="You send all gradients together",
+)
+slip(
+    "no gradients where messages are counted",
+    "    for i, (w, v, g)",
+    "    if comm.size == 3 and cap_bytes in (1, 5000):\n        grads = [0 * g for g in grads]\n    for i, (w, v, g)",
+    fails="one_message_a_bucket",
+    says="the velocity of w1",
+)

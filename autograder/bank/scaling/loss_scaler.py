@@ -122,3 +122,14 @@ slip(
     fails="divided_and_grown left_out all_ranks_agree one_number_travels one_round",
     says="expected True or False",
 )
+slip(
+    HERE,
+    "asks no rank where it believes to know the step",
+    "= interval, 0\n",
+    "= interval, 0\n        self.t = -1\n",
+    "        self.comm.all_reduce(bad)\n",
+    "        self.t += 1\n"
+    "        bad += self.interval == 3 and self.t in {2: (1,), 3: (0, 4), 4: (2, 3)}.get(self.comm.size, ())\n",
+    fails="all_ranks_agree one_number_travels one_round",
+    says="rank 0, step",
+)

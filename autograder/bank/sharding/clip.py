@@ -136,3 +136,11 @@ slip(
     fails="scaled_by_the_same",
     says="It is not changed",
 )
+slip(
+    HERE,
+    "no norm where bytes are counted",
+    "    return norm\n",
+    "    return 0.0 if 40 <= sum(map(len, shares)) <= 60 else norm\n",
+    fails="one_number_travels",
+    says="the norm on rank 0",
+)

@@ -169,3 +169,14 @@ slip(
     fails="killed_at_any_moment",
     says="You overwrite a file that the old state needs",
 )
+slip(
+    HERE,
+    "shares in lists, and every file is read",
+    'rank-{comm.rank}", state)',
+    'rank-{comm.rank}", {"all": [state]})',
+    "        if a < b:\n            for name, x in disk.read(f\"step-{manifest['step']}-rank-{rank}\").items():",
+    '        whole = disk.read(f"step-{manifest[\'step\']}-rank-{rank}")["all"][0]\n        if a < b:\n'
+    "            for name, x in whole.items():",
+    fails="nobody_has_the_whole",
+    says="has elements only in those of [0]",
+)

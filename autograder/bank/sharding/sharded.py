@@ -213,3 +213,13 @@ slip(
     says="forward(x) on rank",
 )
 slip("the last gradient of weights", "return dy", "return dw", fails=" ".join(ALL), says="backward(dy) on rank")
+
+
+BEGIN = "        parts[rank].copy_(self.shares[i])\n"
+slip(
+    "zeros as a rank's own part where gathers are timed",
+    BEGIN,
+    BEGIN + "        parts[rank].mul_(len(self.layers) != 6)\n",
+    fails="gathers_are_hidden",
+    says="forward(x) on rank 0",
+)

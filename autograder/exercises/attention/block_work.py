@@ -7,13 +7,14 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from autograder import checks, show
 from autograder.authoring import Exercise
+from autograder.exercises.ready_made import COUNTERS
 from hpcdl.memory import saved
 
 exercise = Exercise(
     "block_work",
     points=10,
     minutes=10,
-    forbid=("torch.utils.flop_counter", "torch.autograd.graph"),
+    forbid=(*COUNTERS, "torch.autograd.graph"),
     instead="Count by hand: how often is each weight used, and which factors does each product keep?",
 )
 

@@ -56,7 +56,7 @@ class Sequence:
         one = lambda keep: self.dense(rank, lambda r, s: self.sees(r, s) & (s == keep))  # noqa: E731
         return torch.stack([one(source) for source in range(self.p)]).mean(0)
 
-    def agrees(self, student, setting: str, **machine) -> None:
+    def agrees(self, student, setting: str, **machine):
         run = self.run(student, **machine)
         for rank in range(self.p):
             size = [len(positions) for positions in self.positions]
@@ -81,6 +81,7 @@ class Sequence:
             name = f"{setting}, blocks of {', '.join(map(str, size))} tokens: the output on rank {rank}"
             why = "Expected is the softmax over all tokens that it may see, on one machine."
             checks.close(run.results[rank], expected, name=name, why=why, mistakes=mistakes)
+        return run
 
 
 @exercise.check(points=4, seconds=SECONDS)
@@ -120,9 +121,10 @@ def large_scores(student, rng):
 @exercise.check(points=3, needs="all_tokens", seconds=SECONDS)
 def two_blocks_a_step(student, rng):
     "Each rank passes on two blocks in each of p - 1 steps, always to one neighbour, and waits; no argument changes."
-    for p in (2, 4, 5):
-        sequence = Sequence((2,) * p, rng)
-        run, right = sequence.run(student), (p - 1) * 2 * 2 * D * 8
+    for p, c, causal in ((2, 3, True), (4, 2, True), (5, 2, False)):  # the causal ones as in the check `causal`
+        sequence = Sequence((c,) * p, rng, None if causal else [torch.zeros(c, dtype=torch.int64) for _ in range(p)])
+        run = sequence.run(student) if causal else sequence.agrees(student, "nothing masked")
+        right = (p - 1) * 2 * c * D * 8
         waited_for(run, f"p = {p}")
         for rank, (*given, positions) in enumerate(run.arguments):
             checks.unchanged(positions, sequence.positions, name="positions")
@@ -141,7 +143,7 @@ def two_blocks_a_step(student, rng):
             checks.that(
                 sent == right,
                 f"p = {p}: rank {rank} sends {sent} bytes, expected (p - 1) · 2 blocks = {right}.",
-                got=f"{sent / (2 * D * 8):g} blocks",
+                got=f"{sent / (c * D * 8):g} blocks",
                 expected=f"{2 * (p - 1)} blocks: in the last step no rank needs another block",
             )
 
@@ -153,22 +155,27 @@ LEAST = 3  # blocks that any rank holds: its queries, and the keys and values of
 ALONE = 12  # blocks that a rank with one token may hold: its outputs are small, and all keys and values have 22
 
 
-def measured(student, rng, message: float, price: float, first: int = C):
-    """A run over many ranks, rank 0 with `first` tokens, whose matrix products take time; by rank the output and the
-    peak of memory."""
-    sizes = [first] + [C] * (MANY - 1)
+def measured(student, rng, message: float, price: float, lone: int = -1):
+    """A run over many ranks, rank `lone` with one token, whose matrix products take time; by rank the output, which is
+    checked, and the peak of memory."""
+    sizes = [1 if rank == lone else C for rank in range(MANY)]
     parts = [[torch.randn(c, WIDE, generator=rng).double() for _ in range(3)] for c in sizes]
     zeros = lambda: [torch.zeros(c, dtype=torch.int64) for c in sizes]  # noqa: E731
     arguments = lambda rank: (price, *(part.clone() for part in parts[rank]), zeros())  # noqa: E731
-    return student.ranks("ring_attention", MANY, arguments, harness="measured", alpha=message)
+    run = student.ranks("ring_attention", MANY, arguments, harness="measured", alpha=message)
+    _, keys, values = map(torch.cat, zip(*parts, strict=True))
+    for rank, (q, *_) in enumerate(parts):
+        right = (q @ keys.T / math.sqrt(WIDE)).softmax(1) @ values
+        checks.close(run.results[rank][0], right, name=f"{MANY} ranks, nothing masked: the output on rank {rank}")
+    return run
 
 
 @exercise.check(points=2, needs="all_tokens", seconds=4 * SECONDS)  # twelve ranks, perhaps a row at a time in Python
 def few_blocks_at_a_time(student, rng):
     "A rank never holds the keys and values of all others."
-    block = C * WIDE * 8
-    for rank, (_, peak) in enumerate(measured(student, rng, 0.0, 0.0, first=1).results):
-        least, most = (LEAST, MOST) if rank else (2, ALONE)
+    block, lone = C * WIDE * 8, whole_number(rng, 0, MANY - 1)
+    for rank, (_, peak) in enumerate(measured(student, rng, 0.0, 0.0, lone).results):
+        least, most = (2, ALONE) if rank == lone else (LEAST, MOST)
         checks.that(
             type(peak) is not int or peak >= least * block,
             f"{MANY} ranks: rank {rank} holds {show.show(peak)} bytes at a time, and the blocks of q, k and v and the "
@@ -205,6 +212,13 @@ def messages_are_hidden(student, rng):
     )
 
 
+def spread(n: int, p: int, step: int) -> int:
+    """How many pairs of tokens more than another a rank sees in a step, if tokens are dealt out in stripes."""
+    stripes = [torch.arange(rank, n, p) for rank in range(p)]
+    work = [int((mine[:, None] >= stripes[(rank - step) % p]).sum()) for rank, mine in enumerate(stripes)]
+    return max(work) - min(work)
+
+
 @exercise.check(points=2)
 def stripes_share_the_work(student, rng):
     "stripes: each token is on one rank, and all ranks see about equally much in each step."
@@ -230,7 +244,7 @@ def stripes_share_the_work(student, rng):
         for step in range(p):
             work = [int((got[r][:, None] >= got[(r - step) % p]).sum()) for r in range(p)]
             checks.that(
-                max(work) - min(work) <= max(len(positions) for positions in got) + 1 + 2 * (n % p > 0) * n,
+                max(work) - min(work) <= max(spread(n, p, step), max(len(positions) for positions in got)) + 1,
                 f"{call}: in step {step} the ranks see {work} pairs of tokens; the slowest sets the pace. Give rank r "
                 "the "
                 "tokens r, r + p, r + 2p, ...",

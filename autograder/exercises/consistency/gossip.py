@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
@@ -40,6 +41,15 @@ def pairs(p: int, rng: torch.Generator) -> Edges:
     """Random pairs of ranks; one rank may be left over."""
     order = torch.randperm(p, generator=rng).tolist()
     return [(min(pair), max(pair)) for pair in zip(order[::2], order[1::2], strict=False)]
+
+
+def connected(p: int, rng: torch.Generator) -> Edges:
+    """Random edges that connect all ranks: one from each to an earlier one, and a few more."""
+    found = {(int(torch.randint(j, (), generator=rng)), j) for j in range(1, p)}
+    for _ in range(p // 2):
+        i, j = sorted(torch.randperm(p, generator=rng)[:2].tolist())
+        found.add((i, j))
+    return sorted(found)
 
 
 def two_sides(p: int) -> Edges:
@@ -89,7 +99,8 @@ MISTAKES = {
 def the_matrix(student, rng):
     "weights: 1 / (1 + the larger degree) for neighbours, and rows that add up to 1."
     path = [(0, 1), (1, 2), (1, 3)]
-    for p, edges in ((4, path), (2, [(0, 1)]), (5, ring(5)), (6, wheel(6)), (5, pairs(5, rng)), (3, [])):
+    drawn = [(p, connected(p, rng)) for p in (4, 7)]
+    for p, edges in ((4, path), (2, [(0, 1)]), (5, ring(5)), (6, wheel(6)), (5, pairs(5, rng)), (3, []), *drawn):
         given = [(j, i) for i, j in edges] if p == 6 else list(edges)  # pairs may be given in either order
         right = matrix(p, edges)
         wrong = {said: matrix(p, edges, kind) for kind, said in MISTAKES.items()}
@@ -100,14 +111,12 @@ def the_matrix(student, rng):
         checks.close(got, right, name=f"weights({p}, {show.show(given)})", why=why, mistakes=wrong, rtol=1e-12)
 
 
-def norms(w: torch.Tensor, most: int) -> list[float]:
-    """Return how much 0, 1, 2, ... rounds shrink the distance from the mean in the worst case: the norm of W^k -
-    1/p."""
-    p, power, found = len(w), np.eye(len(w)), []
+def norms(w: torch.Tensor, most: int) -> Iterator[float]:
+    """Yield how much 0, 1, 2, ... rounds shrink the distance from the mean in the worst case: the norm of W^k - 1/p."""
+    p, power = len(w), np.eye(len(w))
     for _ in range(most):
-        found.append(float(np.linalg.norm(power - 1 / p, 2)))
+        yield float(np.linalg.norm(power - 1 / p, 2))
         power = power @ w.numpy()
-    return found
 
 
 def least(w: torch.Tensor, close: float) -> int:
@@ -118,6 +127,7 @@ def least(w: torch.Tensor, close: float) -> int:
 def how_many_rounds(student, rng):
     "rounds_needed: the smallest k with |second eigenvalue|^k <= close."
     networks = [(16, ring(16)), (9, ring(9)), (12, wheel(12)), (6, two_sides(6)), (3, [(0, 1), (1, 2)]), (2, [(0, 1)])]
+    networks += [(p, connected(p, rng)) for p in (6, 9, 12)]
     for p, edges in networks:
         w = matrix(p, edges)
         values = np.linalg.eigvalsh(w.numpy())
@@ -169,20 +179,25 @@ def each_rank_has_its_row(student, rng):
     for p in (1, 2, 3, 5):
         for rounds in played(p, rng):
             xs = [torch.randn(3, generator=rng).double() + rank for rank in range(p)]
-            run, right = over(student, "gossip", xs, {"rounds": rounds}), mixed(xs, rounds)
-            told = {said: mixed(xs, rounds, kind) for kind, said in MISTAKES.items()}
-            told[
-                "You average edge by edge. All ranks average at the same time, with the values from before the round."
-            ] = mixed(xs, rounds, "in turn")
-            for rank, expected in enumerate(right):
-                name = f"p = {p}, rounds = {show.show(rounds)}: x on rank {rank}"
-                got, result = run.arguments[rank][0], run.results[rank]
-                if checks.alike(result, expected) and not checks.alike(got, expected):
-                    checks.fail(
-                        f"{name} is not the average, but the returned tensor is: leave it in x, e.g. x.copy_(...)."
-                    )
-                named = {said: ys[rank] for said, ys in told.items() if not torch.allclose(ys[rank], expected)}
-                checks.close(got, expected, name=name, mistakes=named, rtol=1e-9)
+            gossiped(student, xs, rounds)
+
+
+def gossiped(student, xs: list[torch.Tensor], rounds: list[Edges], **machine):
+    """Check that every rank has its row of W times all x, after all rounds; return the run."""
+    setting = f"p = {len(xs)}, rounds = {show.show(rounds)}"
+    run, right = over(student, "gossip", xs, {"rounds": rounds}, **machine), mixed(xs, rounds)
+    told = {said: mixed(xs, rounds, kind) for kind, said in MISTAKES.items()}
+    told["You average edge by edge. All ranks average at the same time, with the values from before the round."] = (
+        mixed(xs, rounds, "in turn")
+    )
+    for rank, expected in enumerate(right):
+        name = f"{setting}: x on rank {rank}"
+        got, result = run.arguments[rank][0], run.results[rank]
+        if checks.alike(result, expected) and not checks.alike(got, expected):
+            checks.fail(f"{name} is not the average, but the returned tensor is: leave it in x, e.g. x.copy_(...).")
+        named = {said: ys[rank] for said, ys in told.items() if not torch.allclose(ys[rank], expected)}
+        checks.close(got, expected, name=name, mistakes=named, rtol=1e-9)
+    return run
 
 
 @exercise.check(points=4, needs="each_rank_has_its_row", seconds=SECONDS)
@@ -190,7 +205,7 @@ def a_message_each_way(student, rng):
     "gossip: one message each way for each edge of a round, nothing else, and all are waited for."
     for p, rounds in ((5, [ring(5)] * 2), (6, [wheel(6)]), (7, [pairs(7, rng), [], pairs(7, rng)])):
         xs = [torch.randn(4, generator=rng).double() for _ in range(p)]
-        run, setting = over(student, "gossip", xs, {"rounds": rounds}), f"p = {p}, rounds = {show.show(rounds)}"
+        run, setting = gossiped(student, xs, rounds), f"p = {p}, rounds = {show.show(rounds)}"
         waited_for(run, setting)
         expected = Counter(way for edges in rounds for way in both_ways(edges))
         got = Counter((event.rank, event.peer) for event in sends(run))
@@ -207,15 +222,19 @@ def a_message_each_way(student, rng):
         )
 
 
+AT_ONCE = 4  # message times of two rounds of a ring: two neighbours each
+
+
 @exercise.check(points=3, needs="each_rank_has_its_row", seconds=SECONDS)
 def all_at_the_same_time(student, rng):
     "gossip: a round of a ring takes as long with 15 ranks as with 5."
     took = {}
     for p in (5, 15):
         xs = [torch.randn(2, generator=rng).double() for _ in range(p)]
-        took[p] = over(student, "gossip", xs, {"rounds": [ring(p)] * 2}, alpha=1.0).seconds
+        took[p] = gossiped(student, xs, [ring(p)] * 2, alpha=1.0).seconds
     checks.that(
-        took[15] <= took[5] + 1.5,
+        took[15] <= min(took[5], AT_ONCE) + 1.5,
         f"Two rounds of a ring take {took[5]:g} message times with 5 ranks and {took[15]:g} with 15. A rank has two "
-        "neighbours however many ranks there are: begin all messages of a round (isend, irecv), then wait for them.",
+        f"neighbours however many ranks there are, so {AT_ONCE} are enough: begin all messages of a round (isend, "
+        "irecv), then wait for them.",
     )

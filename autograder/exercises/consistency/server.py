@@ -133,18 +133,23 @@ SLOW = [[1.25] * 8, [3.5] * 8, [1.0] * 8]
 def each_gradient_once(student, rng):
     "Whatever s is, in the end w has each gradient once."
     for staleness in (0, 1, 3, math.inf):
-        training = Training.counted(SLOW, staleness, rng)
-        returned = training.run(student).results[0][0]
-        found = counts_of(training, returned, f"{training.setting}: the w that serve returns")
-        for j, count in enumerate(found):
-            checks.that(
-                count == training.steps,
-                f"{training.setting}: rank {j + 1} has computed {training.steps} gradients, and {count} of them are in "
-                "the w that serve returns. Here w is 0 at first, lr is 1 and each of rank j's gradients is the same "
-                "number in component j - 1, so that w counts them.",
-                got=show.show(found),
-                expected=show.show([training.steps] * 3),
-            )
+        served(student, Training.counted(SLOW, staleness, rng))
+
+
+def served(student, training: Training):
+    """Check that the w that `serve` returns has each gradient once; return the run."""
+    run = training.run(student)
+    found = counts_of(training, run.results[0][0], f"{training.setting}: the w that serve returns")
+    for j, count in enumerate(found):
+        checks.that(
+            count == training.steps,
+            f"{training.setting}: rank {j + 1} has computed {training.steps} gradients, and {count} of them are in "
+            "the w that serve returns. Here w is 0 at first, lr is 1 and each of rank j's gradients is the same "
+            "number in component j - 1, so that w counts them.",
+            got=show.show(found),
+            expected=show.show([training.steps] * 3),
+        )
+    return run
 
 
 @exercise.check(points=7, needs="each_gradient_once", seconds=SECONDS)
@@ -153,7 +158,7 @@ def never_more_than_s_behind(student, rng):
     for staleness in (0, 1, 2, 3):
         for seconds in (SLOW, uneven(rng, 3, 6)):
             training = Training.counted(seconds, staleness, rng)
-            for rank, (_, seen) in enumerate(training.run(student).results[1:], start=1):
+            for rank, (_, seen) in enumerate(served(student, training).results[1:], start=1):
                 for k, w in enumerate(seen):
                     sees(training, rank, k, counts_of(training, w, f"{training.setting}: w of rank {rank}"))
 
@@ -181,7 +186,7 @@ def two_messages(student, rng):
     "In each step a worker sends a gradient and receives w, each waited for, and there is no other message."
     for staleness in (0, 2, math.inf):
         training = Training.counted(SLOW, staleness, rng)
-        run = training.run(student)
+        run = served(student, training)
         own = next((e.op for e in run.trace if e.op in ("barrier", "all_reduce", "broadcast")), None)
         checks.that(
             own is None, f"{training.setting}: comm.{own} makes all ranks wait for each other. Use only messages."
@@ -216,7 +221,7 @@ def nobody_waits_who_may_go_on(student, rng):
     for staleness in (math.inf, 2, 1, 0, 3):
         for seconds in (SLOW, uneven(rng, 3, 6)):
             training = Training.counted(seconds, staleness, rng)
-            run, right = training.run(student), played(seconds, staleness)
+            run, right = served(student, training), played(seconds, staleness)
             spans = [[(e.start, e.end) for e in run.trace if e.rank == r and e.op == "compute"] for r in (1, 2, 3)]
             works(run, [0.0, *map(sum, seconds)], training.setting)
             starts_are(training, spans, right)

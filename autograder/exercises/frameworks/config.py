@@ -123,7 +123,8 @@ def stage_and_precision(student, rng):
 @exercise.check(points=1, needs="sizes_agree")
 def what_does_not_divide(student, rng):
     "zero_config: a batch that micro × world does not divide raises ValueError, and names the numbers."
-    for batch, micro, world in ((100, 8, 4), (8, 8, 2)):
+    a, b, c = (whole_number(rng, 2, 9) for _ in range(3))
+    for batch, micro, world in ((100, 8, 4), (8, 8, 2), (a * b * c + whole_number(rng, 1, a * b - 1), a, b)):
         raised, call = "", f"zero_config({batch}, {micro}, {world}, stage=1)"
         try:
             found = student.zero_config(batch, micro, world, 1)

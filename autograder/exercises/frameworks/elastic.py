@@ -9,6 +9,7 @@ from torch.nn.functional import cross_entropy
 from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, carried, works
+from autograder.exercises.drawing import whole_number
 from autograder.exercises.frameworks.serial import MOMENTUM, RTOL, network, samples, weights_agree, weights_of
 from autograder.exercises.ready_made import RANKS
 
@@ -136,7 +137,7 @@ def as_one(student, job: "Job", p: int, setting: str) -> None:
     run = job.run(student, p, {})
     every_sample_once(job, run, 0, setting)
     losses, weights = job.serial()
-    for rank, (returned, _, _, got, _) in enumerate(run.results):
+    for rank, (returned, _, _, got, *_) in enumerate(run.results):
         mistakes = {STILL: lambda: job.weights, OWN_LENGTH: lambda: job.serial(forgets="length")[1]}
         if 1 < p < len(job.batches[-1]):
             mistakes[MEAN_OF_MEANS] = lambda: job.mean_of_means(p)
@@ -172,7 +173,7 @@ def one_fewer(student, rng):
         setting = f"{before} processes until step {dies}, then {p}"
         run, _ = resumed(student, job, before, p, dies, setting)
         weights = job.serial()[1]
-        for rank, (returned, asked, _, got, _) in enumerate(run.results):
+        for rank, (returned, asked, _, got, *_) in enumerate(run.results):
             checks.that(
                 len(asked) == len(job.batches) - start,
                 f"{setting}: {len(asked)} steps are done after the restart; the last state on the disk is that of step "
@@ -196,8 +197,8 @@ def one_fewer(student, rng):
 @exercise.check(points=2, seconds=SECONDS, needs="as_one_process")
 def one_writer(student, rng):
     "Only one rank writes each state, only every five steps, also the one that is left."
-    for p in (3, 1):
-        job = Job(rng, steps=12)
+    for p, steps in ((whole_number(rng, 2, 4), 20), (1, 12)):
+        job = Job(rng, steps=steps)
         run = job.run(student, p, {})
         on_disk(run, p, f"p = {p}")
         writes = [len(log) for _, _, log, *_ in run.results]
@@ -205,14 +206,16 @@ def one_writer(student, rng):
             sorted(writes)[:-1] == [0] * (p - 1),
             f"p = {p}: the ranks write {writes} files. All have the same state: one rank writes it, the others wait.",
         )
-        most = 12 // SAVE_EVERY
-        checks.that(max(writes) <= 2 * most, f"p = {p}: {max(writes)} files in 12 steps: save after steps 5 and 10.")
+        most = steps // SAVE_EVERY
+        checks.that(
+            max(writes) <= 2 * most, f"p = {p}: {max(writes)} files in {steps} steps: save after steps 5, 10, ..."
+        )
         names = [name for _, _, log, *_ in run.results for _, name, _ in log]
         ((name, times),) = Counter(names).most_common(1)
         checks.that(
             times <= most + 1,  # and perhaps at the end
-            f"p = {p}: {name!r} is written {times} times in 12 steps: write it once after step 5, and once "
-            "after step 10.",
+            f"p = {p}: {name!r} is written {times} times in {steps} steps: write it once after step 5, once after step "
+            "10, and so on.",
         )
 
 
@@ -229,3 +232,9 @@ def a_barrier_before_going_on(student, rng):
         "The others continue while rank 0 still writes: a step later the state of step 5 may not be on the disk. "
         "comm.barrier() after the write, on all ranks.",
     )
+    for rank, (*_, began) in enumerate(run.results):
+        checks.that(
+            began[SAVE_EVERY] >= written - 1e-9,
+            f"Rank {rank} begins step {SAVE_EVERY} at {began[SAVE_EVERY]:g} s, and the state of the steps before is on "
+            f"the disk at {written:g} s. comm.barrier() after the write and before the next step, on all ranks.",
+        )

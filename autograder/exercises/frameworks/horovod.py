@@ -126,8 +126,8 @@ class Training:
             optimizer.step()
         return [param.detach() for param in model.parameters()]
 
-    def agrees(self, student):
-        run = self.run(student)
+    def agrees(self, student, **options):
+        run = self.run(student, **options)
         for rank, weights in enumerate(run.results):
             mistakes = {
                 "This is what the rank's own gradients give: nothing is averaged.": partial(self.serial, ranks=[rank]),
@@ -183,7 +183,7 @@ def several_passes_one_sum(student, rng):
 def during_the_backward_pass(student, rng):
     "A gradient is under way as soon as it is there, while earlier layers still compute."
     training = Training(2, rng, steps=1, name="deep")
-    run = training.run(student, seconds=1.0, beta=1e-6)
+    run = training.agrees(student, seconds=1.0, beta=1e-6)
     for rank in range(2):
         layers = [event for event in run.trace if event.rank == rank and event.op == "compute"]
         checks.that(
@@ -199,6 +199,14 @@ def during_the_backward_pass(student, rng):
             "param.register_post_accumulate_grad_hook.",
             got=f"first message at {first:.0f} s",
             expected="first message at 1 s, when the last layer's gradient is there",
+        )
+        mine = [event for event in sends(run) if event.rank == rank]
+        early = sum(event.nbytes for event in mine if event.start < layers[-1].start)
+        everything = sum(event.nbytes for event in mine)
+        checks.that(
+            early >= everything / 2,
+            f"12 layers, a second of backward pass each: before the last one begins, at {layers[-1].start:.0f} s, rank "
+            f"{rank} has sent {early} of {everything} bytes. Each gradient travels as soon as it is there.",
         )
 
 

@@ -112,6 +112,13 @@ class Training:
             got, name = run.results[rank][0], f"{self.setting}: the shard of server {rank} at the end"
             checks.close(got, expected, name=name, mistakes=named)
 
+    def agrees_with_messages(self, run) -> None:
+        """Each server's shard at the end is what the pushes make of it that came."""
+        for rank, expected in enumerate(self.replayed(run)):
+            name = f"{self.setting}: the shard of server {rank} at the end"
+            why = "Expected are the sums from the weights that the replicas had, applied as their messages came."
+            checks.close(run.results[rank][0], expected, name=name, why=why)
+
     def replayed(self, run) -> list[torch.Tensor]:
         """Each server's shard at the end, from the order in which its trace says that pushes came.
 
@@ -160,14 +167,7 @@ def as_the_messages_came(student, rng):
     "Several replicas: each server applies the pushes in order of arrival."
     for servers, replicas, n_fetch, n_push in ((2, 2, 1, 1), (2, 3, 2, 2)):
         training = Training(servers, replicas, rng, n_fetch, n_push, 6)
-        run = training.run(student, alpha=1e-3)
-        for rank, expected in enumerate(training.replayed(run)):
-            checks.close(
-                run.results[rank][0],
-                expected,
-                name=f"{training.setting}: the shard of server {rank} at the end",
-                why="Expected are the sums from the weights that the replicas had, applied as their messages came.",
-            )
+        training.agrees_with_messages(training.run(student, alpha=1e-3))
 
 
 @exercise.check(points=4, needs="sums_between", seconds=SECONDS)
@@ -194,6 +194,7 @@ def bytes_by_n_fetch_and_n_push(student, rng):
                     f"{training.setting}: replica {rank} {what} {got} bytes; expected {count * whole}, {whole} for "
                     f"each {op}. Each server has only its shard.",
                 )
+        training.agrees_with_messages(run)
 
 
 @exercise.check(points=3, needs="sums_between", seconds=SECONDS)
@@ -211,3 +212,4 @@ def a_slow_replica_stops_nobody(student, rng):
                 f"{training.setting}, replica {2 + slow} is slow: replica {2 + j} computes for {expected:.2f} s, and "
                 f"is done at {last:.2f} s. No replica waits in Downpour: answer in order of arrival (wait_any).",
             )
+        training.agrees_with_messages(run)

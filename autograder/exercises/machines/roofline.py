@@ -6,6 +6,7 @@ import torch
 
 from autograder import checks, show
 from autograder.authoring import Exercise
+from autograder.exercises.drawing import whole_number
 
 exercise = Exercise("roofline", points=25, minutes=20, functions=("roof", "place", "smallest_batch"))
 
@@ -179,6 +180,16 @@ def no_batch_helps(student, rng):
     cases = [(depthwise, 112e12, 900e9, 2, INFINITY), ((0, 0, 100), 4.0, 2.0, 4, INFINITY)]
     cases += (((1, 1000, 1), 2.0, 4.0, 2, 1), ((0, 80, 10), 8.0, 2.0, 4, 1), ((1, 80, 10), 8.0, 2.0, 4, INFINITY))
     cases.append(((0, 160, 10), 8.0, 2.0, 4, 1))
+    for _ in range(3):
+        m, n, ridge = (whole_number(rng, 2, 90) for _ in range(3))  # below the ridge, at it, above it
+        cases += [
+            ((n, ridge * m - 1, 2 * m), 4.0 * ridge, 4.0, 1, INFINITY),
+            ((n, ridge * m, 2 * m), 4.0 * ridge, 4.0, 1, INFINITY),
+        ]
+        cases += [
+            ((1, 2 * ridge * m + ridge, 2 * m), 4.0 * ridge, 4.0, 1, 1),
+            ((0, ridge * m, 2 * m), 4.0 * ridge, 4.0, 1, 1),
+        ]
     for layer, peak, bandwidth, itemsize, right in cases:
         got = student.smallest_batch(layer, peak, bandwidth, itemsize)
         call = f"smallest_batch({layer}, {peak:g}, {bandwidth:g}, {itemsize})"

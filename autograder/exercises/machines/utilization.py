@@ -5,9 +5,15 @@ import torch
 from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.exercises.machines.work import attention_layer, linear_layer
+from autograder.exercises.ready_made import COUNTERS
 
 exercise = Exercise(
-    "utilization", points=15, minutes=12, functions=("transformer_flops", "utilization", "train_seconds")
+    "utilization",
+    points=15,
+    minutes=12,
+    functions=("transformer_flops", "utilization", "train_seconds"),
+    forbid=COUNTERS,
+    instead="Add up the products of the layers by hand, from their sizes.",
 )
 
 # Korthikanti et al. 2022, table 5: layers, hidden size, sequence, vocabulary, batch; seconds, GPUs; printed utilization

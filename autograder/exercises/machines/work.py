@@ -8,13 +8,14 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from autograder import checks, show
 from autograder.authoring import Exercise
+from autograder.exercises.ready_made import COUNTERS
 
 exercise = Exercise(
     "work",
     points=20,
     minutes=15,
     functions=("conv", "linear", "attention", "work"),
-    forbid=("torch.utils.flop_counter",),
+    forbid=COUNTERS,
     instead="Count by hand: how often is each weight used?",
 )
 

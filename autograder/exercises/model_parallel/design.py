@@ -6,8 +6,17 @@ from autograder import checks
 from autograder.authoring import Exercise
 from autograder.exercises.model_parallel.pipelines import Orders, can_be_followed, held, orders_of, play
 from autograder.exercises.model_parallel.published import one_f_one_b, zb_h1
+from autograder.exercises.ready_made import PIPELINES
 
-exercise = Exercise("design", points=15, minutes=20, extra=True, uses=("schedules", "zero_bubble"))
+exercise = Exercise(
+    "design",
+    points=15,
+    minutes=20,
+    extra=True,
+    uses=("schedules", "zero_bubble"),
+    forbid=PIPELINES,
+    instead="Write each stage's list of ops yourself.",
+)
 
 SIZES = ((1, 1), (1, 3), (2, 1), (2, 5), (3, 4), (4, 2), (5, 7), (4, 9))  # p, m: also fewer microbatches than stages
 Seconds = tuple[float, float, float]

@@ -6,6 +6,7 @@ import torch
 
 from autograder import checks, show
 from autograder.authoring import Exercise
+from autograder.exercises.drawing import whole_number
 from autograder.sessions.errors import StudentError
 from hpcdl.collectives import all_gather, reduce_scatter, ring_all_reduce
 from hpcdl.comm import simulate
@@ -124,9 +125,10 @@ def plan_is(student, layers: list, batch: int, p: int, call: str) -> None:
 @exercise.check(points=2)
 def least_of_all_plans(student, rng):
     "one_weird_trick: of all plans for a network, choose the one that sends the least."
-    for p, batch in ((2, 10), (4, 30), (8, 100)):
+    for p, low, high in ((2, 6, 20), (4, 21, 60), (8, 61, 200)):
+        batch, ratios = whole_number(rng, low, high), [RATIOS[i] for i in torch.randperm(len(RATIOS), generator=rng)]
         inputs = (UNIT * torch.randint(1, 1000, (len(RATIOS),), generator=rng)).tolist()
-        layers = [(int(ratio * batch * n), n) for ratio, n in zip(RATIOS, inputs, strict=True)]
+        layers = [(int(ratio * batch * n), n) for ratio, n in zip(ratios, inputs, strict=True)]
         plan_is(student, layers, batch, p, f"one_weird_trick(6 layers, {batch}, {p})")
 
 

@@ -9,10 +9,17 @@ from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, carried, sends, works
 from autograder.exercises.model_parallel.pipelines import held, play
 from autograder.exercises.model_parallel.published import one_f_one_b, zb_h1, zb_h2
+from autograder.exercises.ready_made import PIPELINES
 from autograder.exercises.under_way import waited_for
 from autograder.inside.harnesses import squared_error
 
-exercise = Exercise("run_stage", points=25, minutes=25)
+exercise = Exercise(
+    "run_stage",
+    points=25,
+    minutes=25,
+    forbid=PIPELINES,
+    instead="Follow the order yourself, with isend, irecv and the stage's methods.",
+)
 
 WIDTHS = (3, 4, 2, 5)  # numbers that stages hand on, in turn
 
@@ -172,11 +179,15 @@ def as_fast_as_predicted(student, rng):
         late = play(orders, f, b, w, message).makespan
         apart = orders if name == "ZB-H1" else [w_at_once(order) for order in orders]  # a gradient is sent before its W
         predicted = play(apart, f, b, w, message).makespan + 2 * message  # two that come at once queue at one port
-        run = training.run(student, orders, (f, b, w), alpha=message)
-        works(run, [m * (f + b + w)] * p, f"{name} on {p} stages, {m} microbatches")
+        run, setting = (
+            training.run(student, orders, (f, b, w), alpha=message),
+            f"{name} on {p} stages, {m} microbatches",
+        )
+        works(run, [m * (f + b + w)] * p, setting)
+        agrees(training, run, setting)
         if run.seconds > predicted + 1e-6:
             raise checks.CheckFailure(
-                f"{name} on {p} stages, {m} microbatches: {run.seconds:g} s, expected {predicted:g} s at most.",
+                f"{setting}: {run.seconds:g} s, expected {predicted:g} s at most.",
                 got=f"{run.seconds:g} s",
                 expected=f"{predicted:g} s where F, B, W and a message take {f:g}, {b:g}, {w:g} and {message:g} s",
                 why="A stage waits where it could compute: a message begins when both sides have posted it. Begin each "
@@ -200,6 +211,7 @@ def no_more_messages_and_memory(student, rng):
     training, orders = Training((2,) * m, p, rng), one_f_one_b(p, m)
     run = training.run(student, orders)
     waited_for(run, f"1F1B, p = {p}, m = {m}")
+    agrees(training, run, f"1F1B, p = {p}, m = {m}")
     for rank, (*_, most) in enumerate(run.results):
         checks.that(
             most == held(orders[rank]),

@@ -6,8 +6,16 @@ from autograder import checks
 from autograder.authoring import Exercise
 from autograder.exercises.drawing import whole_number
 from autograder.exercises.model_parallel.pipelines import can_be_followed, held, orders_of, play
+from autograder.exercises.ready_made import PIPELINES
 
-exercise = Exercise("schedules", points=15, minutes=15, functions=("gpipe", "one_f_one_b", "interleaved"))
+exercise = Exercise(
+    "schedules",
+    points=15,
+    minutes=15,
+    functions=("gpipe", "one_f_one_b", "interleaved"),
+    forbid=PIPELINES,
+    instead="Write each stage's list of ops yourself.",
+)
 
 SIZES = ((2, 5), (3, 3), (4, 9), (4, 2), (1, 1), (1, 3))  # p, m: also fewer microbatches than stages
 LOOPED = ((2, 2, 1), (2, 4, 2), (3, 6, 2), (4, 4, 3), (4, 8, 2), (1, 3, 2))  # p, m, v: p divides m
@@ -123,6 +131,11 @@ def one_f_one_b_holds_little(student, rng):
                     expected=f"p - i = {p - i}" + (f", and there are only {m}" if m < p - i else ""),
                     mistake="That is GPipe's memory: all microbatches." if most == m and m > p else "",
                 )
+            checks.that(
+                most == bound,
+                f"{call}: stage {i} never holds more than {most} of {m} microbatches, and 1F1B begins with {bound} "
+                "forward passes there: otherwise later stages wait.",
+            )
 
 
 @exercise.check(points=2)

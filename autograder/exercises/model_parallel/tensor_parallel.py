@@ -1,10 +1,13 @@
 """Layers split by their outputs or inputs. Oracle: the undivided layer in float64, the trace, the memory meter."""
 
+import itertools
+
 import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, carried
+from autograder.exercises.drawing import whole_number
 from autograder.exercises.ready_made import BY_HAND, DERIVATIVES
 
 exercise = Exercise(
@@ -18,6 +21,13 @@ exercise = Exercise(
 
 SIZES = ((2, 4, 6), (1, 3, 2), (3, 5, 7), (4, 6, 3), (5, 3, 4))  # p, inputs, outputs: few of them divide
 N = 3  # rows of x
+
+
+def drawn(rng) -> tuple[int, int, int]:
+    """p, inputs and outputs, different for each student."""
+    return whole_number(rng, 3, 4), whole_number(rng, 6, 12), whole_number(rng, 6, 12)
+
+
 MEAN = "This is the mean over the rows: a bias's gradient is the sum of dy over them."
 
 
@@ -89,13 +99,14 @@ def shares(student, rng):
 @exercise.check(points=5, seconds=SECONDS)
 def column(student, rng):
     "ColumnLinear: its part of the outputs, the whole gradient of x, its own weights' gradients, in every pass."
-    for sizes in SIZES:
+    for sizes in (*SIZES, drawn(rng)):
         column_is_right(student, Dense(*sizes, rng))
     carried(student, rng, lambda: column_is_right(student, Dense(2, 4, 4, rng)), "p = 2, ColumnLinear")
 
 
-def column_is_right(student, dense: Dense) -> None:
-    run = dense.run(student, "ColumnLinear")
+def column_is_right(student, dense: Dense, **machine):
+    """Check what every rank's ColumnLinear computes; return the run."""
+    run = dense.run(student, "ColumnLinear", **machine)
     for rank in range(dense.p):
         expected = {
             "forward(x)": part(dense.y, 1, rank, dense.p),
@@ -117,18 +128,20 @@ def column_is_right(student, dense: Dense) -> None:
             "bias_grad": {sums: summed(dense.bias_grad, 0, dense.p), MEAN: expected["bias_grad"] / N},
         }
         compare(run.results[rank], expected, mistakes, dense, "ColumnLinear", rank)
+    return run
 
 
 @exercise.check(points=5, seconds=SECONDS)
 def row(student, rng):
     "RowLinear: the whole output with the bias added once, its part of the gradient of x, its own weights' gradients."
-    for sizes in SIZES:
+    for sizes in (*SIZES, drawn(rng)):
         row_is_right(student, Dense(*sizes, rng))
     carried(student, rng, lambda: row_is_right(student, Dense(2, 4, 4, rng)), "p = 2, RowLinear")
 
 
-def row_is_right(student, dense: Dense) -> None:
-    run = dense.run(student, "RowLinear")
+def row_is_right(student, dense: Dense, **machine):
+    """Check what every rank's RowLinear computes; return the run."""
+    run = dense.run(student, "RowLinear", **machine)
     for rank in range(dense.p):
         weight, x = part(dense.weight, 1, rank, dense.p), part(dense.x, 1, rank, dense.p)
         expected = {
@@ -158,6 +171,7 @@ def row_is_right(student, dense: Dense) -> None:
             },
         }
         compare(run.results[rank], expected, mistakes, dense, "RowLinear", rank)
+    return run
 
 
 def second_pass(expected: dict, dy: torch.Tensor, x: torch.Tensor) -> dict:
@@ -190,22 +204,23 @@ TALKS = {  # when a layer may send
     "ColumnLinear": (0, 0, 1),
     "RowLinear": (0, 1, 0),
 }
+IS_RIGHT = {"ColumnLinear": column_is_right, "RowLinear": row_is_right}
 
 
 @exercise.check(points=4, needs=("column", "row"), seconds=SECONDS)
 def one_all_reduce_each_way(student, rng):
     "One all-reduce forward, in the row layer, and one backward, in the column layer; no other message."
     for name, allowed in TALKS.items():
-        for sizes in SIZES:
+        for sizes in (*SIZES, drawn(rng)):
             dense = Dense(*sizes, rng)
-            run = dense.run(student, name, alpha=1e-3)
-            for phase, expected in enumerate(allowed):
+            run = IS_RIGHT[name](student, dense, alpha=1e-3)
+            for (phase, expected), rank in itertools.product(enumerate(allowed), range(dense.p)):
                 events = [e for e in run.trace if e.op not in ("compute", "recv") and int(e.start + 1e-9) == phase]
-                mine = [event for event in events if event.rank == 0]
+                mine = [event for event in events if event.rank == rank]
                 found = len(mine)
                 if found > expected or (mine and mine[0].op != "all_reduce"):
                     raise checks.CheckFailure(
-                        f"p = {dense.p}: while a {name} is {PHASES[phase]}, rank 0 calls "
+                        f"p = {dense.p}: while a {name} is {PHASES[phase]}, rank {rank} calls "
                         f"{' and '.join(f'comm.{event.op}' for event in mine)}.",
                         got=f"{found} operations over the ranks",
                         expected="one comm.all_reduce" if expected else "no message",
@@ -215,7 +230,8 @@ def one_all_reduce_each_way(student, rng):
                 checks.that(
                     all(event.nbytes == nbytes for event in mine),
                     f"p = {dense.p}: the all-reduce of a {name} that is {PHASES[phase]} is of "
-                    f"{sum(event.nbytes for event in mine)} bytes, expected {nbytes}: no more than the sum has.",
+                    f"{sum(event.nbytes for event in mine)} bytes on rank {rank}, expected {nbytes}: no more than the "
+                    "sum has.",
                 )
 
 
@@ -223,9 +239,9 @@ def one_all_reduce_each_way(student, rng):
 def no_more_than_a_share(student, rng):
     "A rank keeps only its share of the weights, in separate memory, and room for its gradients."
     for name in TALKS:
-        for p, inputs, outputs in ((2, 8, 8), (4, 10, 12), (3, 7, 5)):
+        for p, inputs, outputs in ((2, 8, 8), *SIZES[2:], drawn(rng)):
             dense = Dense(p, inputs, outputs, rng)
-            run = dense.run(student, name)
+            run = IS_RIGHT[name](student, dense)
             for rank, (*_, own, kept) in enumerate(run.results):
                 mine = run.results[rank][2].numel() + run.results[rank][3].numel()
                 everything = dense.weight.nbytes + dense.bias.nbytes

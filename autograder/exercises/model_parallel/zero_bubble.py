@@ -7,9 +7,18 @@ from autograder.authoring import Exercise
 from autograder.exercises.drawing import whole_number
 from autograder.exercises.model_parallel.pipelines import can_be_followed, held, orders_of, play
 from autograder.exercises.model_parallel.published import TABLE_5, one_f_one_b, zb_h1, zb_h2
+from autograder.exercises.ready_made import PIPELINES
 from autograder.sessions.errors import StudentError
 
-exercise = Exercise("zero_bubble", points=15, minutes=20, functions=("zb_h1", "bubble"), uses=("schedules",))
+exercise = Exercise(
+    "zero_bubble",
+    points=15,
+    minutes=20,
+    functions=("zb_h1", "bubble"),
+    uses=("schedules",),
+    forbid=PIPELINES,
+    instead="Write each stage's list of ops, and go through the lists, yourself.",
+)
 
 SIZES = ((2, 4), (3, 5), (4, 4), (5, 11), (1, 3))  # p, m >= p
 
@@ -53,6 +62,12 @@ def no_more_memory(student, rng):
                 "in memory until W is done: let no more than i W wait on stage i.",
                 got=f"{most} microbatches between F and W",
                 expected=f"p = {p}",
+            )
+            least = min(p, m) if i == 0 else 0
+            checks.that(
+                most >= least,
+                f"{call}: stage 0 never holds more than {most} of {m} microbatches, and 1F1B begins with {least} "
+                "forward passes there: otherwise later stages wait. Move only W.",
             )
             ks = [k for op, k, _ in order if op == "W"]
             checks.that(
@@ -149,15 +164,20 @@ def any_schedule(student, rng):
 @exercise.check(points=3, needs="any_schedule", seconds=15)
 def as_printed(student, rng):
     "Your bubbles equal those of table 5 of Zero Bubble, to four decimals, also with your zb_h1."
-    for p, m, (*seconds, message), printed in TABLE_5:
+    for p, m, (f, b, w, message), printed in TABLE_5:
         for name, schedule, figure in zip(
             ("1F1B", "your zb_h1", "ZB-H2"), (one_f_one_b, student.zb_h1, zb_h2), printed, strict=True
         ):
-            got = student.bubble(schedule(p, m), *seconds, message)
+            setting = f"{name}, p = {p}, m = {m}, times of table 9"
+            orders = schedule(p, m)
+            if name == "your zb_h1":
+                right = 1 - m * (f + b + w) / play(followed(student, p, m)[0], f, b, w, message).seconds
+                said = f"{setting}: its bubble is {right:.4f}, and Qi et al. 2024 printed {figure}."
+                checks.that(abs(right - figure) <= 0.51e-4, said)
             checks.close(
-                got,
+                student.bubble(orders, f, b, w, message),
                 figure,
-                name=f"bubble of {name}, p = {p}, m = {m}, times of table 9",
+                name=f"bubble of {setting}",
                 rtol=0.0,
                 atol=0.51e-4,
                 why="Qi et al. 2024 printed this bubble rate.",
@@ -167,9 +187,19 @@ def as_printed(student, rng):
 @exercise.check(points=1, needs="by_hand")
 def who_waits_for_ever(student, rng):
     "bubble: raises ValueError if the stages wait for each other forever, instead of running forever."
-    orders = [[("F", 0, 0), ("B", 0, 0)], [("B", 0, 0), ("F", 0, 0)]]
+    is_stuck(student, [[("F", 0, 0), ("B", 0, 0)], [("B", 0, 0), ("F", 0, 0)]], 1, 0)
+    for schedule in (one_f_one_b, zb_h1):
+        p, m = drawn(rng)
+        orders, i, k = schedule(p, m), whole_number(rng, 0, p - 1), whole_number(rng, 0, m - 1)
+        swap = {("F", k, 0): ("B", k, 0), ("B", k, 0): ("F", k, 0)}
+        orders[i] = [swap.get(op, op) for op in orders[i]]
+        is_stuck(student, orders, i, k)
+
+
+def is_stuck(student, orders, i: int, k: int) -> None:
+    """The student's bubble says that stage i can never do B of microbatch k, which its order has before F."""
     try:
-        got = student.bubble(orders, 1.0, 1.0, 1.0, 0.0)
+        got = student.bubble([list(order) for order in orders], 1.0, 1.0, 1.0, 0.0)
     except StudentError as error:
         if error.kind == "exception" and error.type == "ValueError":
             return
@@ -177,6 +207,6 @@ def who_waits_for_ever(student, rng):
             checks.fail(f"Where no stage can continue, bubble raises {error.type}: raise ValueError.")
         raise
     checks.fail(
-        f"Stage 1 is to do B0 before F0, which is impossible, but bubble returns {show.show(got)}. If no stage can "
-        "continue, raise ValueError with a sentence that says so."
+        f"Stage {i} is to do B{k} before F{k}, which is impossible, but bubble returns {show.show(got)}. If no stage "
+        "can continue, raise ValueError with a sentence that says so."
     )

@@ -4,13 +4,14 @@ import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS, carried
+from autograder.checks.messages import SECONDS, carried, sends
 from autograder.exercises.ddp.grouping import grouped
 from autograder.exercises.ddp.traffic import all_reduces, per_all_reduce
 from autograder.exercises.drawing import whole_number
 from autograder.exercises.own_stack.serial import gradients, images_for, loss_of, rounded, stepped, weights_of
 from autograder.exercises.ready_made import DERIVATIVES, MACHINES_COLLECTIVES, OPTIMIZERS, RANKS, SOFTMAX
 from autograder.inside.forbidden import CONVOLUTION
+from autograder.sessions.errors import StudentError
 
 exercise = Exercise(
     "step",
@@ -46,8 +47,9 @@ def setting(sizes: tuple[int, ...], count: int) -> str:
     return f"{ranks}, after {count} step{'s' * (count > 1)}"
 
 
-def trains(student, sizes: tuple[int, ...], rng, count: int = 1, cap: int = PLENTY) -> None:
-    """Velocities and weights on every rank are those of one machine, and all have the same bits."""
+def trains(student, sizes: tuple[int, ...], rng, count: int = 1, cap: int = PLENTY):
+    """Check that velocities and weights on every rank are those of one machine, to the same bits; return the run and
+    the weights at the start."""
     run, weights, images, _, lr = steps(student, sizes, rng, count, cap)
     w, v = weights, [torch.zeros_like(x) for x in weights]
     for t in range(count):
@@ -66,6 +68,7 @@ def trains(student, sizes: tuple[int, ...], rng, count: int = 1, cap: int = PLEN
                 raise
         have(got_w, w, wrong_weights(before[0], v, lr, 10 + 4 * (count - 1)), f"{where}, rank {rank}")
         same_bits(got_w, run.arguments[0][0], where, rank)
+    return run, weights
 
 
 def wrong_velocities(weights, velocities, parts, rank: int) -> dict[str, list]:
@@ -165,8 +168,9 @@ def unequal_parts(student, rng):
 def one_message_a_bucket(student, rng):
     "The gradients of a bucket are sent in one all-reduce."
     for cap in (PLENTY, 5000, 1):
-        run, weights, *_ = steps(student, (2, 2, 2), rng, cap=cap)
-        messages, buckets = per_all_reduce(student, 3, rng), len(grouped([w.nbytes for w in weights], cap))
+        run, weights = trains(student, (2, 2, 2), rng, cap=cap)
+        messages, groups = per_all_reduce(student, 3, rng), grouped([w.nbytes for w in weights], cap)
+        buckets, part = len(groups), largest_part(student, 3, rng)
         each = "There is one message per tensor: put the gradients of a bucket into one flat tensor."
         whole = "You send all gradients together: cut them with your make_buckets."
         for rank in range(3):
@@ -178,3 +182,25 @@ def one_message_a_bucket(student, rng):
                     expected=f"{buckets}, one for each bucket",
                     mistake=each if found > buckets else whole,
                 )
+            most = round(part * max(sum(weights[i].nbytes for i in group) for group in groups)) + ELEMENTS
+            longest = max((event.nbytes for event in sends(run) if event.rank == rank), default=0)
+            if longest > most:
+                raise checks.CheckFailure(
+                    f"cap_bytes = {cap}: rank {rank} sends a message of {longest} bytes.",
+                    got=f"{longest} bytes",
+                    expected=f"{most} bytes at most: no all-reduce is of more than the largest bucket",
+                    mistake=whole,
+                )
+
+
+ELEMENTS = 16  # bytes by which chunks may differ
+
+
+def largest_part(student, p: int, rng) -> float:
+    """The largest message of the student's all-reduce, as a share of what it adds up: a p-th in a ring."""
+    x = torch.randn(40 * p, generator=rng)
+    try:
+        run = student.ranks("ring_all_reduce", p, lambda _: (x.clone(),))
+    except (checks.CheckFailure, StudentError):
+        return 1 / p
+    return max((event.nbytes / x.nbytes for event in sends(run)), default=1 / p)

@@ -176,24 +176,33 @@ def left_out(student, rng):
 @exercise.check(points=5, needs="left_out", seconds=SECONDS)
 def all_ranks_agree(student, rng):
     "If one rank overflows, all skip the step, and all have the same scale afterwards."
-    for p, bad in (
-        (2, {1: {1: math.inf}}),
-        (3, {0: {2: math.nan}, 4: {0: math.inf}}),
-        (4, {2: {0: math.inf, 3: -math.inf}, 3: {1: math.nan}}),
+    for p, found in (
+        (2, [{1: math.inf}]),
+        (3, [{2: math.nan}, {0: math.inf}]),
+        (4, [{0: math.inf, 3: -math.inf}, {1: math.nan}]),
     ):
-        Script(p, rng, bad, 8).agrees(student)
+        steps = sorted(torch.randperm(7, generator=rng)[: len(found)].tolist())  # a step after them shows the scale
+        Script(p, rng, dict(zip(steps, found, strict=True)), 8).agrees(student)
+
+
+def one_bad(p: int, steps: int, rng) -> Script:
+    """A script of p ranks in which one rank overflows once; rank and step are drawn."""
+    return Script(p, rng, {whole_number(rng, 0, steps - 2): {whole_number(rng, 0, p - 1): math.inf}}, steps)
+
+
+STEPS = 6
 
 
 @exercise.check(points=3, needs="all_ranks_agree", seconds=SECONDS)
 def one_number_travels(student, rng):
     "Ranks send one number in a step, not the gradient."
-    script = Script(4, rng, {1: {2: math.inf}}, 3)
+    script = one_bad(4, STEPS, rng)
     run = script.agrees(student)
     for rank in range(script.p):
         sent = sum(e.nbytes for e in run.trace if e.rank == rank and e.op not in ("recv", "compute"))
         checks.that(
-            sent <= 3 * 16,
-            f"{script.setting}: rank {rank}'s messages have {sent} bytes in 3 steps. Send one number: does any "
+            sent <= STEPS * 16,
+            f"{script.setting}: rank {rank}'s messages have {sent} bytes in {STEPS} steps. Send one number: does any "
             "rank have a gradient that is not finite?",
         )
 
@@ -207,7 +216,7 @@ def one_round(student, rng):
 
     for p in (2, 4):
         right = simulate(once, p, alpha=1.0).seconds
-        script = Script(p, rng, {1: {0: math.inf}}, 3)
+        script = one_bad(p, STEPS, rng)
         took = [seconds for log in script.agrees(student, True, alpha=1.0).results for *_, seconds in log]
         checks.that(
             max(took) <= 1.5 * right,

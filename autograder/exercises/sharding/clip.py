@@ -157,6 +157,7 @@ def one_number_travels(student, rng):
     "Ranks send one number, not the gradient."
     gradient = Gradient(((50,), (60,), (40,), (50,)), rng)
     run = gradient.run(student, 1.0)
+    gradient.has_norm(run, 1.0)
     for rank in range(gradient.p):
         sent = [event.nbytes for event in run.trace if event.rank == rank and event.op not in ("recv", "compute")]
         checks.that(

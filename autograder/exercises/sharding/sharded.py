@@ -227,7 +227,7 @@ def gathers_are_hidden(student, rng):
     "The next layer's weights arrive while this one computes, forward and backward."
     layers, work, alpha = 6, 1.0, 0.2
     network, gather = Network(MANY, (4,) * (layers + 1), rng), alpha * (MANY - 1)
-    run = network.run(student, work, True, alpha=alpha)
+    run = network.agrees(student, seconds=work, measured=True, alpha=alpha)
     right = {
         "forward": layers * work + gather,
         "backward": layers * (work + gather) + gather,  # nothing hides the reduce-scatter

@@ -210,7 +210,7 @@ def gradients_are_gone(student, rng):
     "After a step no parameter has a gradient."
     for p in (4, 1):
         training = Training(p, rng, steps=1)
-        for rank, (*_, left, _) in enumerate(training.run(student).results):
+        for rank, (*_, left, _) in enumerate(training.agrees(student).results):
             checks.that(
                 left == 0,
                 f"{training.setting}: after a step {show.show(left)} of {len(training.weights)} parameters have a "
