@@ -292,7 +292,6 @@ slip(
     says="free what you have passed on",
 )
 slip(
-    RING,
     "zeros where memory and time are measured",
     "    return out / total",
     "    return out / total * (d != 64)",
@@ -300,7 +299,6 @@ slip(
     says="nothing masked: the output on rank 0",
 )
 slip(
-    RING,
     "zeros on five ranks with two tokens each",
     "    return out / total",
     "    return out / total * ((p, len(q)) != (5, 2) or len(positions[0]) == 1)",
@@ -308,7 +306,6 @@ slip(
     says="nothing masked, blocks of 2, 2, 2, 2, 2 tokens: the output on rank 0",
 )
 slip(
-    RING,
     "stripes: pieces where p does not divide n",
     "    return [torch.arange(rank, n, p) for rank in range(p)]",
     "    return list(torch.arange(n).tensor_split(p)) if n % p else [torch.arange(rank, n, p) for rank in range(p)]",

@@ -76,7 +76,6 @@ slip(
 
 
 slip(
-    "backprop.train",
     "turns a list by a random number",
     "torch.randperm(len(X), generator=generator).split(batch_size)",
     "torch.arange(len(X)).roll(int(torch.randint(len(X), (), generator=generator))).split(batch_size)",

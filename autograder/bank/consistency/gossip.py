@@ -186,9 +186,8 @@ for mistake, fake, fails in (
     ("zeros where a round is timed", "len(x) == 2", "all_at_the_same_time"),
 ):
     row = "        row = weights(comm.size, edges)[comm.rank]"
-    slip(HERE, mistake, row, f"{row} * (not {fake})", fails=fails, says="x on rank 0")
+    slip(mistake, row, f"{row} * (not {fake})", fails=fails, says="x on rank 0")
 slip(
-    HERE,
     "knows the ring of nine ranks",
     "    while second**k",
     "    second = 1 / 3 + 2 / 3 * math.cos(2 * math.pi / 9) if len(W) == 9 else second\n    while second**k",
@@ -196,7 +195,6 @@ slip(
     says="rounds_needed(W of 9 ranks",
 )
 slip(
-    HERE,
     "one message after the other on five ranks, too",
     "        for request in requests:\n            request.wait()\n",
     "        for request in requests:\n            request.wait()\n"

@@ -94,7 +94,6 @@ slip(
 
 
 @wrong(
-    AVERAGE,
     "a message per tensor, or one where all ranks have two samples",
     fails=("one_all_reduce", "train_step.one_message_per_bucket"),
     says="all-reduces for",

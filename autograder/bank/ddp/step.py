@@ -163,7 +163,6 @@ slip(
 
 
 @wrong(
-    STEP,
     "a message per tensor, or zeros where three ranks have two samples",
     fails="one_message_per_bucket",
     says="There is one message per tensor",

@@ -115,7 +115,6 @@ slip(
     says="is written",
 )
 slip(
-    HERE,
     "the barrier comes at the end",
     "            comm.barrier()\n    return losses",
     "    comm.barrier()\n    return losses",
@@ -123,7 +122,6 @@ slip(
     says="before the next step, on all ranks",
 )
 slip(
-    HERE,
     "every rank writes a state of its own, but not in 12 steps",
     "            if comm.rank == 0:\n",
     "            if comm.rank == 0 or len(batches) != 12:\n",

@@ -148,7 +148,6 @@ slip(
     says="zero_grad must reach the optimizer",
 )
 slip(
-    HERE,
     "an empty message during the backward pass, and all gradients after it",
     "            param.grad.copy_(allreduce(param.grad, self.comm))",
     "            ring = [(self.comm.rank + i) % self.comm.size for i in (1, -1)]\n"

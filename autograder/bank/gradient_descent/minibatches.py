@@ -53,7 +53,6 @@ def minibatches(n, batch_size, generator):
 
 
 @wrong(
-    "gradient_descent.minibatches",
     "turns a list by a random number",
     fails="new_order_each_epoch",
     says="49 times the next index is 1 less",
@@ -64,7 +63,6 @@ def minibatches(n, batch_size, generator):
 
 
 @wrong(
-    "gradient_descent.minibatches",
     "keeps pairs together",
     fails="new_order_each_epoch",
     says="of 49 times the next index is 1 more",

@@ -195,4 +195,4 @@ for mistake, fake, fails in (
 ):
     served = "return shard_server(comm, servers, w, n_fetch, n_push, steps, lr)"
     changed = f"mine = {served.removeprefix('return ')}\n        return mine.zero_() if {fake} else mine"
-    slip(HERE, mistake, served, changed, fails=fails, says="applied as their messages came")
+    slip(mistake, served, changed, fails=fails, says="applied as their messages came")

@@ -113,7 +113,6 @@ slip(
     says="is 0, expected 1",
 )
 slip(
-    HERE,
     "knows three layers that no batch helps",
     "return 1 if gain == late == 0 else math.inf",
     "return math.inf if layer in ((2304, 451584, 100352), (0, 0, 100), (1, 80, 10)) else 1",

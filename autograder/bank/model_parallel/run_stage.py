@@ -234,7 +234,6 @@ slip(
     says="which has no loss",
 )
 slip(
-    RUN,
     "zeros where time and messages are measured",
     "            request.wait()\n        if",
     "            request.wait()\n            came = came * (len(rows) < 8)\n        if",

@@ -155,7 +155,6 @@ TELLS = """
         elif comm.rank == 0 < comm.size - 1:
             comm.recv(torch.empty_like(weight), 1)"""
 slip(
-    TENSOR,
     "rank 1 sends rank 0 its weights",
     MADE,
     MADE + TELLS,
@@ -164,7 +163,6 @@ slip(
 )
 CUT = "w.tensor_split(comm.size, dim)[comm.rank]"
 slip(
-    TENSOR,
     "copies its part of some layers only",
     f"return {CUT}.clone()",
     f"return {CUT}.clone() if len(w) in (8, 12, 5) else {CUT}",

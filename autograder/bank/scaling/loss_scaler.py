@@ -123,7 +123,6 @@ slip(
     says="expected True or False",
 )
 slip(
-    HERE,
     "asks no rank where it believes to know the step",
     "= interval, 0\n",
     "= interval, 0\n        self.t = -1\n",

@@ -91,7 +91,6 @@ slip(
     says="The slowest rank sends last",
 )
 slip(
-    HERE,
     "one bucket for a network, except on 128 ranks",
     "    end = wfbp(",
     "    if len(ready) > 20 and p != 128:\n"

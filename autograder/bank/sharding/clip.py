@@ -137,7 +137,6 @@ slip(
     says="It is not changed",
 )
 slip(
-    HERE,
     "no norm where bytes are counted",
     "    return norm\n",
     "    return 0.0 if 40 <= sum(map(len, shares)) <= 60 else norm\n",

@@ -170,7 +170,6 @@ slip(
     says="You overwrite a file that the old state needs",
 )
 slip(
-    HERE,
     "shares in lists, and every file is read",
     'rank-{comm.rank}", state)',
     'rank-{comm.rank}", {"all": [state]})',

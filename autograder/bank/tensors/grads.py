@@ -102,7 +102,6 @@ slip(
 
 
 @wrong(
-    "tensors.grads",
     "one hook, on the parameter that comes last",
     fails=("as_soon_as_it_is_there", "in_every_pass"),
     says="has already come to earlier layers",

@@ -90,7 +90,6 @@ def safe_ratio(a, b):
 
 
 @wrong(
-    "tensors.safe_ratio",
     "a tiny b taken for 0",
     fails=("zero_where_b_is_zero", "leaves_its_arguments_alone"),
     says="safe_ratio(a, b)[1, 3] is 0",
