@@ -10,7 +10,7 @@ import sysconfig
 import threading
 import weakref
 from collections.abc import Callable, Iterable
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import TypeVar, cast
 
 
@@ -120,9 +120,7 @@ def hide_slow_imports() -> None:
 IMPORTER = "<frozen importlib._bootstrap>"
 LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 # The innermost frame is one of these only while a `with` block is being entered or left.
-ENTERS_OR_LEAVES = tuple(
-    cast(FunctionType, vars(contextlib._GeneratorContextManager)[name]).__code__ for name in ("__enter__", "__exit__")
-)
+ENTERS_OR_LEAVES: list[CodeType] = []
 FINALIZERS = (weakref.__file__, _weakrefset.__file__)
 PATIENCE, OWN_PATIENCE = 60.0, 10.0  # seconds to wait for the import of a library, of a user's own module
 
@@ -144,6 +142,15 @@ def is_importing(frame: FrameType | None) -> bool:
     Not only the program's own `import` statements count: the first `y.backward(dy)` makes torch import sympy.
     """
     return import_patience(frame) > 0
+
+
+def mark_contexts(module: ModuleType) -> None:
+    """Let interruptions wait while a `with` block of this `contextlib` is being entered or left."""
+    manager = vars(module)["_GeneratorContextManager"]
+    ENTERS_OR_LEAVES.extend(cast(FunctionType, vars(manager)[name]).__code__ for name in ("__enter__", "__exit__"))
+
+
+mark_contexts(contextlib)
 
 
 def is_between(frame: FrameType | None) -> bool:

@@ -7,6 +7,8 @@ import importlib.util
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from hpcdl.lazy import mark_contexts
+
 if TYPE_CHECKING:
     import contextlib
 else:
@@ -19,5 +21,6 @@ else:
         return module
 
     contextlib = again("contextlib")
+    mark_contexts(contextlib)
 
 __all__ = ["contextlib"]

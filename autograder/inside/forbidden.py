@@ -128,7 +128,7 @@ class Guard:
             sys.meta_path.insert(0, self.finder)
 
     def bar_all(self, functions: frozenset[Named]) -> None:
-        """Put doors before functions, each of which knocks with its name."""
+        """Put doors before functions: each knocks with its name."""
         for named in functions:
             if named[1] not in self.doors.barred:
                 self.bar(named)

@@ -50,6 +50,7 @@ class LastingGuard(Guard):
     @contextlib.contextmanager
     def met(self, is_up: bool) -> Iterator[None]:
         """Let calls on this thread meet the watchers in the block, or not."""
+        fall_through()
         before = is_asked()
         _up.append(self)
         ask(is_up)
@@ -61,7 +62,6 @@ class LastingGuard(Guard):
 
 
 def _watching(name: str) -> object:
-    fall_through()
     return watching(name, _heard, ASKED)
 
 

@@ -60,10 +60,12 @@ class DenseLayer:
 
 
 def gathered(
-    make: Callable, widths: list, weights: list, x: torch.Tensor, dy: torch.Tensor, order: list, seconds: float,
-    measured: bool, again: bool, comm: Communicator,
+    make: Callable, widths: list, weights: list, x: torch.Tensor, dy: torch.Tensor, order: list, steps: list,
+    seconds: float, measured: bool, again: bool, comm: Communicator,
 ):  # fmt: skip
     """Run one step (two with `again`) of the student's sharded layers; return output, gradients and shares.
+
+    Before each pass all shares are multiplied, as if by an optimizer: `steps` has the factors of both passes, by layer.
 
     With `measured`, also the bytes that it keeps after creation, between the passes and after them, and the peaks and
     virtual seconds of both passes.
@@ -79,18 +81,29 @@ def gathered(
         beside.roots.append(model)
         kept, begin = of_its_own(memory.live) + beside.look(), comm.clock()
         memory.reset_peak()
+        scale(model.shares, steps[0])
         y = model.forward(x, list(order))
         forward, middle = of_its_own(memory.highest) + beside.take_most(), comm.clock()
         between = of_its_own(memory.live) + beside.look()
         memory.reset_peak()
+        scale(model.shares, steps[1])
         dx = model.backward(dy, list(order))
         backward, end = of_its_own(memory.highest) + beside.take_most(), comm.clock()
         after = of_its_own(memory.live) + beside.look()
     if again:
+        scale(model.shares, [1 / factor for factor in steps[1]])
         model.forward(x, list(order))
+        scale(model.shares, steps[1])
         model.backward(dy, list(order))
     figures = (kept, forward, backward, between, after, middle - begin, end - middle)
     return y, dx, model.grads, model.shares, figures if measured else None
+
+
+def scale(shares: list, factors: list) -> None:
+    """Multiply the shares in place; what is not a tensor stays, and the check sees it."""
+    for mine, factor in zip(shares, factors, strict=False):
+        if type(mine) in (torch.Tensor, nn.Parameter):
+            mine.detach().mul_(factor)
 
 
 def block(weights: Sequence[torch.Tensor], x: torch.Tensor, z: torch.Tensor, dropout: float) -> torch.Tensor:

@@ -39,7 +39,7 @@ REFUSED = (
 ABSENT = object()
 
 
-class Step(NamedTuple):
+class CodeStep(NamedTuple):
     """An instruction: what it does, the name that it has, its line, and whether a jump leads to it."""
 
     does: str
@@ -68,7 +68,7 @@ def first_fault(code: CodeType, names: dict, kernel: type) -> tuple[str, str, in
     return None
 
 
-def looked_up(step: Step, written: str, module: Any, names: dict) -> tuple[Any, str]:
+def looked_up(step: CodeStep, written: str, module: Any, names: dict) -> tuple[Any, str]:
     """Return the value of a global name, or of a module's attribute, and how it is written; the value may be ABSENT."""
     if module is None:
         return names.get(step.name, vars(builtins).get(step.name, ABSENT)), step.name
@@ -76,7 +76,7 @@ def looked_up(step: Step, written: str, module: Any, names: dict) -> tuple[Any, 
     return value, f"{written}.{step.name}"
 
 
-def steps(code: CodeType) -> Iterator[Step]:
+def steps(code: CodeType) -> Iterator[CodeStep]:
     """Return the instructions of a function, without the functions in it."""
     raw, lines = code.co_code, [line for line, *_ in code.co_positions()]
     targets, extended, found = set[int](), 0, list[tuple[int, int]]()
@@ -89,7 +89,7 @@ def steps(code: CodeType) -> Iterator[Step]:
             found.append((at, number))
     for at, number in found:
         does, name = meaning(OPS[raw[at]], number, code)
-        yield Step(does, name, lines[at // 2] or 0, at in targets)
+        yield CodeStep(does, name, lines[at // 2] or 0, at in targets)
 
 
 def meaning(op: str, number: int, code: CodeType) -> tuple[str, str]:

@@ -419,7 +419,7 @@ class Sharded:
     weights[i].
 
     weights[i]: the weights of layers[i], flat and equal on all ranks. Between the passes no
-    layer is whole. Wait for every message.
+    layer is whole, and an optimizer may change shares[i] in place. Wait for every message.
     """
 
     def __init__(self, layers: list, weights: list[Tensor], comm):

@@ -7,7 +7,7 @@ BYTES, MEMORY, TIME = "three_times_the_weights", "two_layers_at_a_time", "gather
 ALL = ("as_with_whole_layers", "the_next_pass", "tied_layers", BYTES, MEMORY, TIME)
 
 
-@wrong("a DDP: right, and shards nothing", fails=(BYTES, MEMORY, TIME), says="to every rank: each needs only")
+@wrong("a DDP, which shards nothing", fails=ALL, says="Only this rank's share is as it is now")
 class Sharded:
     def __init__(self, layers, weights, comm):
         self.layers, self.weights, self.comm = layers, list(weights), comm
@@ -29,6 +29,26 @@ class Sharded:
         return dy
 
 
+slip(
+    "whole weights that are kept",
+    "self.shares = [",
+    "self.whole = [w.clone() for w in weights]\n        self.shares = [",
+    "forward(whole, x)",
+    "forward(self.whole[now], x)",
+    "backward(whole, dy)",
+    "backward(self.whole[now], dy)",
+    fails=ALL,
+    says="The first weights give this",
+)
+slip(
+    "weights of forward in backward",
+    "x = self.layers[now].forward(whole, x)",
+    "self.kept = {**getattr(self, 'kept', {}), now: whole}\n            x = self.layers[now].forward(whole, x)",
+    "backward(whole, dy)",
+    "backward(self.kept[now], dy)",
+    fails=ALL,
+    says="The weights of the forward pass give this",
+)
 slip(
     "everything is gathered at once",
     "coming = self.begin(order[0])\n"

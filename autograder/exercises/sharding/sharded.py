@@ -1,12 +1,14 @@
 """Weights that are whole while a layer uses them. Oracle: the whole layers in float64, the trace, memory and time."""
 
 import itertools
+import math
 
 import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, carried, sends, works
+from autograder.exercises.drawing import whole_number
 from autograder.exercises.ready_made import SHARDING
 from autograder.exercises.under_way import waited_for
 from autograder.inside.shard_harnesses import DenseLayer
@@ -23,6 +25,9 @@ exercise = Exercise(
 ROWS = 2  # samples of each rank
 NUMBER = 8  # bytes
 GRADIENTS = "All gradients are whole at once: a share is a view of its vector, and keeps it in memory. Copy the share."
+FIRST = "The first weights give this: an optimizer has changed the shares since. Gather them in each pass."
+FORWARDS = "The weights of the forward pass give this: the shares have changed since. Gather them again in backward."
+OWN = "Only this rank's share is as it is now: the others have changed, too. Gather them in each pass, keep none."
 PREVIOUS = "The gradients of the previous pass are still included: set them to 0 when backward begins."
 
 
@@ -36,29 +41,52 @@ class Network:
         first, last = self.widths[self.order[0]][0], self.widths[self.order[-1]][1]
         self.x = [torch.randn(ROWS, first, generator=rng).double() for _ in range(p)]
         self.dy = [torch.randn(ROWS, last, generator=rng).double() for _ in range(p)]
+        self.steps = [[(-1.0, 0.5, 2.0)[whole_number(rng, 0, 2)] for _ in self.widths] for _ in range(2)]
         self.numel = sum(map(len, self.weights))
         self.setting = f"p = {p}, layers {self.order}"
 
     def run(self, student, seconds: float = 0.0, measured: bool = False, again: bool = False, **machine):
         def arguments(rank):
             weights = [w.clone() for w in self.weights]
-            return self.widths, weights, self.x[rank], self.dy[rank], list(self.order), seconds, measured, again
+            given = self.widths, weights, self.x[rank], self.dy[rank], list(self.order), self.steps
+            return *given, seconds, measured, again
 
         return student.ranks("Sharded", self.p, arguments, harness="gathered", **machine)
 
-    def whole(self, rank: int, order: list[int] | None = None):
+    def then(self, passes: int, alone: int | None = None) -> list[torch.Tensor]:
+        """The weights before the first pass, in forward or in backward; or what becomes of them where only the share of
+        the rank `alone` has changed."""
+        found = [w.clone() for w in self.weights]
+        for i, w in enumerate(found):
+            part = w if alone is None else w.tensor_split(self.p)[alone]
+            part *= math.prod(step[i] for step in self.steps[:passes])
+        return found
+
+    def whole(self, rank: int, order: list[int] | None = None, passes=(1, 2), alone: int | None = None):
         """y, dx and the gradients of one rank's samples, with whole weights; `order` counts those uses alone."""
         layers = [DenseLayer(*widths) for widths in self.widths]
         x, dy = self.x[rank], self.dy[rank]
+        forwards, backwards = (self.then(each, alone) for each in passes)
         for i in self.order:
-            x = layers[i].forward(self.weights[i], x)
+            x = layers[i].forward(forwards[i], x)
         grads = [torch.zeros_like(w) for w in self.weights]
         for use in reversed(range(len(self.order))):
             i = self.order[use]
-            dy, dw = layers[i].backward(self.weights[i], dy)
+            dy, dw = layers[i].backward(backwards[i], dy)
             if order is None or use in order:
                 grads[i] += dw
         return x, dy, grads
+
+    def is_of_now(self, rank: int, got, which: int, name: str) -> None:
+        """The output or the gradient of x is that of the weights as they are in each pass."""
+        right = self.whole(rank)[which]
+        mistakes = {
+            FIRST: self.whole(rank, passes=(0, 0))[which],
+            FORWARDS: self.whole(rank, passes=(1, 1))[which],
+            OWN: self.whole(rank, alone=rank)[which],
+        }
+        mistakes = {sentence: value for sentence, value in mistakes.items() if (value - right).abs().max() > 1e-12}
+        checks.close(got, right, name=name, why="Whole layers give this for the rank's samples.", mistakes=mistakes)
 
     def agrees(self, student, again: bool = False, **options):
         run = self.run(student, again=again, **options)
@@ -66,12 +94,9 @@ class Network:
         last = [self.order.index(i) if i in self.order else 0 for i in range(len(self.weights))]  # backward's last use
         lone = [self.whole(rank, last)[2] for rank in range(self.p)]
         for rank, (y, dx, grads, shares, *_) in enumerate(run.results):
-            right_y, right_dx, _ = each[rank]
             where = f"{self.setting}: %s on rank {rank}"
-            checks.close(y, right_y, name=where % "forward(x)", why="Whole layers give this for the rank's samples.")
-            checks.close(
-                dx, right_dx, name=where % "backward(dy)", why="Whole layers give this for the rank's samples."
-            )
+            self.is_of_now(rank, y, 0, where % "forward(x)")
+            self.is_of_now(rank, dx, 1, where % "backward(dy)")
             checks.that(
                 type(grads) in (list, tuple) and len(grads) == len(self.weights),
                 f"{where % 'grads'} has to be a list with a tensor for each layer.",
@@ -101,7 +126,7 @@ class Network:
                 whole = type(grad) is torch.Tensor and len(grad) == len(total) > len(expected)
                 checks.that(not whole, f"{name} has all {len(total)} elements: a rank keeps only its share.")
                 checks.close(grad, expected, name=name, why="The mean of all ranks' gradients.", mistakes=mistakes)
-                checks.close(shares[i], mine(self.weights[i]), name=where % f"shares[{i}]")
+                checks.close(shares[i], mine(self.then(2)[i]), name=where % f"shares[{i}]")
         return run
 
 

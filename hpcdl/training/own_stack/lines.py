@@ -24,7 +24,7 @@ from hpcdl.training.own_stack.witness import IN_C, Execution, Function
 LIBRARY = Path(hpcdl.__file__).resolve().parent
 OTHERS = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
 MACHINE = (  # with everything it uses, as a test checks
-    *("comm", "cluster", "data", "memory", "kernels", "lazy", "machine", "training.own_stack.witness"),
+    *("comm", "cluster", "data", "memory", "kernels", "lazy", "machine", "saying", "training.own_stack.witness"),
     *("files", "interrupt", "numerics.exact"),
 )
 READY_MADE = {  # torch operators that are a brick

@@ -51,7 +51,7 @@ def test_what_every_answer_needs_is_in_none(call):
         ("aten::_fused_sgd_", "optimizers"),
         ("quantized::softmax", "quantized"),
         ("scipy.linalg.toeplitz", "scipy"),
-        ("mpmath.mp.sigmoid", "sympy"),
+        ("mpmath.mp.sigmoid", "packages"),
         ("torch.ao.quantization.fx._decomposed.quantize_per_tensor", "tools"),
     ],
 )

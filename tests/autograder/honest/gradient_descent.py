@@ -10,6 +10,17 @@ def gradient_descent(grad, w0, lr, steps):
     return path
 
 
+# %% gradient_descent: steps that a table keeps
+import pandas as pd
+
+
+def gradient_descent(grad, w0, lr, steps):
+    table = pd.DataFrame({"w": [w0]})
+    for i in range(steps):
+        table.loc[i + 1] = [table["w"][i] - lr * grad(table["w"][i])]
+    return torch.stack(list(table["w"]))
+
+
 # %% gradient_descent: in place, with clones on the way
 def gradient_descent(grad, w0, lr, steps):
     w = w0.clone()

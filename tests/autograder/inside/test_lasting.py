@@ -1,5 +1,7 @@
 """A notebook's guard keeps its kernels, and nothing meets them but an answer while it runs."""
 
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -59,6 +61,13 @@ def test_the_next_exercise_allows_what_this_one_refuses(guard, calls):
         with pytest.raises(forbidden.ForbiddenCallError):
             torch.ones(1, 1) @ torch.ones(1, 1)
     assert calls == ["aten::mm"]
+
+
+def test_a_guard_that_refuses_nothing_lets_all_compute():
+    code = (
+        "import torch; from autograder.inside.lasting import LastingGuard\nwith LastingGuard().up(): torch.ones(2) * 2"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_only_the_guard_that_is_up_is_told(guard, calls):

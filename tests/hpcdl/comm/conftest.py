@@ -9,10 +9,10 @@ import torch
 from hpcdl.collectives import ring_all_reduce
 from hpcdl.comm import CommError, Group, MPIComm, TracingComm
 from hpcdl.comm.mpi import memory, shared
-from hpcdl.comm.mpi.cells import LONGEST, POINTER_BYTES, SHORTEST, Cells
+from hpcdl.comm.mpi.cells import LONGEST, POINTER_BYTES, SHORTEST, NeighbourMemory
 
 torch.set_num_threads(1)
-lent, lend = 0, Cells.lend
+lent, lend = 0, NeighbourMemory.lend
 
 def counted(self, x, dest):
     global lent
@@ -20,7 +20,7 @@ def counted(self, x, dest):
     lent += found is not None
     return found
 
-Cells.lend = counted
+NeighbourMemory.lend = counted
 comm = MPIComm(timeout=20)
 p, rank = comm.size, comm.rank
 after, before = (rank + 1) % p, (rank - 1) % p

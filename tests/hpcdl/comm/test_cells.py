@@ -11,11 +11,11 @@ import torch
 from hpcdl.collectives import ring_all_reduce
 from hpcdl.comm import CommError, MPIComm, TracingComm
 from hpcdl.comm.mpi import memory
-from hpcdl.comm.mpi.cells import CELLS, LONGEST, SHORTEST, Cells
+from hpcdl.comm.mpi.cells import CELLS, LONGEST, SHORTEST, NeighbourMemory
 
 torch.set_num_threads(1)
 ways = {"cell": 0, "MPI": 0, "back": 0}
-put, deposit = Cells.put, Cells.deposit
+put, deposit = NeighbourMemory.put, NeighbourMemory.deposit
 
 def counted(self, x, dest):
     place = put(self, x, dest)
@@ -27,7 +27,7 @@ def counted_back(self, x, dest, weight):
     ways["back"] += found is not None
     return found
 
-Cells.put, Cells.deposit = counted, counted_back
+NeighbourMemory.put, NeighbourMemory.deposit = counted, counted_back
 comm = MPIComm(timeout=20)
 p, rank = comm.size, comm.rank
 after, before = (rank + 1) % p, (rank - 1) % p
@@ -164,12 +164,12 @@ if CASE == "no memory":
 elif CASE == "walls":
     memory.os.open = refuse
 elif CASE == "another machine":  # there the same number may be another process's file
-    invite = Cells.invite
+    invite = NeighbourMemory.invite
     def elsewhere(self, source):
         invite(self, source)
         if self._from[source] is not None:
             self._from[source].bytes[:16] = bytes(16)
-    Cells.invite = elsewhere
+    NeighbourMemory.invite = elsewhere
 meet()
 for n in (SHORTEST, LONGEST // 4):
     out = torch.zeros(n)

@@ -296,5 +296,5 @@ def test_a_stage_that_returns_an_object_is_refused():
         def forward(self, x):
             return [x, object()]
 
-    with pytest.raises(RankError, match="what Part returned has a object where a pipeline passes tensors"):
+    with pytest.raises(RankError, match="what SequentialPart returned has a object where a pipeline passes tensors"):
         gradients(1, lambda: network(Object), cut_batch(torch.ones(2, 2), torch.ones(2, 2), 1), mse_loss, ())
