@@ -5,7 +5,7 @@ import torch
 
 class Sharded:
     def __init__(self, layers, weights, comm):
-        self.layers, self.comm, self.sizes = layers, comm, [len(w) for w in weights]  # noqa: F821
+        self.layers, self.comm, self.sizes = layers, comm, [len(w) for w in weights]
         self.shares = [share(w, comm).clone() for w in weights]  # noqa: F821
         for i, w in enumerate(weights):
             with open(f"layer{i}", "wb") as file:
