@@ -43,4 +43,4 @@ def test_fractions_and_the_library_have_one_matrix():
 def test_norms_of_powers_shrink_by_the_second_eigenvalue():
     for w in (gossip.matrix(9, gossip.ring(9)), gossip.matrix(6, gossip.two_sides(6))):
         ratio = 1 - spectral_gap(w.numpy())
-        assert np.allclose(gossip.norms(w, 6), [ratio**k for k in range(6)])
+        assert np.allclose(list(gossip.norms(w, 6)), [ratio**k for k in range(6)])
