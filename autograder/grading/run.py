@@ -112,7 +112,7 @@ def _shorter(seconds: float, late: CheckResult | None) -> str:
 
 def _record(exercise: Exercise, verdict: CheckResult, session: Session, result: ExerciseResult) -> None:
     """Say what to do instead of forbidden calls, and record the calls that were made."""
-    verdict.why = exercise.instead or INSTEAD
+    verdict.why = "" if verdict.message == TAPPED else exercise.instead or INSTEAD
     for call in map(called, session.denied):
         if call not in result.forbidden and len(result.forbidden) < MOST_FORBIDDEN:
             result.forbidden.append(call)
@@ -214,6 +214,8 @@ def _explain(verdict: CheckResult, error: StudentError, session: Session) -> Non
         )
         if error.type == "MemoryError":
             verdict.message = "Your code used more memory than it may."
+    elif error.text == CHANNEL:
+        verdict.message = TAPPED
     elif error.kind == "forbidden":
         verdict.message = f"Your code calls `{error.text}`, which this exercise forbids{_behind(error.text)}."
     elif error.kind == "exit":

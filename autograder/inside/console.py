@@ -37,4 +37,4 @@ def _refuse(prompt: object = "", /) -> str:
 
 def _ends_the_kernel(value: object) -> bool:
     autocall = sys.modules.get("IPython.core.autocall")
-    return autocall is not None and isinstance(value, autocall.ExitAutocall)
+    return autocall is not None and autocall.ExitAutocall in type(value).__mro__  # an answer may replace isinstance

@@ -7,6 +7,7 @@ from autograder.boundary.channel import BROKEN, BrokenSealError
 from autograder.boundary.protocol import ProtocolError
 
 CHANNEL = "autograder.boundary.channel"  # what an answer is reported for that changes messages
+TAPPED = "Your code interfered with the grader's connection: it changed a message."
 KILLED = "it was killed, by itself or for want of memory"
 SIGNALS: dict[int, str] = {
     signal.SIGSEGV: "a segmentation fault",
@@ -25,7 +26,7 @@ def is_tapped(error: Exception, status: int) -> bool:
 def why_ended(error: Exception, status: int) -> str:
     """Say of a worker that has ended, or broken the protocol, what its code did."""
     if is_tapped(error, status):
-        return "Your code interfered with the grader's connection: it changed a message."
+        return TAPPED
     if isinstance(error, ProtocolError):
         return f"Your code interfered with the grader's connection ({error})."
     return describe_end(status)

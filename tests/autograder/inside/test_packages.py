@@ -21,7 +21,7 @@ REFUSED = {
     "a tool of torch's": "import torch.utils.flop_counter",
     "a tool that torch imported": "torch.distributions.Normal(0.0, 1.0)",
     "a tool handed to torch": "torch.utils._pytree.tree_map(torch.distributions.utils.clamp_probs, [torch.ones(1)])",
-    "a tool that torch imports when it is named": "torch.onnx.ops",
+    "a tool that torch imports when it is named": "torch.onnx.ops.attention(*torch.ones(3, 1, 1, 2, 2))",
     "Python's own": "statistics.mean([1.0, 2.0])",
     "Python's own text": "textwrap.wrap('a b', 1)",
 }
