@@ -10,6 +10,7 @@ from autograder.boundary.protocol import ProtocolError, UnsendableError
 from autograder.checks import CheckFailure
 from autograder.inside.location import without_paths
 from autograder.results import CheckResult, ExerciseResult
+from autograder.sessions.ended import CHANNEL, TAPPED
 from autograder.sessions.errors import StudentError
 from autograder.sessions.session import Session
 
