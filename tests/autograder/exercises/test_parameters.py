@@ -19,7 +19,6 @@ from autograder.sessions.local import LocalSession
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 IGNORED = {  # answers may ignore these
-    "Value.__init__(name)": "a label of pictures",
     "accumulated(passes)": "a step's mean is the same in any number of passes",
     "one_weird_trick(p)": "all plans have the same factor (p - 1) / p",
     "design(f)": "one order is good whatever F, B and W take",
@@ -40,12 +39,14 @@ Change = Callable[[str, dict], None]  # receives a function's name and its argum
 
 def answers(slug: str, exercise, change: Change) -> dict:
     """The names of the reference's answer, whose functions let `change` look at their arguments, and alter them."""
-    namespace: dict = {}
+    namespace: dict = {"__name__": "answers"}
     cells = [(f"cell {i}", magics.plain_python(code)) for i, code in enumerate(build.code(slug))]
     for label, statement in source.needed(cells, list(exercise.functions))[0]:
         exec(compile(statement, label, "exec"), namespace)
     for name in set(exercise.functions) - set(exercise.given):
         part = namespace[name]
+        if part.__module__ != namespace["__name__"]:  # a class of the library, which all share
+            continue
         if isinstance(part, type):
             for key, method in functions_in(part):
                 setattr(part, key, changing(method, f"{name}.{key}", change))
