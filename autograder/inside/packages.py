@@ -1,4 +1,4 @@
-"""Close packages that no right answer needs: whatever is installed beside torch, NumPy and the compilers of kernels.
+"""Close packages that no right answer needs: whatever is installed beside torch, NumPy, pandas and compilers.
 
 The pattern `OTHERS` stands for all of them; `TOOLS` and `STANDARD` are parts of torch and of Python that could be an
 answer. Answers may import or call neither; libraries may, for their own use: torch imports SymPy for its compiler.
@@ -21,8 +21,8 @@ from .families import OTHERS, STANDARD, TOOLS
 from .library import imports, is_below
 from .owners import LIBRARIES
 
-OPEN = ("torch", "numpy", "numba", "llvmlite", "triton", "hpcdl", "autograder", "IPython", "ipywidgets", "tqdm", "rich",
-        "typing_extensions")  # fmt: skip
+OPEN = ("torch", "numpy", "pandas", "numba", "llvmlite", "triton", "hpcdl", "autograder", "IPython", "ipywidgets",
+        "tqdm", "rich", "typing_extensions")  # fmt: skip
 APART = ("scipy", "sklearn")  # families of their own
 SITES = tuple({os.path.join(sysconfig.get_path(name), "") for name in ("purelib", "platlib")})
 ROOTS = (*SITES, os.path.join(sysconfig.get_path("stdlib"), ""))
