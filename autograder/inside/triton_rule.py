@@ -1,4 +1,4 @@
-"""Say why a kernel of an answer is none that Triton compiles: its interpreter runs a kernel as Python, with all that
+"""Say why Triton would not compile the kernel of an answer: its interpreter runs a kernel as Python, with all that
 Python can do.
 
 What is judged is what runs: the code that the interpreter makes of the kernel's text, and of the `@triton.jit`

@@ -115,7 +115,7 @@ slip(
     says="a deadlock",
 )
 slip(
-    "a copy that is none",
+    "an alias, not a copy",
     "w, total, k = w.clone(), torch.zeros_like(w), 0",
     "total, k = torch.zeros_like(w), 0",
     'parts = (w if op == "fetch" else total).tensor_split(servers)\n        for server, part in enumerate(parts):',

@@ -33,7 +33,7 @@ def sgd_low_precision(w, grad, lr, fmt, mode, generator):
     return neighbours(w - lr * grad, fmt)[0]
 
 
-@wrong("to nearest in both modes", fails=LATER[1:], says="or there is none")
+@wrong("to nearest in both modes", fails=LATER[1:], says="or you use none")
 def sgd_low_precision(w, grad, lr, fmt, mode, generator):
     return round_nearest_even(w - lr * grad, fmt)
 

@@ -74,8 +74,8 @@ def each_weight_its_own(student, rng):
         moved = [int((ask_step(student, w, grad, 0.5, fmt, "stochastic", fresh(rng)) != 0).sum()) for _ in range(times)]
         checks.that(
             0 < moved[0] < n,
-            f"Of {n} weights that all should move with odds 1/2, {moved[0]} did: they share one random number, or "
-            "there is none. Draw one for each weight from the generator.",
+            f"Of {n} weights that all should move with odds 1/2, {moved[0]} did: they share one random number, or you "
+            "use none. Draw one for each weight from the generator.",
         )
         half = torch.full((times,), 0.5, dtype=torch.float64)
         what = f"The numbers of {n} weights that move with odds 1/2, in {times} steps,"

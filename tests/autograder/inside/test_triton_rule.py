@@ -1,4 +1,4 @@
-"""What Triton compiles is a kernel; what only its interpreter runs, as Python, is none, however it is written."""
+"""A kernel is what Triton compiles; what only its interpreter runs, as Python, is refused, however it is written."""
 
 import importlib
 import linecache
@@ -78,8 +78,8 @@ WRONG = {
     "an object's property": (
         "class C:\n    @property\n    def sum(self):\n        return 1\n\n\nc = C()\n" + KERNEL + "    c.sum",
         "name", "c"),
-    "a number that is none": ("class C(int):\n    pass\n\n\nc = C(1)\n" + KERNEL + "    c + i", "name", "c"),
-    "a constant that is none": (HOST + "c = tl.constexpr(host)\n" + KERNEL + "    c.value(x)", "name", "c"),
+    "not quite a number": ("class C(int):\n    pass\n\n\nc = C(1)\n" + KERNEL + "    c + i", "name", "c"),
+    "not quite a constant": (HOST + "c = tl.constexpr(host)\n" + KERNEL + "    c.value(x)", "name", "c"),
     "a tuple of functions": (HOST + "c = (host, 1)\n" + KERNEL + "    c[0](x)", "name", "c"),
     "a lambda outside": ("f = lambda x: x\n" + KERNEL + "    f(x)", "name", "f"),
     "a lambda in it": (HOST + KERNEL + "    f = lambda v: host(v)\n    f(x)", "name", "host"),
