@@ -2,6 +2,7 @@
 options."""
 
 import os
+import stat
 import sys
 import time
 import traceback
@@ -181,7 +182,23 @@ def _mpi():
         _say(error, comm.rank)
         if comm.size == 1:  # no other rank to end; Abort prints a line of its own
             sys.exit(1)
+        wait_until_read(sys.stderr.fileno())
         MPI.COMM_WORLD.Abort(1)
+
+
+def wait_until_read(pipe: int, seconds: float = 5.0) -> None:
+    """Wait until the other end of a pipe has read all bytes: a launcher that is told to abort leaves the rest unread.
+
+    Returns at once for other kinds of files, and after `seconds` if some bytes are still unread.
+    """
+    if not stat.S_ISFIFO(os.fstat(pipe).st_mode):
+        return
+    import fcntl  # not on Windows
+    import termios
+
+    end = time.monotonic() + seconds
+    while any(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4))) and time.monotonic() < end:
+        time.sleep(0.001)
 
 
 def _say(error: Exception, rank: int) -> None:
