@@ -252,14 +252,22 @@ def name_of(function: Any) -> str:
 def is_of_library(frame: types.FrameType) -> bool:
     """Whether a frame belongs to an hpcdl module; its file counts, too, since code can run with any module's names."""
     name = frame.f_globals.get("__name__")
-    is_own = type(name) is str and is_below(name, "hpcdl") and not is_below(name, CALLS_BACK)
-    return is_own and frame.f_code.co_filename.startswith(FOLDER)
+    return type(name) is str and _sides(name)[0] and frame.f_code.co_filename.startswith(FOLDER)
 
 
 def is_of_checks(frame: types.FrameType) -> bool:
     """Whether a frame belongs to the checks' machinery, except the doors themselves."""
     name = frame.f_globals.get("__name__")
-    return type(name) is str and name not in OF_DOORS and is_below(name, "autograder")
+    return type(name) is str and _sides(name)[1]
+
+
+@functools.lru_cache(maxsize=4096)  # each call of a closed function asks about several frames
+def _sides(name: str) -> tuple[bool, bool]:
+    """Return whether a module of this name is the library's, and whether it is the checks'."""
+    return (
+        is_below(name, "hpcdl") and not is_below(name, CALLS_BACK),
+        is_below(name, "autograder") and name not in OF_DOORS,
+    )
 
 
 def is_below(name: str, *wholes: str) -> bool:

@@ -2,7 +2,7 @@
 
 import json
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, overload
 
 import torch
@@ -59,6 +59,9 @@ class Trace(Sequence[Event]):
         if isinstance(i, slice):
             return Trace(self[j] for j in range(*i.indices(len(self))))
         return Event(*(column[i] for column in self._columns))
+
+    def __iter__(self) -> Iterator[Event]:
+        return map(Event, *self._columns)
 
     def __eq__(self, other):
         return isinstance(other, Trace) and self._columns == other._columns
