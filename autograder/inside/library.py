@@ -93,7 +93,11 @@ class Library:
             sys.meta_path.remove(self.finder)
         elif opened is not None and before is None:
             sys.meta_path.insert(0, self.finder)
-            self.guard.bar_all(_closed(imports()))
+        if opened is not None:
+            self.guard.bar_all(_closed(imports()))  # those that were open before, too
+            for function in _below(imports(), opened):
+                if function not in self.guard.denied:  # by name
+                    self.guard.doors.open(function)
             self.bar_copies()
             self.guard.doors.bar(cast(types.FunctionType, inspect.findsource), self.asks_for_source)
             self.bar_compilers()
@@ -147,8 +151,8 @@ class Library:
     def library_calls(self, name: str) -> bool:
         """Whether the nearest frame of the library or the student belongs to the library, and calls by `name`."""
         frame: types.FrameType | None = sys._getframe(1)
-        while frame is not None and frame.f_globals is not self.namespace and not is_of_checks(frame):
-            if is_of_library(frame) and not self.is_handed(name, frame):
+        while frame is not None and frame.f_globals is not self.namespace and (side := side_of(frame)) != CHECKS:
+            if side == LIBRARY and not self.is_handed(name, frame):
                 return True
             frame = frame.f_back
         return False
@@ -208,6 +212,12 @@ def _closed(_: Hashable) -> frozenset[tuple[str, types.FunctionType]]:
     return frozenset(named for module in of_hpcdl for named in closed_in(module))
 
 
+@functools.lru_cache(maxsize=16)
+def _below(imported: Hashable, opened: tuple[str, ...]) -> tuple[types.FunctionType, ...]:
+    """Return the functions that an exercise opens: what they call inside would knock in vain, thousands of times."""
+    return tuple([function for name, function in _closed(imported) if is_below(name, *opened)])
+
+
 @functools.cache
 def closed_in(module: types.ModuleType) -> list[tuple[str, types.FunctionType]]:
     """Return the functions of an hpcdl module that no check passes to answers."""
@@ -249,25 +259,24 @@ def name_of(function: Any) -> str:
     return f"{function.__module__}.{function.__qualname__}"
 
 
-def is_of_library(frame: types.FrameType) -> bool:
-    """Whether a frame belongs to an hpcdl module; its file counts, too, since code can run with any module's names."""
-    name = frame.f_globals.get("__name__")
-    return type(name) is str and _sides(name)[0] and frame.f_code.co_filename.startswith(FOLDER)
+LIBRARY, CHECKS = "hpcdl", "autograder"
 
 
-def is_of_checks(frame: types.FrameType) -> bool:
-    """Whether a frame belongs to the checks' machinery, except the doors themselves."""
+def side_of(frame: types.FrameType) -> str:
+    """Return whether a frame belongs to the library or the checks' machinery, except the doors; "" for all others.
+
+    A file counts, too, since code can run with the names of any module of the library.
+    """
     name = frame.f_globals.get("__name__")
-    return type(name) is str and _sides(name)[1]
+    side = _side(name) if type(name) is str else ""
+    return side if side != LIBRARY or frame.f_code.co_filename.startswith(FOLDER) else ""
 
 
 @functools.lru_cache(maxsize=4096)  # each call of a closed function asks about several frames
-def _sides(name: str) -> tuple[bool, bool]:
-    """Return whether a module of this name is the library's, and whether it is the checks'."""
-    return (
-        is_below(name, "hpcdl") and not is_below(name, CALLS_BACK),
-        is_below(name, "autograder") and name not in OF_DOORS,
-    )
+def _side(name: str) -> str:
+    if is_below(name, LIBRARY) and not is_below(name, CALLS_BACK):
+        return LIBRARY
+    return CHECKS if is_below(name, CHECKS) and name not in OF_DOORS else ""
 
 
 def is_below(name: str, *wholes: str) -> bool:

@@ -1,6 +1,7 @@
 """hpcdl is closed to a student's code, by whatever way it comes, and open to itself."""
 
 import ast
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import hpcdl.comm
 from autograder.authoring import Lab
 from autograder.grading.run import run_exercise
 from autograder.grading.seeds import seeds
+from autograder.inside.doors import is_door
 from autograder.inside.library import GIVEN, is_below
 
 IMPORTS = "import functools, importlib, inspect, sys, threading, types\nimport hpcdl.nn.mlp, hpcdl.numerics.dual\n"
@@ -82,6 +84,27 @@ def test_a_picture_that_plays_during_a_check_is_no_call_of_the_answer(local):
 def test_what_is_offered_is_open_and_may_use_the_rest(session):
     code = IMPORTS + "def f(x):\n    hpcdl.nn.mlp.feedforward([x[None]], [x[:1]], x)"
     assert result_of(session(code), offers=("hpcdl.nn.mlp.feedforward",)).passed
+
+
+def test_what_one_exercise_opens_the_next_one_closes(session):
+    """An open function has no door; it gets one when it is closed."""
+    student = session(IMPORTS + "def f(x): return hpcdl.nn.mlp.sigma(x)")
+    for offers, kind in [(("hpcdl.nn.mlp.sigma",), "passed"), ((), "forbidden"), (("hpcdl.nn.mlp",), "passed")]:
+        (check,) = result_of(student, offers=offers).checks
+        assert (check.kind or check.status) == kind, (offers, check)
+
+
+def test_an_open_function_knocks_in_vain_nowhere(local):
+    guard = local(IMPORTS).worker.guard
+    sigma = sys.modules["hpcdl.nn.mlp"].sigma
+    guard.forbid((), ("hpcdl.nn.mlp.sigma",))
+    assert not is_door(sigma.__code__)
+    guard.forbid((), ("hpcdl.nn.mlp.feedforward",))
+    assert is_door(sigma.__code__)
+    guard.forbid(("hpcdl.nn.mlp.sigma",), ("hpcdl.nn.mlp",))
+    assert is_door(sigma.__code__)
+    guard.forbid(())
+    assert not is_door(sigma.__code__)
 
 
 def test_cells_that_run_before_the_checks_are_watched_too(remote):
