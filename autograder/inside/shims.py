@@ -62,6 +62,8 @@ NAMED: dict[str, tuple[Any, str]] = {  # refused where an exercise names them
     f"numpy._core.multiarray.{name}": (multiarray, name) for name in ("correlate", "correlate2")
 }
 NAMED["torch._C._jit_differentiate"] = C, "_jit_differentiate"
+NAMED |= {f"torch._C._autograd.{name}": (C._autograd, name) for name in ("_enable_profiler", "_enable_profiler_legacy")}
+NAMED["torch._C._profiler._add_execution_trace_observer"] = C._profiler, "_add_execution_trace_observer"
 if torch.distributed.is_available():
     C10D: Any = torch._C._distributed_c10d
     FUNCTIONS_OF_C10D = [name for name, value in vars(C10D).items() if isinstance(value, types.BuiltinFunctionType)]

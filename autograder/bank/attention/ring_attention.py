@@ -41,6 +41,13 @@ slip(
     says="the output on rank",
 )
 slip(
+    "sends without a wait where memory and time are measured",
+    "for request in requests:",
+    "for request in requests[p == 12 :]:",
+    fails=("few_blocks_at_a_time", "messages_are_hidden"),
+    says="is never waited for",
+)
+slip(
     "a softmax for each block, and their mean",
     "kv = torch.stack([k, v])\n"
     "    running = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1]), torch.zeros_like(q)",

@@ -79,7 +79,7 @@ slip(
     "ready = [j for j in held if counts[j] <= min(counts) + staleness]\n        for j in ready:",
     "            if counts[j] < steps:",
     "        w -= lr * buffers[i]\n        for j in ready:\n            if counts[j] < steps:",
-    fails=(VALUES, BEHIND),
+    fails=(VALUES, BEHIND, TIME),
     says="apply the gradient first, then send w",
 )
 slip(
@@ -124,7 +124,7 @@ def train(comm, grad, w, staleness, steps, lr):
     return w
 
 
-@wrong("computes with the first weights forever", fails=(VALUES, BEHIND), says="of its own 1 gradients before")
+@wrong("computes with the first weights forever", fails=(VALUES, BEHIND, TIME), says="of its own 1 gradients before")
 def work(comm, grad, w, steps):
     new = w.clone()
     for k in range(steps):
@@ -137,7 +137,7 @@ slip(
     "answers without a wait",
     "comm.send(w, j + 1)",
     "comm.isend(w.clone(), j + 1)",
-    fails="two_messages",
+    fails=("two_messages", TIME),
     says="is never waited for",
 )
 slip(
@@ -148,8 +148,22 @@ slip(
     "sent.append(comm.isend(w, j + 1))",
     "requests[j] = comm.irecv(buffers[j], j + 1)",
     "requests[j] = comm.irecv(buffers[j], j + 1)\n    for request in sent:\n        request.wait()",
-    fails="two_messages",
+    fails=("two_messages", TIME),
     says="before its tensor is changed",
+)
+slip(
+    "zeros where no worker is held back",
+    "comm.send(w, j + 1)",
+    "comm.send(w * (staleness < 9), j + 1)",
+    fails=TIME,
+    says="of its own",
+)
+slip(
+    "sends without a wait where s is 1",
+    "comm.send(w, j + 1)",
+    "(comm.isend if staleness == 1 else comm.send)(w.clone(), j + 1)",
+    fails=TIME,
+    says="is never waited for",
 )
 slip("works in the weights it was given", "    w = w.clone()\n", "", fails=VALUES, says="changed its argument w")
 slip(

@@ -8,6 +8,7 @@ wrong, slip = answers_to("hogwild.downpour")
 SUMS = ("sums_between", "as_the_messages_came", "bytes_by_n_fetch_and_n_push", "a_slow_replica_stops_nobody")
 ALL = ("one_replica_is_adagrad", *SUMS)
 TIME = "a_slow_replica_stops_nobody"
+WAITS = ("bytes_by_n_fetch_and_n_push", TIME)
 
 slip(
     "pushes the last gradient",
@@ -83,7 +84,7 @@ slip(
     "left, squares = {r: list(ops) for r in replicas}, {r: torch.ones_like(mine) for r in replicas}",
     "squares += buffers[r] ** 2\n            mine -= lr * buffers[r] / squares.sqrt()",
     "squares[r] += buffers[r] ** 2\n            mine -= lr * buffers[r] / squares[r].sqrt()",
-    fails="as_the_messages_came",
+    fails=("as_the_messages_came", *WAITS),
     says="applied as their messages came",
 )
 
@@ -125,7 +126,7 @@ slip(
 )
 
 
-@wrong("a push that is zeroed before it has left", fails="bytes_by_n_fetch_and_n_push", says="its tensor is changed")
+@wrong("a push that is zeroed before it has left", fails=WAITS, says="its tensor is changed")
 def replica(comm, servers, grad, w, n_fetch, n_push, steps):
     w, total, k, sent = w.clone(), torch.zeros_like(w), 0, []
     for op in plan(n_fetch, n_push, steps):
@@ -164,8 +165,29 @@ slip(
     "a shard that leaves without a wait",
     "comm.send(mine, r)",
     "comm.isend(mine, r)",
-    fails="bytes_by_n_fetch_and_n_push",
+    fails=WAITS,
     says="wait",
+)
+slip(
+    "sends without a wait where a replica is slow",
+    "comm.send(mine, r)",
+    "(comm.isend if steps == 5 else comm.send)(mine.clone(), r)",
+    fails="a_slow_replica_stops_nobody",
+    says="wait",
+)
+slip(
+    "zeros for each fetch of several replicas",
+    "comm.send(mine, r)",
+    "comm.send(mine * (len(replicas) == 1), r)",
+    fails=("as_the_messages_came", *WAITS),
+    says="it sends its shard as it is",
+)
+slip(
+    "the first weights for each fetch of several replicas",
+    "comm.send(mine, r)",
+    "comm.send(mine if len(replicas) == 1 else w.tensor_split(servers)[comm.rank].clone(), r)",
+    fails=("as_the_messages_came", *WAITS),
+    says="it sends its shard as it is",
 )
 slip(
     "a sum of squares that starts at 0",
@@ -186,7 +208,7 @@ slip(
     "one buffer for all pushes",
     *("    left, now = {", "    buffer, empty = torch.empty_like(mine), mine.new_empty(0)\n    left, now = {"),
     *('torch.empty_like(mine) if now[r] == "push" else mine.new_empty(0)', 'buffer if now[r] == "push" else empty'),
-    fails="bytes_by_n_fetch_and_n_push",
+    fails=WAITS,
     says="begins in memory that another message still uses",
 )
 for mistake, fake, fails in (

@@ -167,6 +167,7 @@ def measured(student, rng, message: float, price: float, lone: int = -1):
     for rank, (q, *_) in enumerate(parts):
         right = (q @ keys.T / math.sqrt(WIDE)).softmax(1) @ values
         checks.close(run.results[rank][0], right, name=f"{MANY} ranks, nothing masked: the output on rank {rank}")
+    waited_for(run, f"{MANY} ranks")
     return run
 
 

@@ -158,9 +158,14 @@ def never_more_than_s_behind(student, rng):
     for staleness in (0, 1, 2, 3):
         for seconds in (SLOW, uneven(rng, 3, 6)):
             training = Training.counted(seconds, staleness, rng)
-            for rank, (_, seen) in enumerate(served(student, training).results[1:], start=1):
-                for k, w in enumerate(seen):
-                    sees(training, rank, k, counts_of(training, w, f"{training.setting}: w of rank {rank}"))
+            workers_see(training, served(student, training))
+
+
+def workers_see(training: Training, run) -> None:
+    """The w of every worker's gradients have what they must."""
+    for rank, (_, seen) in enumerate(run.results[1:], start=1):
+        for k, w in enumerate(seen):
+            sees(training, rank, k, counts_of(training, w, f"{training.setting}: w of rank {rank}"))
 
 
 def sees(training: Training, rank: int, k: int, counts: list[int]) -> None:
@@ -225,6 +230,8 @@ def nobody_waits_who_may_go_on(student, rng):
             spans = [[(e.start, e.end) for e in run.trace if e.rank == r and e.op == "compute"] for r in (1, 2, 3)]
             works(run, [0.0, *map(sum, seconds)], training.setting)
             starts_are(training, spans, right)
+            waited_for(run, training.setting)
+            workers_see(training, run)
 
 
 def starts_are(training: Training, spans: Spans, right: Spans) -> None:

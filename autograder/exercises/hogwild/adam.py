@@ -106,6 +106,20 @@ class Layer:
             "sum_on_server", len(self.batches), lambda rank: (self.x[rank].clone(), self.delta[rank].clone())
         )
 
+    def has_the_sum(self, run) -> None:
+        """Rank 0 returns the sum of the workers' gradients, and a worker None."""
+        workers = range(1, len(self.batches))
+        right = torch.stack([self.gradient(rank) for rank in workers]).sum(0)
+        told = {f"That is worker {rank}'s gradient alone.": self.gradient(rank) for rank in workers}
+        told["Return the sum over the workers, not the mean."] = right / len(workers)
+        told = {said: g for said, g in told.items() if not torch.allclose(g, right)}
+        checks.close(run.results[0], right, name=f"{self.setting}: what rank 0 returns", mistakes=told)
+        for rank in workers:
+            checks.that(
+                run.results[rank] is None,
+                f"{self.setting}: worker {rank} returns {show.show(run.results[rank])}, expected None.",
+            )
+
     def gradient(self, rank: int) -> torch.Tensor:
         """A worker's gradient, sample by sample."""
         found = torch.zeros(self.m, self.n).double()
@@ -128,17 +142,7 @@ def the_server_has_the_sum(student, rng):
     "sum_on_server: rank 0 returns the sum of the workers' gradients, for any batches."
     for setting in SETTINGS:
         layer = Layer(*setting, rng)
-        run, workers = layer.run(student), range(1, len(layer.batches))
-        right = torch.stack([layer.gradient(rank) for rank in workers]).sum(0)
-        told = {f"That is worker {rank}'s gradient alone.": layer.gradient(rank) for rank in workers}
-        told["Return the sum over the workers, not the mean."] = right / len(workers)
-        told = {said: g for said, g in told.items() if not torch.allclose(g, right)}
-        checks.close(run.results[0], right, name=f"{layer.setting}: what rank 0 returns", mistakes=told)
-        for rank in workers:
-            checks.that(
-                run.results[rank] is None,
-                f"{layer.setting}: worker {rank} returns {show.show(run.results[rank])}, expected None.",
-            )
+        layer.has_the_sum(layer.run(student))
 
 
 @exercise.check(points=5, needs=("which_is_less", "the_server_has_the_sum"), seconds=SECONDS)
@@ -147,6 +151,7 @@ def control_and_data(student, rng):
     for setting in SETTINGS:
         layer = Layer(*setting, rng)
         run = layer.run(student)
+        layer.has_the_sum(run)
         waited_for(run, layer.setting)
         answered = [event for event in sends(run) if event.rank == 0 or event.peer != 0]
         checks.that(

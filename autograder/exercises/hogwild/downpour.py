@@ -113,38 +113,64 @@ class Training:
             checks.close(got, expected, name=name, mistakes=named)
 
     def agrees_with_messages(self, run) -> None:
-        """Each server's shard at the end is what the pushes make of it that came."""
-        for rank, expected in enumerate(self.replayed(run)):
-            name = f"{self.setting}: the shard of server {rank} at the end"
-            why = "Expected are the sums from the weights that the replicas had, applied as their messages came."
-            checks.close(run.results[rank][0], expected, name=name, why=why)
-
-    def replayed(self, run) -> list[torch.Tensor]:
-        """Each server's shard at the end, from the order in which its trace says that pushes came.
-
-        The weights that a replica saw are those that it had; only their order on the server is taken from the trace.
-        """
-        shards = []
+        """Each server's shard at the end is what the pushes make of it that came, and each fetch has it as it was."""
+        for rank, (_, seen) in enumerate(run.results):
+            for k, w in enumerate(seen):
+                name = f"{self.setting}: the w of replica {rank}'s gradient {k}"
+                checks.tensor(w, name=name, shape=(self.n,), dtype=torch.float64)
         for server in range(self.servers):
-            mine = self.w.tensor_split(self.servers)[server]
-            squares, done = torch.ones_like(mine), [0] * self.replicas
-            for event in run.trace:
-                if event.op != "recv" or event.rank != server or not event.nbytes:
-                    continue
-                j = event.peer - self.servers
-                first = done[j] * self.n_push
-                steps = range(first, min(first + self.n_push, self.steps))
-                seen = run.results[event.peer][1]
-                checks.that(
-                    len(seen) == self.steps and first < self.steps,
-                    f"{self.setting}: replica {event.peer} computes {len(seen)} gradients, not {self.steps}, or pushes "
-                    "more often than it has gradients for.",
-                )
-                g = torch.stack([A * seen[k] + self.c[j][k] for k in steps]).sum(0).tensor_split(self.servers)[server]
-                mine, squares = adagrad(mine, squares, g, self.lr)
-                done[j] += 1
-            shards.append(mine)
-        return shards
+            states, asked = self.replayed(run, server)
+            name = f"{self.setting}: the shard of server {server} at the end"
+            why = "Expected are the sums from the weights that the replicas had, applied as their messages came."
+            checks.close(run.results[server][0], states[-1], name=name, why=why)
+            for j, fetches in enumerate(asked):
+                self.are_fetched(run, server, j, fetches, states)
+
+    def replayed(self, run, server: int) -> tuple[list[torch.Tensor], list[list[tuple[int, int]]]]:
+        """A server's shard after 0, 1, ... pushes, in the order in which its trace says that they came; and by replica,
+        for each of its fetches, the number of pushes before it and before the replica's next message.
+
+        The weights that a replica saw are those that it had.
+        """
+        states, done = [self.w.tensor_split(self.servers)[server]], [0] * self.replicas
+        squares, asked = torch.ones_like(states[0]), [list[tuple[int, int]]() for _ in done]
+        now: dict[int, int] = {}  # pushes before a fetch, until the replica's next message
+        for event in run.trace:
+            if event.op != "recv" or event.rank != server:
+                continue
+            j = event.peer - self.servers
+            if j in now:
+                asked[j].append((now.pop(j), len(states) - 1))
+            if not event.nbytes:
+                now[j] = len(states) - 1
+                continue
+            g = self.pushed(run, j, done[j]).tensor_split(self.servers)[server]
+            state, squares = adagrad(states[-1], squares, g, self.lr)
+            states.append(state)
+            done[j] += 1
+        return states, asked
+
+    def pushed(self, run, j: int, count: int) -> torch.Tensor:
+        """Replica j's push after `count` others: the sum of its gradients since, at the weights that it saw."""
+        rank, first = self.servers + j, count * self.n_push
+        seen, steps = run.results[rank][1], range(first, min(first + self.n_push, self.steps))
+        checks.that(
+            len(seen) == self.steps and first < self.steps,
+            f"{self.setting}: replica {rank} computes {len(seen)} gradients, not {self.steps}, or pushes "
+            "more often than it has gradients for.",
+        )
+        return torch.stack([A * seen[k] + self.c[j][k] for k in steps]).sum(0)
+
+    def are_fetched(self, run, server: int, j: int, fetches: list[tuple[int, int]], states: list[torch.Tensor]) -> None:
+        """Replica j computes with the server's shard as it was when a fetch came, or before the next message."""
+        rank = self.servers + j
+        for k, w in enumerate(run.results[rank][1]):
+            got = w.tensor_split(self.servers)[server]
+            first, last = (fetches or [(0, 0)])[min(k // self.n_fetch, max(0, len(fetches) - 1))]
+            if not any(checks.alike(got, state) for state in states[first : last + 1]):
+                name = f"{self.setting}: server {server}'s shard in the w of replica {rank}'s gradient {k}"
+                why = f"Server {server} had applied {first} pushes when it was asked: it sends its shard as it is."
+                checks.close(got, states[first], name=name, why=why)
 
 
 @exercise.check(points=7, seconds=SECONDS)
@@ -212,4 +238,5 @@ def a_slow_replica_stops_nobody(student, rng):
                 f"{training.setting}, replica {2 + slow} is slow: replica {2 + j} computes for {expected:.2f} s, and "
                 f"is done at {last:.2f} s. No replica waits in Downpour: answer in order of arrival (wait_any).",
             )
+        waited_for(run, training.setting)
         training.agrees_with_messages(run)
