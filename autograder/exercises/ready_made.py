@@ -43,6 +43,9 @@ COUNTERS = (  # of operations and memory, while they run
     "torch.profiler.profiler",
     "torch.autograd.profiler.profile.__init__",
     "torch.autograd.profiler_legacy",
+    "torch._C._autograd._enable_profiler",
+    "torch._C._autograd._enable_profiler_legacy",
+    "torch._C._profiler._add_execution_trace_observer",
     "torch.distributed._tools",
 )
 PIPELINES = ("torch.distributed.pipelining",)
