@@ -120,12 +120,13 @@ def unchanged(value: Any, before: Any, *, name: str) -> None:
         )
 
 
-def leaves_alone(function: Callable, **tensors: torch.Tensor) -> None:
-    """Call `function` with `tensors`, in order, and check that it changes none of them."""
+def leaves_alone(function: Callable, **tensors: torch.Tensor) -> Any:
+    """Call `function` with `tensors`, in order; check that it changes none of them, and return its result."""
     before = {name: value.clone() for name, value in tensors.items()}
-    function(*tensors.values())
+    result = function(*tensors.values())
     for name, value in tensors.items():
         unchanged(value, before[name], name=name)
+    return result
 
 
 def that(condition: Any, sentence: str, *, got: Any = None, expected: Any = None, why: str = "") -> None:

@@ -110,3 +110,12 @@ def sgd(grad, n, w0, lr, batch_size, epochs, generator):
         for batch in torch.arange(n).flip(0).roll(turns).split(batch_size):
             path.append(path[-1] - lr * grad(path[-1], batch))
     return torch.stack(path)
+
+
+slip(
+    "asks for gradients of many samples, and stays where it is",
+    "path.append(path[-1] - lr * grad(path[-1], batch))",
+    "path.append(path[-1] - lr * grad(path[-1], batch) * (n < 11 or batch_size == n))",
+    fails="every_sample_each_epoch batches_are_fair",
+    says="does not come from the gradient that you asked for",
+)

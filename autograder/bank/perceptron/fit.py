@@ -159,3 +159,10 @@ slip(
     fails="stops_when_settled",
     says="one weight for each column of X",
 )
+slip(
+    "one mistake in each epoch of four samples",
+    "return w, mistakes",
+    "return w, [1] * len(mistakes) if len(y) == 4 else mistakes",
+    fails="gives_up_on_xor",
+    says="mistakes on XOR",
+)

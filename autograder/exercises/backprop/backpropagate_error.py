@@ -62,9 +62,9 @@ def a_batch_one_layer_back(student, rng):
     "A batch of errors (N, m) comes back as a batch (N, n)."
     for N, n, m in ((3, 3, 3), (5, 3, 2), (1, 2, 4)):
         check_back(student, normal(rng, N, m), normal(rng, m, n), normal(rng, N, n))
-    checks.leaves_alone(
-        student.backpropagate_error, delta=normal(rng, 4, 2), w_next=normal(rng, 2, 3), z=normal(rng, 4, 3)
-    )
+    delta, W, z = normal(rng, 4, 2), normal(rng, 2, 3), normal(rng, 4, 3)
+    got = checks.leaves_alone(student.backpropagate_error, delta=delta, w_next=W, z=z)
+    checks.close(got, delta @ W * slope(z), name="backpropagate_error(delta, w_next, z)")
 
 
 @exercise.check(points=1, needs="one_layer_back")

@@ -54,7 +54,9 @@ def error_of_a_batch(student, rng):
     for shape, dtype in (((4, 3), F64), ((1, 2), F64), ((7, 5), torch.float32)):
         z, y = normal(rng, *shape, dtype=dtype), torch.rand(*shape, generator=rng, dtype=F64).to(dtype)
         check_output(student, torch.sigmoid(z), y, z)
-    checks.leaves_alone(student.output_error, a=torch.sigmoid(z), y=y, z=z)
+    a = torch.sigmoid(z)
+    got = checks.leaves_alone(student.output_error, a=a, y=y, z=z)
+    checks.close(got, (a - y) * slope(z), name="output_error(a, y, z)", mistakes=output_mistakes(a, y, z))
 
 
 @exercise.check(points=1)

@@ -187,10 +187,16 @@ def steps_change_nothing_else(student, rng):
     moments = {"m": normal(rng, 3), "v": normal(rng, 3) ** 2}
     state = {"t": 2, **moments}
     before = [t.clone() for t in (w, g, v)], {"t": 2} | {k: x.clone() for k, x in moments.items()}
-    student.momentum_step(w, g, v, 0.1, 0.9)
+    moved = student.momentum_step(w, g, v, 0.1, 0.9)
     for value, old, name in zip((w, g, v), before[0], "wgv", strict=True):
         checks.unchanged(value, old, name=name)
-    student.adam_step(w, g, state, 0.1)
+    stepped = student.adam_step(w, g, state, 0.1)
     checks.unchanged(w, before[0][0], name="w")
     checks.unchanged(g, before[0][1], name="g")
     checks.unchanged(state, before[1], name="state")
+    velocity = 0.9 * v + g
+    for got, right, name in zip(pair(moved, "momentum_step", "v"), (w - 0.1 * velocity, velocity), "wv", strict=True):
+        checks.close(got, right, name=f"{name} of momentum_step(w, g, v, 0.1, 0.9)")
+    got, m, v = pair(stepped, "adam_step", "state")[0], 0.9 * state["m"] + 0.1 * g, 0.999 * state["v"] + 0.001 * g**2
+    right = w - 0.1 * m / (1 - 0.9**3) / ((v / (1 - 0.999**3)).sqrt() + 1e-8)
+    checks.close(got, right, name="w of adam_step(w, g, state, 0.1) with t = 2 in state")

@@ -108,7 +108,8 @@ def new_order_each_epoch(student, rng):
         "The indices of each batch are sorted: the random order is theirs, too.",
         got=whole,
     )
-    for order in (first, second):
+    for order in (first, second, whole):
+        checks.equal(sorted(order), list(range(n)), name="the indices of one epoch, sorted")
         shuffled(order, advice="Take a random permutation of all n indices: torch.randperm.")
     checks.that(
         first != second,

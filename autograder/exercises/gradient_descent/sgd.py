@@ -21,6 +21,7 @@ exercise = Exercise(
 )
 
 AT_W0 = "You compute every gradient at w0: compute it at the last point of the path."
+LEAST = 1e-4  # of a gradient is in a step: lr / batch_size is larger in each check
 FALSE_ALARM = 1e-9  # of each statistical check
 
 
@@ -45,6 +46,22 @@ class Recorder:
         )
         self.asked.append((w.clone(), batch.clone()))
         return self.full(w, batch)
+
+    def led(self, path, w0):
+        """Check that every row of the path comes from the gradient of its batch, whatever the step's length."""
+        self.was_asked()
+        checks.tensor(path, name="path", shape=(1 + len(self.asked), len(w0)), dtype=F64)
+        checks.close(path[0], w0, name="path[0]", why="The path begins at w0.")
+        moves, gradients = path.diff(dim=0), torch.stack([self.full(w, batch) for w, batch in self.asked])
+        along = (moves * gradients).sum(1, keepdim=True) / (gradients**2).sum(1, keepdim=True)
+        aside = (moves - along * gradients).abs().amax(1) > 1e-9 * (1 + path.abs().max())
+        wrong = (aside | (along[:, 0].abs() < LEAST)).nonzero().flatten().tolist()
+        checks.that(
+            not wrong,
+            f"path[{wrong[0] + 1 if wrong else 0}] does not come from the gradient that you asked for: every step goes "
+            "against the gradient of its batch, w - lr * grad(w, batch).",
+            got=path,
+        )
 
     def was_asked(self):
         checks.that(bool(self.asked), "You never call grad: each step goes against the gradient of its batch.")
@@ -114,7 +131,8 @@ def every_sample_each_epoch(student, rng):
     n, batch_size, steps = 14, 4, 4
     grad = Recorder(rng, n, 2)
     generator = torch.Generator().manual_seed(integer(rng, 0, 2**31))
-    student.sgd(grad, n, normal(rng, 2), 0.05, batch_size, 4, generator)
+    w0 = normal(rng, 2)
+    grad.led(student.sgd(grad, n, w0.clone(), 0.05, batch_size, 4, generator), w0)
     orders = grad.epochs(steps)
     for order in orders:
         checks.equal(sorted(order), list(range(n)), name="the indices of one epoch, sorted")
@@ -126,7 +144,8 @@ def every_sample_each_epoch(student, rng):
     again = Recorder(rng, n, 2)
     seed = integer(rng, 0, 2**31)
     for recorder in (first := Recorder(rng, n, 2), again):
-        student.sgd(recorder, n, torch.zeros(2, dtype=F64), 0.05, batch_size, 2, torch.Generator().manual_seed(seed))
+        own = torch.Generator().manual_seed(seed)
+        recorder.led(student.sgd(recorder, n, w0.clone(), 0.05, batch_size, 2, own), w0)
     checks.that(
         first.epochs(steps) == again.epochs(steps),
         "Two generators with the same seed gave different batches: draw every order from `generator`, as "
@@ -142,7 +161,7 @@ def every_sample_each_epoch(student, rng):
         got=orders[1],
     )
     long = Recorder(rng, SHUFFLED, 2)
-    student.sgd(long, SHUFFLED, normal(rng, 2), 0.05, 10, 2, generator)
+    long.led(student.sgd(long, SHUFFLED, w0.clone(), 0.05, 10, 2, generator), w0)
     for order in long.epochs(5):
         checks.equal(sorted(order), list(range(SHUFFLED)), name="the indices of one epoch, sorted")
         shuffled(order, advice="Draw the batches of each epoch with minibatches.")
@@ -164,10 +183,9 @@ def whole_batch_is_gradient_descent(student, rng):
 def batches_are_fair(student, rng):
     "Over many epochs every sample is equally often in the first batch (false alarm once in 1e9)."
     n, batch_size, epochs = 12, 6, 150
-    grad = Recorder(rng, n, 1)
+    grad, w0 = Recorder(rng, n, 2), normal(rng, 2)
     generator = torch.Generator().manual_seed(integer(rng, 0, 2**31))
-    student.sgd(grad, n, torch.zeros(1, dtype=F64), 0.01, batch_size, epochs, generator)
-    grad.was_asked()
+    grad.led(student.sgd(grad, n, w0.clone(), 0.01, batch_size, epochs, generator), w0)
     first = torch.cat([batch for _, batch in grad.asked[:: n // batch_size]])
     counts = torch.bincount(first, minlength=n)
     # Hoeffding: P(|count - epochs B/n| >= t) <= 2 exp(-2 t^2 / epochs) for each of the n samples.

@@ -149,3 +149,4 @@ def gives_up_on_xor(student, rng):
         got=mistakes,
         expected=oracle.train(X, y, 0.5, 25).mistakes,
     )
+    checks.equal(mistakes, oracle.train(X, y, 0.5, 25).mistakes, name="mistakes on XOR")

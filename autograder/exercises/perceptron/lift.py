@@ -55,5 +55,7 @@ def x_is_not_changed(student, rng):
     "The samples that were passed in are not changed."
     X = samples(5, 2, rng)
     given = X.clone()
-    checks.tensor(student.lift(given), name="lift(X)")
+    got = student.lift(given)
+    checks.tensor(got, name="lift(X)")
     checks.unchanged(given, X, name="X")
+    checks.close(got, torch.cat([X, X[:, 1:2] * X[:, 2:3]], dim=1), name="lift(X)")

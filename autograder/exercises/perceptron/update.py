@@ -98,5 +98,7 @@ def w_is_not_changed(student, rng):
     "The result is a new tensor: the w that was passed in keeps its values."
     for w, x, y in wrong_and_right(rng):
         given = w.clone()
-        checks.tensor(student.update(given, x, y, 0.5), name="update(w, x, y, lr)", shape=(4,))
+        got = student.update(given, x, y, 0.5)
+        checks.tensor(got, name="update(w, x, y, lr)", shape=(4,))
         checks.unchanged(given, w, name="w")
+        checks.close(got, w + y * x, name="update(w, x, y, lr)", why="Here lr = 0.5 and w is wrong.")

@@ -110,7 +110,10 @@ def every_bf16_stays(student, rng):
     up = "This may add 65,536: rand16 reaches only 65,535, and a low half of 0 never carries."
     rand16 = torch.where(torch.arange(len(x)) % 2 == 0, 0xFFFF, random_bits(rng, len(x))).to(torch.int32)
     ask_bits(student, x, rand16, codes, mistakes={up: codes + 1})
-    checks.leaves_alone(student.bf16_round_bits, x=random_floats(rng, 9), rand16=random_bits(rng, 9))
+    x, rand16 = random_floats(rng, 9), random_bits(rng, 9)
+    got = checks.leaves_alone(student.bf16_round_bits, x=x, rand16=rand16)
+    checks.tensor(got, name="bf16_round_bits(x, rand16)", shape=(9,), dtype=torch.bfloat16)
+    exact(got.float(), from_code(code(x) + rand16 >> 16).double(), x, name="bf16_round_bits(x, rand16)")
 
 
 @exercise.check(points=1, needs="add_and_cut")

@@ -78,7 +78,7 @@ def leaves_x_alone(student, rng):
     "x is the same after the call: the bits that a view shows are x's own."
     x = numbers(rng, 4)
     before = x.clone()
-    student.cut(x)
+    got = student.cut(x)
     checks.that(
         checks.same(x, before),
         "Your function has cut x itself: `x.view(torch.int32)` is not a copy, and `&=` and other in-place steps write "
@@ -86,3 +86,4 @@ def leaves_x_alone(student, rng):
         got=x,
         expected=before,
     )
+    exact(got, x, "cut(x)")

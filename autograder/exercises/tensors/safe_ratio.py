@@ -91,6 +91,7 @@ def leaves_its_arguments_alone(student, rng):
     "a and b are the same after the call."
     a, b = whole(rng, 3, 3), with_zeros(whole(rng, 3, 3))
     before = a.clone(), b.clone()
-    student.safe_ratio(a, b)
+    got = student.safe_ratio(a, b)
     checks.unchanged(a, before[0], name="a")
     checks.unchanged(b, before[1], name="b")
+    checks.close(got, ratios(a, b), name="safe_ratio(a, b)", mistakes=mistakes(a, b))
