@@ -185,7 +185,6 @@ def as_fast_as_predicted(student, rng):
         )
         works(run, [m * (f + b + w)] * p, setting)
         agrees(training, run, setting)
-        waited_for(run, setting)
         if run.seconds > predicted + 1e-6:
             raise checks.CheckFailure(
                 f"{setting}: {run.seconds:g} s, expected {predicted:g} s at most.",
