@@ -182,7 +182,9 @@ def _mpi():
         _say(error, comm.rank)
         if comm.size == 1:  # no other rank to end; Abort prints a line of its own
             sys.exit(1)
-        wait_until_read(sys.stderr.fileno())
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+            wait_until_read(stream.fileno())
         MPI.COMM_WORLD.Abort(1)
 
 

@@ -94,6 +94,20 @@ def test_what_one_exercise_opens_the_next_one_closes(session):
         assert (check.kind or check.status) == kind, (offers, check)
 
 
+@pytest.mark.parametrize(
+    "keep",
+    ["types.FunctionType(g.__code__, g.__globals__)", "types.FunctionType(g.__code__, {'torch': __import__('torch')})"],
+)
+def test_no_copy_is_kept_of_what_is_open_for_now(remote, keep):
+    code = (
+        "kept = []\ndef f(x):\n    g = hpcdl.nn.mlp.sigma\n    if not kept:\n"
+        f"        kept.append({keep})\n        return x\n    return kept[0](x)"
+    )
+    student = remote(IMPORTS + code)
+    result_of(student, offers=("hpcdl.nn.mlp.sigma",))
+    assert result_of(student).checks[0].kind == "forbidden"
+
+
 def test_an_open_function_knocks_in_vain_nowhere(local):
     guard = local(IMPORTS).worker.guard
     sigma = sys.modules["hpcdl.nn.mlp"].sigma
