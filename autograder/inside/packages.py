@@ -27,6 +27,7 @@ APART = ("scipy", "sklearn")  # families of their own
 SITES = tuple({os.path.join(sysconfig.get_path(name), "") for name in ("purelib", "platlib")})
 ROOTS = (*SITES, os.path.join(sysconfig.get_path("stdlib"), ""))
 UTILITIES, FINDS = "<frozen importlib.util>", "find_spec"
+SHAPES = re.compile(r"torch\._prims\.\w+_meta")  # they compute no numbers: torch asks them wherever it plans
 NAME = re.compile(r"([^\W\d]\w*)(\.py|\..*\.so|\.pyd)?")
 
 
@@ -77,15 +78,17 @@ def by_library(name: str) -> bool:
             return True  # whether a package is there: nothing is imported
         outermost = frame if is_own(file) else outermost
         frame = frame.f_back
+    entry = f"{outermost.f_globals.get('__name__')}.{outermost.f_code.co_name}" if outermost else name
+    if SHAPES.fullmatch(entry):
+        return True
     compiles = frame is not None and frame.f_code.co_filename.startswith(COMPILER)  # it has tables of all names
     while frame is not None and ((file := frame.f_code.co_filename).startswith(COMPILER) or IMPORTS.search(file)):
         frame = frame.f_back
     if frame is None or not frame.f_code.co_filename.startswith(HELPERS) or compiles:
         return frame is not None and frame.f_code.co_filename.startswith(HELPERS)
-    called = outermost.f_code.co_name if outermost else name.rpartition(".")[2]
-    of = str(outermost.f_globals.get("__name__")) if outermost else name
-    names = {called, of.partition(".")[0], of.rpartition(".")[2]} - {"torch"}
-    return called.startswith("__") or not names.isdisjoint(_known(frame))
+    of, _, called = entry.rpartition(".")
+    names = {called, entry.partition(".")[0]} | ({of.rpartition(".")[2]} if outermost else set())
+    return called.startswith("__") or not (names - {"torch"}).isdisjoint(_known(frame))
 
 
 def is_lazy(frame: types.FrameType) -> bool:

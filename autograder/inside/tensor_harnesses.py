@@ -34,12 +34,24 @@ def share_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
     return mine.nbytes() > 0 and mine.data_ptr() == other.data_ptr()
 
 
+def bytes_of(x: torch.Tensor) -> torch.Tensor:
+    """Copy all bytes of the memory that a tensor lies in, those between its elements too."""
+    return torch.empty(0, dtype=torch.uint8).set_(x.untyped_storage()).clone()
+
+
 def in_memory(function: Callable, layout: str, args: list, comm: Communicator):
-    """Call the function with its tensors in a layout; return its result, and which of them it shares memory with."""
+    """Call the function with its tensors in a layout; return its result, and which of them it is a view of.
+
+    A view shares a tensor's memory, and that memory is as before: no copy has been put into it.
+    """
     given = [LAYOUTS[layout](arg) if isinstance(arg, torch.Tensor) else arg for arg in args]
-    result = function(*given)
     tensors = [arg for arg in given if isinstance(arg, torch.Tensor)]
-    return result, [isinstance(result, torch.Tensor) and share_memory(result, arg) for arg in tensors]
+    memories = list(map(bytes_of, tensors))
+    result = function(*given)
+    shared = [isinstance(result, torch.Tensor) and share_memory(result, arg) for arg in tensors]
+    return result, [
+        is_in and torch.equal(bytes_of(x), old) for is_in, x, old in zip(shared, tensors, memories, strict=True)
+    ]
 
 
 def averaging(function: Callable, values: list, together: str, comm: Communicator):

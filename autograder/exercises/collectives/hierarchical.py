@@ -103,4 +103,12 @@ def trees_inside(student, rng):
         run = nodes_have_sum(student, small_numbers(p, 24, rng), per_node, alpha=1.0)
         rule = f"2⌈log₂ {per_node}⌉ = {2 * k} inside a node and at most 2({g}-1) = {2 * (g - 1)} between are enough"
         takes_rounds(run, 2 * k + 2 * (g - 1), f"p = {p}, per_node = {per_node}", rule)
+        inside = sum(event.rank // per_node == event.peer // per_node for event in sends(run))
+        checks.that(
+            inside <= 2 * (p - g),
+            f"p = {p}, per_node = {per_node}: {inside} messages are sent inside nodes. A tree up and a tree down are one "
+            "message each for every rank but the node's first.",
+            got=f"{inside} messages",
+            expected=f"at most 2({p} - {g}) = {2 * (p - g)}",
+        )
         waited_for(run, f"p = {p}, per_node = {per_node}")

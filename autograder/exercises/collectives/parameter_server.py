@@ -34,7 +34,14 @@ def one_server(student, rng):
 def several_servers(student, rng):
     "1 to p servers, even more servers than elements."
     for p, servers, n in ((2, 2, 7), (3, 2, 7), (5, 2, 7), (5, 4, 7), (6, 3, 7), (6, 6, 7), (3, 3, 1), (5, 4, 1)):
-        servers_have_sum(student, numbers(p, n, rng), servers)
+        run = servers_have_sum(student, numbers(p, n, rng), servers)
+        asked = {event.peer for event in sends(run)}
+        idle = [server for server in range(min(servers, n)) if server not in asked]
+        checks.that(
+            not idle,
+            f"p = {p}, servers = {servers}, n = {n}: rank {idle[0] if idle else ''} is a server, and gets no message. "
+            "Server j adds up share j of x: x.tensor_split(servers)[j].",
+        )
 
 
 @exercise.check(points=4, seconds=SECONDS, needs="several_servers")

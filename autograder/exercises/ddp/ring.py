@@ -54,8 +54,8 @@ def any_p_and_n(student, rng):
 def neighbours_only(student, rng):
     "Every rank sends to the right, to rank + 1, and receives from the left."
     for p in (5, 3, 8):
-        directions = set()
-        for event in sends(has_sum_everywhere(student, RING, small_numbers(p, 3 * p, rng), f"p = {p}, n = {3 * p}")):
+        directions, n = set(), 3 * p + one_of((0, 1, p - 1), rng)
+        for event in sends(has_sum_everywhere(student, RING, small_numbers(p, n, rng), f"p = {p}, n = {n}")):
             direction = (event.peer - event.rank) % p
             checks.that(
                 direction in (1, p - 1),
@@ -88,6 +88,11 @@ def few_bytes(student, rng):
                     expected=f"2(p-1)/p n = {right} bytes: p - 1 chunks in each half",
                     mistake=whole if all(event.nbytes >= n for event in sends(run)) else "",
                 )
+    for p, n in ((3, 7), (4, 3), (5, 12)):  # pieces differ by one element, and each of them makes 2(p-1) steps
+        run = has_sum_everywhere(student, RING, small_numbers(p, n, rng), f"p = {p}, n = {n}")
+        checks.equal(
+            sum(run.bytes_sent), 2 * (p - 1) * 4 * n, name=f"the bytes that all {p} ranks send for an x of {4 * n}"
+        )
 
 
 @exercise.check(points=3, seconds=SECONDS, needs="whole_chunks")

@@ -1,11 +1,7 @@
 """Numbers, tensors and valleys that the checks of this lab draw."""
 
-import itertools
-from collections import Counter
-
 import torch
 
-from autograder import checks
 from autograder.exercises.drawing import F64, normal
 
 
@@ -25,23 +21,3 @@ def valley(rng, curvatures):
     Q = torch.linalg.qr(normal(rng, len(curvatures), len(curvatures))).Q
     H = Q @ torch.diag(torch.as_tensor(curvatures, dtype=F64)) @ Q.T
     return (H + H.T) / 2
-
-
-SHUFFLED = 50  # the length of an order that `shuffled` can judge
-MOST = 15  # steps of one length among 49: of all orders, fewer than 49 / 15! = 4e-11 have so many
-
-
-def shuffled(order: list[int], *, advice: str) -> None:
-    """Check that an order of `SHUFFLED` indices is random: its steps, modulo their number, are of many lengths.
-
-    One that turns a list, reverses it, takes every k-th of it or keeps neighbours together has few.
-    """
-    lengths = Counter((b - a) % len(order) for a, b in itertools.pairwise(order))
-    length, times = lengths.most_common(1)[0]
-    step = length if length <= len(order) // 2 else length - len(order)
-    checks.that(
-        times < MOST,
-        f"The order is not random: {times} of {len(order) - 1} times the next index is {abs(step)} "
-        f"{'more' if step > 0 else 'less'} than the one before, as in a list that is turned or cut. {advice}",
-        got=order,
-    )

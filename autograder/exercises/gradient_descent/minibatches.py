@@ -4,7 +4,8 @@ import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.exercises.gradient_descent.drawing import SHUFFLED, integer, shuffled
+from autograder.checks.orders import SHUFFLED, drawn_again, shuffled
+from autograder.exercises.gradient_descent.drawing import integer
 from autograder.exercises.ready_made import LOADERS
 
 exercise = Exercise(
@@ -116,6 +117,8 @@ def new_order_each_epoch(student, rng):
         "Two epochs had the same order: draw a new permutation at each call, and do not seed the generator yourself.",
         got=second[:10],
     )
+    for order, before in ((second, first), (whole, second), (whole, first)):
+        drawn_again(order, before, advice="Draw a permutation in each epoch: torch.randperm with the generator.")
 
 
 @exercise.check(points=1, needs="every_index_once")

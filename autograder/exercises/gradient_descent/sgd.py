@@ -7,8 +7,9 @@ import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
+from autograder.checks.orders import SHUFFLED, drawn_again, shuffled
 from autograder.exercises.drawing import F64, normal
-from autograder.exercises.gradient_descent.drawing import SHUFFLED, integer, shuffled
+from autograder.exercises.gradient_descent.drawing import integer
 from autograder.exercises.ready_made import LOADERS, OPTIMIZERS
 
 exercise = Exercise(
@@ -22,6 +23,7 @@ exercise = Exercise(
 
 AT_W0 = "You compute every gradient at w0: compute it at the last point of the path."
 LEAST = 1e-4  # of a gradient is in a step: lr / batch_size is larger in each check
+DRAWN = "Draw the batches of each epoch with minibatches."
 FALSE_ALARM = 1e-9  # of each statistical check
 
 
@@ -164,7 +166,8 @@ def every_sample_each_epoch(student, rng):
     long.led(student.sgd(long, SHUFFLED, w0.clone(), 0.05, 10, 2, generator), w0)
     for order in long.epochs(5):
         checks.equal(sorted(order), list(range(SHUFFLED)), name="the indices of one epoch, sorted")
-        shuffled(order, advice="Draw the batches of each epoch with minibatches.")
+        shuffled(order, advice=DRAWN)
+    drawn_again(*long.epochs(5), advice=DRAWN)
 
 
 @exercise.check(points=2, needs="one_row_per_step")

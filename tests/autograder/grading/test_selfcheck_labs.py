@@ -3,7 +3,10 @@
 import pytest
 
 from autograder import exercises
+from autograder.authors import build
 from autograder.grading import selfcheck
+from autograder.grading.grade import grade_notebook
+from autograder.inside.notebook import Notebook
 from autograder.walls.zygote import Zygote
 
 
@@ -11,6 +14,18 @@ from autograder.walls.zygote import Zygote
 def zygote():
     with Zygote() as zygote:
         yield zygote
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.each_lab("perceptron")
+@pytest.mark.parametrize("slug", exercises.LABS)
+def test_the_reference_has_all_points(slug, zygote):
+    """No guard accuses a right answer: not what torch calls for it, nor what another exercise has imported."""
+    lab = exercises.load(slug)
+    result = grade_notebook(Notebook(selfcheck.cells_of(build.solved(slug)), []), lab, zygote, "x", selfcheck.SECRET)
+    assert {found.name: (found.points, found.forbidden) for found in result.exercises} == {
+        name: (exercise.points, []) for name, exercise in lab.exercises.items()
+    }
 
 
 @pytest.mark.timeout(900)  # thirty wrong answers, each with ranks of its own
