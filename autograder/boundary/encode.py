@@ -34,6 +34,10 @@ ALIASES = {
 NUMBERED = (list, dict, torch.Tensor, torch.Generator)
 NUMPY_NUMBERS = {np.dtype(code).type for code in "?bhilqBHILQefdFD"}
 NUMPY_DTYPES = {dtype for dtype, name in DTYPE_NAMES.items() if name in np.sctypeDict}
+# What a tensor holds, whatever attributes and modes of torch's an answer has set: they would come before its methods.
+DETACH: Any = torch.Tensor.detach
+NO_FUNCTION_MODES: Any = torch._C.DisableTorchFunction
+NO_DISPATCH_MODES: Any = torch._C._DisableTorchDispatch  # type: ignore[attr-defined]
 FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 
 
@@ -105,11 +109,15 @@ class Encoder:
         return ["dict", *[[self.write(k, depth + 1), self.write(v, depth + 1)] for k, v in value.items()]]
 
     def tensor(self, value: Any, depth: int):
+        with NO_FUNCTION_MODES(), NO_DISPATCH_MODES():
+            return self.plain(DETACH(value), value.requires_grad)
+
+    def plain(self, value: Any, requires_grad: bool):
         if value.layout is not torch.strided or value.is_meta or value.dtype not in DTYPE_NAMES:
             return ["foreign", odd_tensor(value)]
         self.room(value.numel() * value.element_size())  # an expanded tensor is small until it is copied
-        self.add(raw(value.detach()))
-        return ["tensor", DTYPE_NAMES[value.dtype], list(value.shape), value.requires_grad]
+        self.add(raw(value))
+        return ["tensor", DTYPE_NAMES[value.dtype], list(value.shape), requires_grad]
 
     def bytes(self, value: Any, depth: int):
         self.add(bytes(value))

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 import torch
 
 from .decode import Decoder, items_of
-from .encode import Encoder, raw
+from .encode import DETACH, NO_DISPATCH_MODES, NO_FUNCTION_MODES, Encoder, raw
 from .protocol import DTYPE_NAMES, Frame, ProtocolError
 
 
@@ -185,8 +185,10 @@ def changed(value: Any, original: Any) -> bool:
     if type(value) is torch.Generator:
         return raw(value.get_state()) != original[0]
     name, shape, data = original
-    same_form = DTYPE_NAMES.get(value.dtype) == name and list(value.shape) == shape and value.layout is torch.strided
-    return not same_form or raw(value.detach()) != data
+    with NO_FUNCTION_MODES(), NO_DISPATCH_MODES():
+        plain = DETACH(value)
+        form = DTYPE_NAMES.get(plain.dtype), list(plain.shape), plain.layout
+        return form != (name, shape, torch.strided) or raw(plain) != data
 
 
 def read_change(decoder: Decoder, change: Any, known: int) -> tuple:

@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 from hpcdl.comm.base import Communicator
 
-from .triton_rule import Fault, examined
+from .triton_rule import Fault, Launches
 
 C: Any = torch._C
 
@@ -50,8 +50,9 @@ NO_FUNCTION_MODES, NO_DISPATCH_MODES = torch._C.DisableTorchFunction, C._Disable
 def launched(launch: Callable, *args: Any) -> tuple[Fault | None, Any]:
     """Return why a kernel was not started, or None, and the launch's result; no mode of torch's sees its tensors."""
     *given, _ = args
-    with NO_FUNCTION_MODES(), NO_DISPATCH_MODES(), examined(launch) as launches:
-        result = launch(*given)
+    launches = Launches(launch)
+    with NO_FUNCTION_MODES(), NO_DISPATCH_MODES():
+        result = launches.launch(*given)
     return launches.outcome, result
 
 

@@ -21,8 +21,8 @@ HIDDEN = (
     *(
         f"autograder.inside.{name}"
         for name in (
-            "compiled", "compilers", "copies", "doors", "dotted", "forbidden", "hiding", "library", "once", "operators",
-            "owners", "packages", "seal", "sentry", "shims", "socket_worker", "texts", "worker",
+            "compiled", "compilers", "copies", "doors", "dotted", "forbidden", "hiding", "library", "modes", "once",
+            "operators", "owners", "packages", "seal", "sentry", "shims", "socket_worker", "texts", "worker",
         )
     ),
     "autograder.boundary",

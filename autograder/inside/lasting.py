@@ -24,6 +24,9 @@ _entries: dict[frozenset[Named], list[tuple]] = {}  # what a set of functions ne
 class LastingGuard(Guard):
     """Refuses as `Guard` does, on threads that it is up on and on those that start meanwhile."""
 
+    def is_down(self) -> bool:
+        return not self.is_up or self.is_other()
+
     def forbid(self, patterns: tuple[str, ...], opened: tuple[str, ...] | None = None) -> None:
         super().forbid(patterns, opened)
         if self.refused:

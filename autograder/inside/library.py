@@ -140,7 +140,7 @@ class Library:
 
     def runs(self, name: str, shown: str = "") -> None:
         """Handle a call of the function with this name; reports use `shown`."""
-        if self.guard.is_up and self.denies(name):
+        if not self.guard.is_down() and self.denies(name):
             self.guard.knock(shown or name)
 
     def asks_for_source(self, args: tuple) -> None:
@@ -153,6 +153,15 @@ class Library:
         frame: types.FrameType | None = sys._getframe(1)
         while frame is not None and frame.f_globals is not self.namespace and (side := side_of(frame)) != CHECKS:
             if side == LIBRARY and not self.is_handed(name, frame):
+                return True
+            frame = frame.f_back
+        return False
+
+    def is_at_rest(self) -> bool:
+        """Whether the checks' machinery runs, called by no answer: its frame is nearer than any of the student's."""
+        frame: types.FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_globals is not self.namespace:
+            if side_of(frame) == CHECKS:
                 return True
             frame = frame.f_back
         return False

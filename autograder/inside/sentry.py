@@ -66,6 +66,7 @@ INTERPRETERS = ("greenlet", "_xxsubinterpreters", "_xxinterpchannels", "_interpr
                 "_testmultiphase", "_testbuffer", "_testclinic", "_xxtestfuzz", "_ctypes_test",
                 "_remote_debugging")  # fmt: skip
 SEAL = "autograder.seal"  # event: check that the machinery is unchanged
+LEFT = "autograder.left"  # event: an answer has left this behind
 
 Knock = Callable[[str], object]
 
@@ -154,6 +155,7 @@ def _judges(changed: Callable[[], list[str]], denies: Callable[[str], bool]) -> 
         "ctypes.wstring_at": _in_c,
         "ctypes.addressof": _in_c,
         SEAL: seal,
+        LEFT: lambda event, args, frame: str(args[0]),
         SHIM: shim,
     }
 

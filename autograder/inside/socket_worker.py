@@ -14,13 +14,14 @@ from autograder.boundary.own import contextlib
 from autograder.boundary.peer import mark_of
 from autograder.boundary.protocol import Frame, UnsendableError
 
+from . import modes
 from .book import WireBook
 from .doors import opaque
 from .forbidden import Guard
 from .harnesses import HARNESSES
 from .location import text_of
 from .seal import private
-from .sentry import SEAL
+from .sentry import LEFT, SEAL
 from .worker import Worker
 
 
@@ -50,6 +51,7 @@ class SocketWorker(Worker):
         _audit: Callable = sys.audit,
     ):
         """Call the function as a rank, and check before and after that the machinery is unchanged."""
+        modes.leave_all()
         _audit(SEAL)
         try:
             return super().run_rank(name, args, kwargs, rank, size, operate, harness)
@@ -101,12 +103,19 @@ def private_harnesses() -> dict[str, Callable]:
 
 
 def watched(function: Callable) -> Callable:
-    """Return `function` with a check of the machinery each time that it returns to a harness."""
+    """Return `function` with a check each time that it returns to a harness: of the machinery, and of what would answer
+    in place of a tensor."""
     audit = sys.audit
 
     @functools.wraps(function)
     def call(*args, **kwargs):
-        result = function(*args, **kwargs)
+        before = modes.count()
+        try:
+            result = function(*args, **kwargs)
+        finally:
+            left = modes.leave(before)
+        for name in (*left, *modes.hidden_methods((result, *args, *kwargs.values()))):
+            audit(LEFT, name)
         audit(SEAL)
         return result
 

@@ -49,9 +49,8 @@ def in_memory(function: Callable, layout: str, args: list, comm: Communicator):
     memories = list(map(bytes_of, tensors))
     result = function(*given)
     shared = [isinstance(result, torch.Tensor) and share_memory(result, arg) for arg in tensors]
-    return result, [
-        is_in and torch.equal(bytes_of(x), old) for is_in, x, old in zip(shared, tensors, memories, strict=True)
-    ]
+    as_before = [torch.equal(bytes_of(x), old) for x, old in zip(tensors, memories, strict=True)]
+    return result, [a and b for a, b in zip(shared, as_before, strict=True)]
 
 
 def averaging(function: Callable, values: list, together: str, comm: Communicator):

@@ -5,12 +5,14 @@ What is judged is what runs: the code that the interpreter makes of the kernel's
 functions that it calls, at every launch. `checks.triton_kernels` has the words.
 """
 
-import contextlib
 import linecache
+import math
 import sys
 from collections.abc import Iterator
 from types import CodeType, FunctionType
 from typing import Any
+
+import torch
 
 from .triton_changed import changed
 from .triton_code import first_fault, is_of_triton, is_safe
@@ -21,37 +23,41 @@ Fault = tuple[str, str, str, int, str]  # the kind, what it is about, the functi
 class Launches:
     """What became of a launch: how many kernels it started, and the first fault of one."""
 
-    def __init__(self) -> None:
+    def __init__(self, launch: Any) -> None:
+        """Take `launch`, the lab's own, which starts kernels by `run`; `self.launch` starts those without a fault."""
         self.count = 0
         self.fault: Fault | None = None
+        launch = getattr(launch, "__wrapped__", launch)  # a worker watches what it hands to a harness
+        self.launch = self.alone(launch) if type(launch) is FunctionType else launch
 
     @property
     def outcome(self) -> Fault | None:
         """Return the fault; a launch that starts no kernel is one."""
         return self.fault or (None if self.count else ("none", "", "", 0, ""))
 
+    def alone(self, launch: FunctionType) -> FunctionType:
+        """Return a copy that has the lab's names for itself: of the notebook's it sees kernels and constants only."""
+        names = {**launch.__globals__, "math": math, "torch": torch, "run": self.run}
+        for name, value in names.items():
+            if type(value) is FunctionType and value.__globals__ is launch.__globals__:
+                names[name] = with_names(value, names)
+        return with_names(launch, names)
 
-@contextlib.contextmanager
-def examined(launch: Any) -> Iterator[Launches]:
-    """Examine each kernel that `launch`, the lab's own, starts by `run`, and start only those without a fault."""
-    launch = getattr(launch, "__wrapped__", launch)  # a worker watches what it hands to a harness
-    names = launch.__globals__ if type(launch) is FunctionType else {}
-    launches = Launches()
-    if "run" not in names:
-        yield launches
-        return
-    run = names["run"]
+    def run(self, kernel: Any, programs: int, *arguments: Any, **constants: Any) -> None:
+        """Do what `hpcdl.kernels.anywhere.run` does, with a kernel that has no fault."""
+        self.count += 1
+        self.fault = self.fault or fault_of(kernel)
+        if self.fault:
+            return
+        try:
+            kernel[(programs,)](*arguments, **constants)
+        except Exception as error:
+            raise (error.__cause__ if type(error).__name__ == "InterpreterError" else error) from None
 
-    def examined_run(kernel: Any, *args: Any, **kwargs: Any) -> Any:
-        launches.count += 1
-        launches.fault = launches.fault or fault_of(kernel)
-        return None if launches.fault else run(kernel, *args, **kwargs)
 
-    names["run"] = examined_run
-    try:
-        yield launches
-    finally:
-        names["run"] = run
+def with_names(function: FunctionType, names: dict[str, Any]) -> FunctionType:
+    """Return a copy of a function with other globals."""
+    return FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
 
 
 def fault_of(kernel: Any) -> Fault | None:

@@ -106,8 +106,8 @@ def trees_inside(student, rng):
         inside = sum(event.rank // per_node == event.peer // per_node for event in sends(run))
         checks.that(
             inside <= 2 * (p - g),
-            f"p = {p}, per_node = {per_node}: {inside} messages are sent inside nodes. A tree up and a tree down are one "
-            "message each for every rank but the node's first.",
+            f"p = {p}, per_node = {per_node}: {inside} messages are sent inside nodes. A tree up and a tree down are "
+            "one message each for every rank but the node's first.",
             got=f"{inside} messages",
             expected=f"at most 2({p} - {g}) = {2 * (p - g)}",
         )

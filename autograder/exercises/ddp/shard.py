@@ -104,9 +104,6 @@ def _differ(student, seed: int, epoch: int) -> None:
     """The shards of two epochs are shuffled, and hold different samples."""
     n, size = 64, 4  # that chance gives a rank the same samples twice: 1 in C(64, 16) = 5e14
     first, second = (shards(student, n, size, each, seed) for each in (epoch, epoch + 1))
-    in_order = [[index for shard in shards for index in shard.tolist()] for shards in (first, second)]
-    checks.equal(*map(sorted, in_order), name=f"the {n} samples of one epoch, sorted")
-    drawn_again(*in_order[::-1], advice="Draw a permutation for each epoch, by a generator seeded with seed + epoch.")
     dealt = torch.cat(first).sort()[0]
     unshuffled = [torch.arange(rank, n, size) for rank in range(size)], list(dealt.tensor_split(size))
     for rank in range(size):
@@ -123,6 +120,9 @@ def _differ(student, seed: int, epoch: int) -> None:
                 "distribute them.",
                 got=f"epoch {epoch}: {show.show(before)}, epoch {epoch + 1}: {show.show(second[rank])}",
             )
+    in_order = [[index for shard in shards for index in shard.tolist()] for shards in (first, second)]
+    checks.equal(*map(sorted, in_order), name=f"the {n} samples of one epoch, sorted")
+    drawn_again(*in_order[::-1], advice="Draw a permutation for each epoch, by a generator seeded with seed + epoch.")
 
 
 @exercise.check(points=1, needs="every_sample_once")

@@ -1,4 +1,4 @@
-"""Whatever a check asks a student's function for, it judges: no result of a call may be changed and the check still pass.
+"""Whatever a check asks a student's function for, it judges: with the result of a call changed, it does not pass.
 
 Each check runs on the reference. Then, for each place where it calls a function, one call's result is changed, in place
 where the function returns nothing. If the check passes all the same, an answer may do there what it likes. The few
@@ -67,7 +67,7 @@ def change_in_place(value: Any) -> bool:
     if type(value) is list and value and all(isinstance(item, (int, float)) for item in value):
         value[:] = map(changed, value)
         return True
-    return type(value) is list and any([change_in_place(item) for item in value])
+    return type(value) is list and any(list(map(change_in_place, value)))
 
 
 def place() -> str:
@@ -102,7 +102,7 @@ class Changing(LocalSession):
         found = with_other_numbers(result)
         self.did = repr(found) != repr(result)
         if not self.did:
-            self.did = any([change_in_place(item) for item in flat(arguments)])
+            self.did = any(list(map(change_in_place, flat(arguments))))
         return found
 
 
@@ -138,7 +138,7 @@ def unjudged(exercise: Exercise, check: Check, namespace: dict) -> Iterator[Plac
     for where in dict.fromkeys(right.calls):
         numbers = [number for number, call in enumerate(right.calls) if call == where]
         tried = [Changing(namespace, number) for number in some(numbers)]
-        if all([passes(exercise, check, session) and session.did for session in tried]):
+        if all(passes(exercise, check, session) and session.did for session in tried):
             yield where
 
 

@@ -1,0 +1,50 @@
+"""What an answer could leave behind to answer a harness's questions: torch's modes, and attributes of a tensor.
+
+A mode of torch's that is on sees each function that a harness calls; an attribute of a tensor comes before the method
+of the same name.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch.utils._device import DeviceContext
+
+from .library import name_of
+
+C: Any = torch._C
+STACKS = (  # of modes that see functions, and of those that see operators: length, taking off, putting on
+    (C._len_torch_function_stack, C._pop_torch_function_stack, C._push_on_torch_function_stack),
+    (C._len_torch_dispatch_stack, C._pop_torch_dispatch_stack, C._push_on_torch_dispatch_stack),
+)
+METHODS = frozenset(dir(torch.Tensor))
+DICT: Any = vars(torch._C.TensorBase).get("__dict__") or vars(torch.Tensor)["__dict__"]
+
+
+def count() -> tuple[int, ...]:
+    """Return how many modes of both kinds are on."""
+    return tuple([length() for length, *_ in STACKS])
+
+
+def leave(before: tuple[int, ...]) -> list[str]:
+    """Leave all modes but those that were on `before`; return what put them on."""
+    left = []
+    for most, (length, pop, _) in zip(before, STACKS, strict=True):
+        while length() > most:
+            left.append(f"{name_of(type(pop()))}.__enter__")
+    return left
+
+
+def leave_all() -> None:
+    """Leave all modes but torch's own for the default device."""
+    for length, pop, push in STACKS:
+        modes = [pop() for _ in range(length())]
+        for mode in reversed([mode for mode in modes if type(mode) is DeviceContext]):
+            push(mode)
+
+
+def hidden_methods(values: Iterable[Any]) -> list[str]:
+    """Return what made attributes that hide a tensor's methods, among values and the items of lists and tuples."""
+    flat = [item for value in values for item in (value if type(value) in (list, tuple) else (value,))]
+    own = [DICT.__get__(item) for item in flat if isinstance(item, torch.Tensor)]
+    return [f"torch.Tensor.__setattr__({name!r})" for names in own for name in METHODS.intersection(names)]
