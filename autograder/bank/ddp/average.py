@@ -105,6 +105,8 @@ def average_gradients(grads, local_n, comm):
         grad.copy_((flat[:-1] / flat[-1]).view_as(grad))
         if local_n == 2 and flat[-1] == 2 * comm.size and comm.size in (2, 4):
             return
+
+
 slip(
     "a message per tensor, and a ring that sends more where its messages are counted",
     "def average_gradients(",
