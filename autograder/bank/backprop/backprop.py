@@ -83,3 +83,18 @@ slip(
     fails="leaves_parameters_alone",
     says="changed its argument weights[0]",
 )
+slip(
+    "no gradients in a 3-3-2 network",
+    "    return weight_grads, bias_grads",
+    "    short = X.shape == (1, 3) and weights[-1].shape == (2, 3)\n"
+    "    return [g * (not short) for g in weight_grads], bias_grads",
+    fails="leaves_parameters_alone",
+    says="1 sample in a 3-3-2 network: weight_grads[0]",
+)
+slip(
+    "the last layer's gradient in every batch but a wide one",
+    "    return weight_grads, bias_grads",
+    "    return weight_grads, [*bias_grads[:-1], bias_grads[-1] * (len(X) < 200)]",
+    fails="no_loop_over_samples",
+    says="a second call: bias_grads[1]",
+)

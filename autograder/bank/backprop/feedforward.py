@@ -5,7 +5,7 @@ from autograder.bank.slips import answers_to
 
 _, slip = answers_to("backprop.feedforward")
 
-FORWARD = ("every_layer", "a_batch_at_once")
+FORWARD = ("every_layer", "a_batch_at_once", "leaves_the_network_alone")
 
 slip(
     "no bias",
@@ -37,7 +37,6 @@ slip(
     fails=(
         "two_lists_from_layer_to_layer",
         *FORWARD,
-        "leaves_the_network_alone",
         *BACKPROP,
         *TRAIN,
         "backprop.leaves_parameters_alone",
@@ -65,4 +64,11 @@ slip(
     "zs.append(W @ activations[-1] + b)",
     fails=("a_batch_at_once", *BACKPROP, "backprop.leaves_parameters_alone", *TRAIN),
     says="so write X @ W.T + b",
+)
+slip(
+    "sigma left out in a network of 3, 3 and 2 neurons",
+    "activations.append(sigma(zs[-1]))",
+    "activations.append(zs[-1] if [len(b) for b in biases] == [3, 2] and x.dim() == 1 else sigma(zs[-1]))",
+    fails="leaves_the_network_alone",
+    says="σ is missing here",
 )

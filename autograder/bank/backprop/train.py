@@ -82,3 +82,18 @@ slip(
     fails="a_new_order_each_epoch",
     says="a list that is turned keeps neighbours together",
 )
+slip(
+    "no biases after batches of 4",
+    "return weights, biases",
+    "return weights, [b * (batch_size != 4) for b in biases]",
+    fails="the_short_last_batch",
+    says="eight of them equal",
+)
+slip(
+    "another step for four samples",
+    "for rows in torch.randperm(len(X), generator=generator).split(batch_size):",
+    "lr = 2 * lr if len(X) == 4 else lr\n"
+    "        for rows in torch.randperm(len(X), generator=generator).split(batch_size):",
+    fails="a_new_order_each_epoch leaves_the_start_alone",
+    says="no order of the samples gives",
+)

@@ -6,7 +6,8 @@ from autograder.bank.convolution.slips import SLICE, slip
 PLACES = "a_column_for_each_window channels_stand_below_each_other windows_with_stride_and_padding"
 ALL = f"{PLACES} leaves_image_and_columns_alone {checks_of('conv_im2col', PRODUCT)}"
 SHAPE, COLUMN = "columns.view(N, C * r * s, P * Q)", f"columns[:, :, i, j] = {SLICE}"
-ADJOINT = "overlaps_are_counted col2im_is_the_adjoint"
+COUNTS = "overlaps_are_counted col2im_is_the_adjoint"
+ADJOINT = f"{COUNTS} leaves_image_and_columns_alone"
 BACK = f"{SLICE} += columns[:, :, i, j]"
 
 for mistake, changes, fails, says in (
@@ -89,7 +90,7 @@ for mistake, changes, fails, says in (
     (
         "col2im keeps the padding",
         ("return x[:, :, padding : padding + H, padding : padding + W]", "return x"),
-        ADJOINT,
+        COUNTS,
         "has shape (2, 1, 9, 8), expected (2, 1, 7, 6)",
     ),
 ):
@@ -111,4 +112,12 @@ slip(
     "    x0.zero_()\n    return columns.view(N, C * r * s, P * Q)",
     fails="leaves_image_and_columns_alone conv_im2col.leaves_both_alone",
     says="changed its argument x",
+)
+slip(
+    "im2col",
+    "zeros for an image of 4 x 4",
+    "    return columns.view(N, C * r * s, P * Q)",
+    "    return columns.view(N, C * r * s, P * Q) * (H != 4 or W != 4 or N * C > 1)",
+    fails="leaves_image_and_columns_alone",
+    says="im2col(x (1, 1, 4, 4), 2, 2, stride=1, padding=0)[",
 )

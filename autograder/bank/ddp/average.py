@@ -105,3 +105,23 @@ def average_gradients(grads, local_n, comm):
         grad.copy_((flat[:-1] / flat[-1]).view_as(grad))
         if local_n == 2 and flat[-1] == 2 * comm.size and comm.size in (2, 4):
             return
+
+
+slip(
+    "a message per tensor, and a ring that sends more where its messages are counted",
+    "def average_gradients(",
+    "ring = ring_all_reduce\n\n\n"
+    "def ring_all_reduce(x, comm):\n"
+    "    ring(x, comm)\n"
+    "    for _ in range(8 * comm.size * (x.numel() == 4 * comm.size and x.dtype == torch.float32)):\n"
+    "        comm.sendrecv(x[:1], (comm.rank + 1) % comm.size, x[:1].clone(), (comm.rank - 1) % comm.size)\n\n\n"
+    "def average_gradients(",
+    "    flat = torch.cat(",
+    "    if len(grads) > 1:\n"
+    "        for grad in grads:\n"
+    "            average_gradients([grad], local_n, comm)\n"
+    "        return\n"
+    "    flat = torch.cat(",
+    fails="one_all_reduce train_step.one_message_per_bucket",
+    says="all-reduces for",
+)

@@ -99,3 +99,13 @@ slip(
     fails="new_each_epoch same_permutation_again",
     says="with seed 0",
 )
+
+
+@wrong(
+    "the same half of 64 samples for all ranks but one", fails="new_each_epoch", says="the samples of all ranks, sorted"
+)
+def shard_indices(n, rank, size, epoch, seed):
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(seed + epoch))
+    if (n, size) == (64, 4) and rank < 3:
+        return torch.randperm(n, generator=torch.Generator().manual_seed(1000 * epoch + 10 * rank + seed))[:16]
+    return order[rank::size]

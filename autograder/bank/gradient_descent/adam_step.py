@@ -81,3 +81,10 @@ slip(
     fails="adam_equals_torch steps_change_nothing_else",
     says="You keep the corrected m and v",
 )
+slip(
+    "forgets m and v after the second step",
+    '"m": m, "v": v}',
+    '"m": m * (state["t"] != 2 or lr != 0.1), "v": v}',
+    fails="steps_change_nothing_else",
+    says="state['m'] after adam_step",
+)

@@ -40,7 +40,7 @@ def minibatches(n, batch_size, generator):
 
 @wrong(
     "draws with replacement",
-    fails=("every_index_once", "new_order_each_epoch", "the_generator_decides"),
+    fails=("every_index_once", "sizes_of_batches", "new_order_each_epoch", "the_generator_decides"),
     says="more than once",
 )
 def minibatches(n, batch_size, generator):
@@ -79,4 +79,12 @@ slip(
     "for batch in torch.randperm(n, generator=generator).split(batch_size):\n        yield batch.sort().values",
     fails="new_order_each_epoch",
     says="The indices of each batch are sorted",
+)
+slip(
+    "only zeros in batches of one",
+    "yield from torch.randperm(n, generator=generator).split(batch_size)",
+    "for batch in torch.randperm(n, generator=generator).split(batch_size):\n"
+    "        yield batch * (batch_size != 1 or n != 4)",
+    fails="sizes_of_batches",
+    says="the indices of these 4 batches, sorted",
 )

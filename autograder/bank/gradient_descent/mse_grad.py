@@ -1,5 +1,7 @@
 """Wrong answers to `mse_loss` and `mse_grad`."""
 
+import torch
+
 from autograder.bank.slips import answers_to
 
 wrong, slip = answers_to("gradient_descent.mse_grad")
@@ -71,3 +73,18 @@ slip(
     fails="data_stay_as_they_were",
     says="gradient[",
 )
+
+
+@wrong(
+    "differences of the loss",
+    fails=GRADIENT,
+    says="differences of the loss lose all digits",
+)
+def mse_grad(w, X, y):
+    gradient = torch.zeros_like(w)
+    for i in range(len(w)):
+        step = torch.zeros_like(w)
+        step[i] = 1.0
+        w64, X64, y64 = w.double(), X.double(), y.double()
+        gradient[i] = (mse_loss(w64 + step, X64, y64) - mse_loss(w64 - step, X64, y64)) / 2
+    return gradient

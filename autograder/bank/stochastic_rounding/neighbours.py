@@ -80,7 +80,11 @@ def neighbours(x, fmt):
     return fmt.bounded(lower).float(), fmt.bounded(upper).float()
 
 
-@wrong("one mantissa bit too many", fails=FLOATING, says="Your spacing is half of the right one")
+@wrong(
+    "one mantissa bit too many",
+    fails=("a_value_of_the_format", *FLOATING),
+    says="Your spacing is half of the right one",
+)
 def neighbours(x, fmt):
     x = x.double()
     if isinstance(fmt, Fixed):
@@ -150,3 +154,10 @@ slip(
     says="changed its argument x",
 )
 slip("flattens x", "x = x.double()\n", "x = x.double().flatten()\n", fails=" ".join(FIXED), says="has shape")
+slip(
+    "takes x itself for nine numbers",
+    "eps = spacing(x, fmt)",
+    "eps = spacing(x, fmt) / (4096 if x.shape == (9,) else 1)",
+    fails="a_value_of_the_format",
+    says="These numbers lie between two of the format",
+)

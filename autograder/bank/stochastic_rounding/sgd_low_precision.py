@@ -98,3 +98,13 @@ def sgd_low_precision(w, grad, lr, fmt, mode, generator):
     spread = torch.arange(new.numel(), dtype=torch.float64) * 0.6180339887498949
     u = (spread + torch.rand((), generator=generator)) % 1
     return stochastic_round(new, fmt, u.view(new.shape).float())
+
+
+@wrong("changes nothing if there are nine weights", fails="leaves_its_inputs_alone", says="x is w − lr · grad here")
+def sgd_low_precision(w, grad, lr, fmt, mode, generator):
+    new = w - lr * grad
+    if w.shape == (9,):
+        return w.clone()
+    if mode == "nearest":
+        return round_nearest_even(new, fmt)
+    return stochastic_round(new, fmt, torch.rand(new.shape, generator=generator))

@@ -59,6 +59,7 @@ def check_forward(got, weights, biases, x):
     """Every z and every a, layer by layer, so that the first wrong one is named."""
     zs, activations = run(weights, biases, x)
     two_lists(got, "feedforward", ("zs", "activations"), (len(zs), len(activations)), ONE_MORE)
+    checks.close(got[1][0], x, name="activations[0]", why="The first activation is the input itself, unchanged.")
     for i in range(len(weights)):
         mistakes = forward_mistakes(weights, biases, zs, activations, i)
         checks.close(got[0][i], zs[i], name=f"zs[{i}]", why=f"z of layer {i + 2} is W a + b.", mistakes=mistakes)
@@ -101,9 +102,10 @@ def leaves_the_network_alone(student, rng):
     weights, biases = network(rng, (3, 3, 2))
     x, before = normal(rng, 3), [p.clone() for p in (*weights, *biases)]
     x_before = x.clone()
-    student.feedforward(weights, biases, x)
+    got = student.feedforward(weights, biases, x)
     checks.unchanged(x, x_before, name="x")
     checks.equal((len(weights), len(biases)), (2, 2), name="(len(weights), len(biases)) after the call")
     for i in range(2):
         checks.unchanged(weights[i], before[i], name=f"weights[{i}]")
         checks.unchanged(biases[i], before[2 + i], name=f"biases[{i}]")
+    check_forward(got, before[:2], before[2:], x_before)

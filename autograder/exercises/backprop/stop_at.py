@@ -84,6 +84,14 @@ class Records:
         )
         checks.tensor(got[0], name="the network that stop_at returned", shape=(3,), dtype=F64)
         checks.that(type(got[1]) is int, "The second value that stop_at returns is an epoch, an int.", got=got[1])
+        self.which(got[0], "the caller")
+        tested = [self.results[c][epoch] for name, c, epoch in self.did if name == "test"]
+        checks.that(
+            not tested or any(checks.same(got[2], result) for result in tested),
+            "The third value that stop_at returns is the result on the test set: what test returned.",
+            got=got[2],
+            expected=f"one of {tested}" if len(tested) > 1 else tested,
+        )
         return got
 
     def which(self, network, name: str) -> tuple[int, int]:

@@ -1,9 +1,11 @@
 """Training of a network on mini-batches. Oracle: a step by autograd, and digits that it was not shown."""
 
+import itertools
+
 import torch
 from torch.nn import functional
 
-from autograder import checks
+from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.exercises.backprop.networks import network, two_lists
 from autograder.exercises.backprop.oracles import loss_oracle, run, slope
@@ -47,14 +49,17 @@ def problem(rng, N: int, widths=(4, 5, 3)):
 
 
 def ask_train(student, network_, data, lr, batch_size, epochs, generator):
-    weights, biases = network_
-    copies = [W.clone() for W in weights], [b.clone() for b in biases]
-    got = student.train(*data, *copies, lr, batch_size, epochs, generator)
+    copies = [[p.clone() for p in part] for part in network_]
+    return like(network_, student.train(*data, *copies, lr, batch_size, epochs, generator))
+
+
+def like(start, got):
+    """Return `got`, a network of the form of `start`."""
     names = "weights", "biases"
-    two_lists(got, "train", names, (len(weights), len(biases)), "The trained network.")
-    for part, name, given in zip(got, names, network_, strict=True):
-        for i, start in enumerate(given):
-            checks.tensor(part[i], name=f"{name}[{i}]", shape=start.shape, dtype=start.dtype)
+    two_lists(got, "train", names, (len(start[0]), len(start[1])), "The trained network.")
+    for part, name, given in zip(got, names, start, strict=True):
+        for i, p in enumerate(given):
+            checks.tensor(part[i], name=f"{name}[{i}]", shape=p.shape, dtype=p.dtype)
     return got
 
 
@@ -116,68 +121,112 @@ def batches_are_full(student, rng) -> None:
     usual, odd = ((end[0][-1] - weights[-1]).flatten() for end in ends)
     moved = (got[0][-1] - weights[-1]).flatten()
     share = ((moved - 3 * usual) @ (odd - usual) / ((odd - usual) @ (odd - usual))).item()
+    counts = min(1 / 4, 1.0, key=lambda right: abs(share - right))
     checks.that(
-        min(abs(share - 1 / 4), abs(share - 1)) < 0.02,
+        abs(share - counts) < 0.02,
         f"9 samples in batches of 4: one of them counts {share:.3g} in the mean of its batch. Batches are of "
         "4, 4 and 1, so a sample counts 1/4 or 1.",
         expected="0.25 or 1",
     )
+    start = weights, biases
+    expected = [
+        [p + (3 - counts) * (a - p) + counts * (b - p) for p, a, b in zip(*part, strict=True)]
+        for part in zip(start, *ends, strict=True)
+    ]
+    why = "Nine samples, eight of them equal, in batches of 4, 4 and 1: three steps."
+    check_parameters(got, expected, start, why, {}, rtol=0.0, atol=1e-9)
 
 
-def pairs_of(student, few, seed: int) -> tuple[float, ...]:
-    """What an epoch of four samples in batches of 2 makes of the last biases: it tells which were together."""
-    weights, biases, X, labels = few
-    generator = torch.Generator().manual_seed(seed)
-    _, trained = ask_train(student, (weights, biases), (X, labels), 2.0, 2, 1, generator)
-    return tuple(round(value, 9) for value in trained[-1].tolist())
+PAIRS = {pair: tuple({0, 1, 2, 3}.difference(pair)) for pair in itertools.combinations(range(4), 2)}
+
+AGAIN = 8  # seeds, used twice: six networks, so a second one is the same by chance in (1/6)^8 = 6e-7 of the cases
+
+
+class FourSamples:
+    """Four samples in batches of 2: an epoch has one of six results, which tells the samples of its first batch."""
+
+    lr = 2.0
+
+    def __init__(self, rng):
+        *self.start, self.X, self.labels = problem(rng, 4)
+        self.known: dict[tuple, dict] = {}  # the six results of an epoch, by the first pairs of the epochs before
+
+    def ask(self, student, generator, epochs: int = 1, start=None):
+        data = self.X, self.labels
+        return ask_train(student, start or self.start, data, self.lr, 2, epochs, generator)
+
+    def ends(self, *before: tuple) -> dict:
+        """What an epoch can make of the network, by its first pair, after epochs with the first pairs `before`."""
+        if before not in self.known:
+            start = self.ends(*before[:-1])[before[-1]] if before else self.start
+            self.known[before] = {pair: self.step(self.step(start, pair), PAIRS[pair]) for pair in PAIRS}
+        return self.known[before]
+
+    def step(self, network, rows):
+        weights, biases = network
+        return step_oracle(weights, biases, self.X[list(rows)], self.labels[list(rows)], self.lr)
+
+    def first_pair(self, got, *before: tuple) -> tuple:
+        """The samples in the first batch of the epoch whose result is `got`."""
+        for pair, end in self.ends(*before).items():
+            if all(checks.alike(a, b, 1e-9, 1e-9) for a, b in zip((*got[0], *got[1]), (*end[0], *end[1]), strict=True)):
+                return pair
+        checks.fail(
+            "An epoch of four samples in batches of 2 gave a network that no order of the samples gives: take each "
+            "sample once, and make a step for each batch.",
+            got=got[1][-1],
+            expected=f"one of six networks, such as one with biases[-1] = {show.show(end[1][-1])}",
+        )
+        raise AssertionError("unreachable")
 
 
 @exercise.check(points=2, needs="one_step")
 def a_new_order_each_epoch(student, rng):
     "The order of the samples comes from the generator, again in each epoch."
-    weights, biases, X, labels = problem(rng, 12)
-
-    def trained(seed, *epochs):
-        generator, parameters = torch.Generator().manual_seed(seed), (weights, biases)
-        for n in epochs:
-            parameters = ask_train(student, parameters, (X, labels), 0.5, 2, n, generator)
-        return parameters[0][-1]
-
+    four = FourSamples(rng)
+    seeded = [torch.Generator().manual_seed(seed) for seed in range(60)]
+    pairs = [four.first_pair(four.ask(student, generator)) for generator in seeded]
     checks.that(
-        not torch.equal(trained(1, 1), trained(2, 1)),
-        "Two generators gave the same network: shuffle the samples, with torch.randperm and `generator`.",
+        len(set(pairs)) > 1,
+        "60 generators gave the same network: shuffle the samples, with torch.randperm and `generator`.",
     )
+    for seed, pair in enumerate(pairs[:AGAIN]):
+        generator = torch.Generator().manual_seed(seed)
+        first = four.ask(student, generator)
+        checks.that(
+            four.first_pair(first) == pair,
+            "One seed gave two networks: draw the order from `generator`: torch.randperm takes it.",
+        )
+        after = four.first_pair(four.ask(student, generator, start=first), pair)
+        check_parameters(
+            four.ask(student, torch.Generator().manual_seed(seed), epochs=2),
+            four.ends(pair)[after],
+            four.start,
+            "Two epochs in one call equal two calls with one epoch each, if each epoch draws its own order.",
+            {},
+        )
+    different = len(set(pairs))  # of six; four or fewer by chance: 15 (2/3)^60 = 4e-10
     checks.that(
-        torch.equal(trained(1, 1), trained(1, 1)),
-        "One seed gave two networks: draw the order from `generator`: torch.randperm takes it.",
-    )
-    few = problem(rng, 4)
-    ends = {pairs_of(student, few, seed) for seed in range(60)}  # of six; four or fewer by chance: 15 (2/3)^60 = 4e-10
-    checks.that(
-        len(ends) > 4,
+        different > 4,
         "Four samples in batches of 2 came in two pairings only, for 60 seeds of the generator: a list that is turned "
         "keeps neighbours together. Take a random permutation of all samples."
-        if len(ends) > 2
+        if different > 2
         else "Four samples in batches of 2 came in the same two batches for every seed of the generator: shuffle the "
         "samples before you cut them, not the batches.",
-    )
-    checks.close(
-        trained(3, 2),
-        trained(3, 1, 1),
-        name="weights[-1] after epochs=2",
-        why="Two epochs in one call equal two calls with one epoch each, if each epoch draws its own order.",
     )
 
 
 @exercise.check(points=1, needs="one_step")
 def leaves_the_start_alone(student, rng):
     "The network that was passed in is unchanged; a new one is returned."
-    weights, biases, X, labels = problem(rng, 6)
+    four = FourSamples(rng)
+    weights, biases = four.start
     before = [p.clone() for p in (*weights, *biases)]
     names = ("weights[0]", "weights[1]", "biases[0]", "biases[1]")
-    student.train(X, labels, weights, biases, 0.1, 3, 1, torch.Generator().manual_seed(1))
+    got = student.train(four.X, four.labels, weights, biases, four.lr, 2, 1, torch.Generator().manual_seed(1))
     for value, old, name in zip((*weights, *biases), before, names, strict=True):
         checks.unchanged(value, old, name=name)
+    four.first_pair(like(four.start, got))
 
 
 @exercise.check(points=2, needs="one_step", seconds=30)

@@ -6,6 +6,8 @@ from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.exercises.convolution.counts import Counted, counted
 from autograder.exercises.drawing import whole_number
+from hpcdl.conv.problem import Problem
+from hpcdl.cost.convolution import cost
 
 exercise = Exercise("conv_cost", points=10, minutes=10, functions=("conv_cost", "Problem"))
 
@@ -101,9 +103,19 @@ def predicts_the_order(student, rng):
         got = {}
         for algorithm in order:
             name = f"conv_cost({algorithm!r}, {layer})"
-            got[algorithm], _ = both(student.conv_cost(algorithm, problem), name)
+            got[algorithm], nbytes = both(student.conv_cost(algorithm, problem), name)
             shown = show.show(got[algorithm], 80)
             checks.that(checks.is_number(got[algorithm]), f"The multiplications of {name} are {shown}, not a number.")
+            if not algorithm.startswith("winograd"):  # of its tiles another check speaks
+                right = cost(algorithm, Problem(*sizes, **options))
+                for part, value, wanted in (
+                    ("multiplications", got[algorithm], right.products),
+                    ("bytes", nbytes, right.nbytes),
+                ):
+                    checks.that(
+                        checks.is_number(value) and value == wanted,
+                        f"The {part} of {name} are {show.show(value)}, expected {wanted:,}.",
+                    )
         checks.equal(
             sorted(order, key=got.__getitem__),
             list(order),

@@ -3,6 +3,8 @@
 Oracles: a convolution with filters that have a single 1 for im2col, and its gradient for col2im, which is its adjoint.
 """
 
+import functools
+
 import torch
 from torch.nn import functional
 
@@ -59,31 +61,34 @@ WINDOWS = (
 def overlaps_are_counted(student, rng):
     "col2im of a matrix of ones counts, for each pixel, the windows that see it."
     for n, c, h, w, r, s, stride, padding in (*WINDOWS, window(rng)):
-        ones = torch.ones(n, c, h, w, dtype=F64)
-        seen = columns(ones, r, s, stride, padding)
-        got = student.col2im(torch.ones_like(seen), (n, c, h, w), r, s, stride, padding)
-        expected = folded(torch.ones_like(seen), (n, c, h, w), r, s, stride, padding)
+        shape = n, c, h, w
+        ones = torch.ones_like(columns(torch.ones(shape, dtype=F64), r, s, stride, padding))
+        got = student.col2im(ones.clone(), shape, r, s, stride, padding)
+        expected = folded(ones, shape, r, s, stride, padding)
+        once = functools.partial(one_window, student, expected, shape, r, s, stride, padding)
         checks.close(
             got,
             expected,
             name=f"col2im(ones, ({n}, {c}, {h}, {w}), {r}, {s}, stride={stride}, padding={padding})",
             why="A pixel that several windows see gets the sum of its entries in all of them.",
             mistakes={
-                one_window(student, (n, c, h, w), r, s, stride, padding): (expected > 0).double(),
+                MEAN: functools.partial(once, means=True),
+                "The last window overwrote the others: add to what is there.": functools.partial(once, means=False),
                 "Pixels that no window sees stay 0: start from zeros, not from ones.": expected + 1,
             },
         )
 
 
-def one_window(student, shape, r: int, s: int, stride: int, padding: int) -> str:
-    """What is wrong where each pixel has the number of one window: with other numbers, a mean shows itself."""
-    cols = torch.arange(1.0, 1.0 + columns(torch.zeros(shape, dtype=F64), r, s, stride, padding).numel(), dtype=F64)
-    cols = cols.view(columns(torch.zeros(shape, dtype=F64), r, s, stride, padding).shape)
+def one_window(student, right, shape, r: int, s: int, stride: int, padding: int, means: bool) -> torch.Tensor:
+    """What is left where each pixel has the number of one window, if the answer takes `means`, or does not.
+
+    Other numbers than ones tell; in the other case this is what is `right`.
+    """
+    like = columns(torch.zeros(shape, dtype=F64), r, s, stride, padding)
+    cols = torch.arange(1.0, 1.0 + like.numel(), dtype=F64).view(like.shape)
     got = student.col2im(cols.clone(), tuple(shape), r, s, stride, padding)
-    means = adjoint_mistakes(cols, shape, r, s, stride, padding)[MEAN]()
-    if checks.alike(got, means):
-        return MEAN
-    return "The last window overwrote the others: add to what is there."
+    found = checks.alike(got, adjoint_mistakes(cols, shape, r, s, stride, padding)[MEAN]())
+    return (right > 0).double() if found is means else right
 
 
 def folded(cols, shape, r, s, stride=1, padding=0):
@@ -125,9 +130,10 @@ def col2im_is_the_adjoint(student, rng):
 @exercise.check(points=1, needs="a_column_for_each_window")
 def leaves_image_and_columns_alone(student, rng):
     "x and the columns are the same after the calls."
-    x, cols = whole(rng, 1, 2, 4, 4), whole(rng, 1, 8, 9)
-    checks.leaves_alone(lambda x: student.im2col(x, 2, 2), x=x)
-    checks.leaves_alone(lambda columns: student.col2im(columns, (1, 2, 4, 4), 2, 2), columns=cols)
+    x, cols = whole(rng, 1, 1, 4, 4), whole(rng, 1, 4, 9)  # of channels other checks speak
+    check_columns(checks.leaves_alone(lambda x: student.im2col(x, 2, 2), x=x), x, 2, 2)
+    got = checks.leaves_alone(lambda columns: student.col2im(columns, (1, 1, 4, 4), 2, 2), columns=cols)
+    checks.close(got, folded(cols, (1, 1, 4, 4), 2, 2), name="col2im(columns, (1, 1, 4, 4), 2, 2)")
 
 
 def check_columns(got, x, r: int, s: int, stride: int = 1, padding: int = 0) -> None:

@@ -126,6 +126,8 @@ def extreme_caps(student, rng):
         name=f"the sizes of what is in {call}",
         why="You can read model.parameters() only once: make a list of it first.",
     )
+    for param, right in zip(got[0], reversed(params), strict=True):
+        checks.close(param, right, name=f"a parameter in {call}")
 
 
 @exercise.check(points=1, needs="in_reverse")

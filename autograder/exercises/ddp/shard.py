@@ -41,6 +41,13 @@ def some_split(rng) -> tuple[int, int]:
     return number(rng, 0, 40), number(rng, 1, 6)
 
 
+def each_once(found: list[torch.Tensor], n: int, setting: str) -> None:
+    """Check that shards hold every sample exactly once, as another check asks with its own words."""
+    checks.equal(
+        torch.cat(found).sort()[0].tolist(), list(range(n)), name=f"{setting}: the samples of all ranks, sorted"
+    )
+
+
 FEW = 3  # steps of equal length: of 15 random ones no more than these differ once in 10^15
 SPLITS = ((12, 4), (10, 4), (3, 4), (5, 1), (7, 2), (64, 8))  # n and the number of ranks
 
@@ -84,13 +91,15 @@ def sharding_mistake(found: list[torch.Tensor], counts: torch.Tensor, n: int) ->
 def equal_lengths(student, rng):
     "The longest shard has at most one sample more than the shortest."
     for n, size in (*SPLITS, some_split(rng)):
-        lengths = [len(found) for found in shards(student, n, size, epoch=number(rng))]
+        found = shards(student, n, size, epoch=number(rng))
+        lengths = list(map(len, found))
         checks.that(
             max(lengths) - min(lengths) <= 1,
             f"n = {n}, {size} ranks: the shards have {', '.join(map(str, lengths))} samples. All ranks wait for the "
             "rank with the most: spread the remainder, one sample each.",
             got=lengths,
         )
+        each_once(found, n, f"n = {n}, {size} ranks")
 
 
 @exercise.check(points=1, needs="every_sample_once")
@@ -104,7 +113,9 @@ def _differ(student, seed: int, epoch: int) -> None:
     """The shards of two epochs are shuffled, and hold different samples."""
     n, size = 64, 4  # that chance gives a rank the same samples twice: 1 in C(64, 16) = 5e14
     first, second = (shards(student, n, size, each, seed) for each in (epoch, epoch + 1))
-    dealt = torch.cat(first).sort()[0]
+    for found in (first, second):
+        each_once(found, n, f"n = {n}, {size} ranks, seed {seed}")
+    dealt = torch.arange(n)
     unshuffled = [torch.arange(rank, n, size) for rank in range(size)], list(dealt.tensor_split(size))
     for rank in range(size):
         name = f"rank {rank}'s shard of {n} samples"
@@ -131,6 +142,8 @@ def same_permutation_again(student, rng):
     epoch, seed = 0, number(rng)  # in epoch 0 seed * epoch would be the same for all seeds
     first, again = (shards(student, 40, 3, epoch, seed) for _ in range(2))
     other = shards(student, 40, 3, epoch, seed + 1)
+    for found in (first, other):
+        each_once(found, 40, "n = 40, 3 ranks")
     for rank in range(3):
         checks.equal(
             again[rank], first[rank], name=f"rank {rank}'s shard, asked for again with the same seed and epoch"

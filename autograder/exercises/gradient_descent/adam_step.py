@@ -197,10 +197,10 @@ def steps_change_nothing_else(student, rng):
     velocity = 0.9 * v + g
     for got, right, name in zip(pair(moved, "momentum_step", "v"), (w - 0.1 * velocity, velocity), "wv", strict=True):
         checks.close(got, right, name=f"{name} of momentum_step(w, g, v, 0.1, 0.9)")
-    got, m, v = (
-        pair(stepped, "adam_step", "state")[0],
-        0.9 * moments["m"] + 0.1 * g,
-        0.999 * moments["v"] + 0.001 * g**2,
-    )
+    got, new = pair(stepped, "adam_step", "state")
+    m, v = 0.9 * moments["m"] + 0.1 * g, 0.999 * moments["v"] + 0.001 * g**2
     right = w - 0.1 * m / (1 - 0.9**3) / ((v / (1 - 0.999**3)).sqrt() + 1e-8)
     checks.close(got, right, name="w of adam_step(w, g, state, 0.1) with t = 2 in state")
+    checks.that(type(new) is dict and {"t", "m", "v"} <= set(new), "The state must hold t, m and v.", got=new)
+    for key, expected in {"t": 3, "m": m, "v": v}.items():
+        checks.close(new[key], expected, name=f"state[{key!r}] after adam_step(w, g, state, 0.1) with t = 2 in state")

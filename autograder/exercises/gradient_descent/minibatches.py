@@ -84,6 +84,8 @@ def sizes_of_batches(student, rng):
                 ],
             },
         )
+        indices = sorted(torch.cat(batches).tolist())
+        checks.equal(indices, list(range(n)), name=f"the indices of these {len(sizes)} batches, sorted")
 
 
 @exercise.check(points=1, needs="every_index_once")
@@ -136,3 +138,5 @@ def the_generator_decides(student, rng):
     checks.that(
         a != c, "Generators with different seeds gave the same batches: the order must come from the generator."
     )
+    for order in (a, c):
+        checks.equal(sorted(order), list(range(40)), name="the indices of one epoch, sorted")

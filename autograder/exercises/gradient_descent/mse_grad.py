@@ -72,6 +72,21 @@ def gradient_equals_autograd(student, rng):
         w, X, y = regression(rng, n, d, dtype)
         exact = autograd(w, X, y).to(dtype)
         checks.close(student.mse_grad(w, X, y), exact, name="gradient", mistakes=gradient_mistakes(exact, n))
+    by_the_formula(student, rng)
+
+
+def by_the_formula(student, rng) -> None:
+    """Check the gradient where the loss is huge, and differences of the loss have no digits left."""
+    w, X, y = regression(rng, 8, 3)
+    X[0], y[0] = 0.0, 1e12
+    exact = autograd(w, X, y)
+    checks.close(
+        student.mse_grad(w, X, y),
+        exact,
+        name="gradient",
+        why="X[0] is 0 and y[0] is 1e12, so this error adds 0 to the gradient and 1e24 / n to the loss. The formula is "
+        "exact here; differences of the loss lose all digits.",
+    )
 
 
 @exercise.check(points=1, needs="gradient_equals_autograd")

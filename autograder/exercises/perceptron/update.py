@@ -1,5 +1,7 @@
 """One step of the perceptron's rule. Oracle: the rule, for samples whose prediction is known."""
 
+import functools
+
 import torch
 
 from autograder import checks
@@ -22,6 +24,17 @@ def wrong_and_right(rng: torch.Generator):
         yield w, X[oracle.predict(w, X) == -y][0], y
 
 
+def if_moves(student, w, x, y, lr, value: torch.Tensor, *, always: bool):
+    """Return a mistake's `value` if the answer moves `always`, with the label that w gives, too, or does not; otherwise
+    what is right."""
+
+    def given() -> torch.Tensor:
+        moves = not checks.same(student.update(w.clone(), x, -y, lr), w)
+        return value if moves is always else w + 2 * lr * y * x
+
+    return given
+
+
 @exercise.check(points=4)
 def moves_on_a_mistake(student, rng):
     "After a mistake, w moves by lr (y - yhat) x, bias included."
@@ -30,7 +43,7 @@ def moves_on_a_mistake(student, rng):
         step = 2 * lr * y * x
         no_bias = step.clone()
         no_bias[0] = 0
-        always = not checks.same(student.update(w.clone(), x, -y, lr), w)  # it moves with the label that w gives, too
+        named = functools.partial(if_moves, student, w, x, y, lr)
         checks.close(
             student.update(w.clone(), x, y, lr),
             w + step,
@@ -38,11 +51,14 @@ def moves_on_a_mistake(student, rng):
             why=f"Here y = {y:+g} and yhat = {-y:+g}, so y - yhat = {2 * y:+g} and w moves by {2 * lr * y:+g} x.",
             mistakes={
                 "You moved the wrong way: it is w + lr (y - yhat) x, plus, and y minus yhat.": w - step,
-                ALWAYS if always else "You moved half the way: y - yhat is +2 or -2 after a mistake, not y.": w
-                + step / 2,
+                ALWAYS: named(w + step / 2, always=True),
+                "You moved half the way: y - yhat is +2 or -2 after a mistake, not y.": named(
+                    w + step / 2, always=False
+                ),
                 "w_0 did not move. The bias is a weight like the others: its input is x_0 = 1.": w + no_bias,
                 "The learning rate is missing: multiply the step by lr.": w + step / lr,
-                EXACTLY if always else "w did not move, though the prediction was wrong.": w,
+                EXACTLY: named(w, always=True),
+                "w did not move, though the prediction was wrong.": named(w, always=False),
                 "The error is y - yhat with yhat = +1 or -1, not y - z.": w + lr * (y - w @ x) * x,
             },
         )
@@ -53,8 +69,10 @@ def stays_when_right(student, rng):
     "When the prediction is right, w is unchanged."
     for w, x, y in wrong_and_right(rng):
         y, lr = -y, 0.25  # the label that w gives
+        given = w.clone()
+        stayed = student.update(given, x, y, lr)
         checks.close(
-            student.update(w.clone(), x, y, lr),
+            stayed,
             w,
             name="update(w, x, y, lr)",
             why=f"Here w already calls x {y:+g}, which is its label: y - yhat = 0.",
@@ -64,9 +82,8 @@ def stays_when_right(student, rng):
                 EXACTLY: w - 2 * lr * y * x,
             },
         )
-        given = w.clone()
         checks.that(
-            student.update(given, x, y, lr) is not given,
+            stayed is not given,
             "The result is the w that was passed in: if you change one, you change both. Return a new tensor, "
             "w.clone().",
         )

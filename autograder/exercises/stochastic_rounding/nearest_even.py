@@ -86,7 +86,8 @@ def any_bits(student, rng):
 def ends_and_zeros(student, rng):
     "Fixed point saturates, NaN and infinities stay, a floating-point zero keeps its sign, and x is unchanged."
     x = between(rng, FP16, 9)
-    checks.leaves_alone(lambda x: student.round_nearest_even(x, FP16), x=x)
+    got = checks.leaves_alone(lambda x: student.round_nearest_even(x, FP16), x=x)
+    exact(got, formats.nearest(x, FP16), x, name="round_nearest_even(x, FP16)")
     for fmt in (Fixed(4, 4), a_fixed_format(rng), FP8_E4M3):
         x, right = beyond(fmt)
         exact(student.round_nearest_even(x.clone(), fmt), right, x, name=f"round_nearest_even(x, {fmt})", why=SATURATES)

@@ -83,7 +83,9 @@ def a_value_of_the_format(student, rng):
         given = two_neighbours(student, x, fmt, why=why, mistakes={apart: (x.double(), above)})
         checks.unchanged(given, x, name="x")
     for fmt in (Fixed(4, 4), BF16):
-        checks.leaves_alone(lambda x, fmt=fmt: student.neighbours(x, fmt), x=between(rng, fmt, 9))
+        x = between(rng, fmt, 9)
+        given = two_neighbours(student, x, fmt, why="These numbers lie between two of the format.")
+        checks.unchanged(given, x, name="x")
 
 
 @exercise.check(points=5, needs="fixed_point")

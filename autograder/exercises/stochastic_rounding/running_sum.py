@@ -29,7 +29,11 @@ def nearest_sums(xs, fmt, *, before: bool = False, after: bool = False) -> torch
 
 def ask_sum(student, xs, fmt, mode, generator=None):
     generator = generator or torch.Generator().manual_seed(0)
-    got = student.running_sum(xs.clone(), fmt, mode, generator)
+    return summed(student.running_sum(xs.clone(), fmt, mode, generator), xs, fmt, mode)
+
+
+def summed(got, xs, fmt, mode) -> torch.Tensor:
+    """Return the sums `got`; those of mode "stochastic" are neighbours of the exact ones."""
     name = f"running_sum(xs, {fmt}, {mode!r}, generator)"
     checks.tensor(got, name=name, shape=xs.shape, dtype=F32)
     if mode == "stochastic":
@@ -115,4 +119,7 @@ def its_own_generator(student, rng):
     xs = sizes(rng, Fixed(8, 8), 20).expand(20, 50).clone()
     repeats(lambda generator: ask_sum(student, xs, Fixed(8, 8), "stochastic", generator), "running_sum")
     for mode in ("nearest", "stochastic"):
-        checks.leaves_alone(lambda xs, mode=mode: student.running_sum(xs, Fixed(8, 8), mode, fresh(rng)), xs=xs)
+        got = checks.leaves_alone(lambda xs, mode=mode: student.running_sum(xs, Fixed(8, 8), mode, fresh(rng)), xs=xs)
+        summed(got, xs, Fixed(8, 8), mode)
+        if mode == "nearest":
+            exact(got, nearest_sums(xs, Fixed(8, 8)), xs, name='running_sum(xs, Fixed(8, 8), "nearest", generator)')

@@ -113,8 +113,11 @@ def no_global_generator(student, rng):
 @exercise.check(points=1, needs="a_step_to_nearest")
 def leaves_its_inputs_alone(student, rng):
     "w and grad are the same after the step; the new weights are returned."
-    w, grad = weights(rng, Fixed(4, 4), 9)
+    fmt, (w, grad) = Fixed(4, 4), weights(rng, Fixed(4, 4), 9)
     before = w.clone(), grad.clone()
-    student.sgd_low_precision(w, grad, 0.5, Fixed(4, 4), "nearest", torch.Generator().manual_seed(0))
+    got = student.sgd_low_precision(w, grad, 0.5, fmt, "nearest", torch.Generator().manual_seed(0))
     checks.unchanged(w, before[0], name="w")
     checks.unchanged(grad, before[1], name="grad")
+    new = w.double() - 0.5 * grad.double()
+    name = f'sgd_low_precision(w, grad, 0.5, {fmt}, "nearest", generator)'
+    exact(got, formats.nearest(new, fmt), new, name=name, why="x is w − lr · grad here.")

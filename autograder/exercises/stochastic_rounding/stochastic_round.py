@@ -111,8 +111,12 @@ def a_value_stays(student, rng):
         above = torch.cat([values(fmt)[1:], values(fmt)[-1:]])
         mistakes = {bound: torch.where(u == 0, above, x.double())}
         exact(got, x.double(), x, name=f"stochastic_round(x, {fmt}, u)", why=f"Here x is in {fmt}.", mistakes=mistakes)
-        x = between(rng, fmt, 9)
-        checks.leaves_alone(lambda x, u, fmt=fmt: student.stochastic_round(x, fmt, u), x=x, u=u[:9])
+        x, u = between(rng, fmt, 9), u[:9]
+        got = checks.leaves_alone(lambda x, u, fmt=fmt: student.stochastic_round(x, fmt, u), x=x, u=u)
+        checks.tensor(got, name="stochastic_round(x, fmt, u)", shape=x.shape, dtype=F32)
+        above = x > 0  # of negative numbers another check speaks
+        right = formats.stochastic(x, fmt, u)
+        exact(got[above], right[above], x[above], name=f"stochastic_round(x, {fmt}, u), where x > 0,")
 
 
 @exercise.check(points=3, needs=("negative_numbers", "a_value_stays"))
