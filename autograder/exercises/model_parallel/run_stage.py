@@ -170,12 +170,22 @@ def the_next_batch(student, rng):
     agrees(training, training.run(student, one_f_one_b(2, 2)), "the second of two batches, p = 2, m = 2")
 
 
+TIMED = (("GPipe", gpipe, 3, 8), ("1F1B", one_f_one_b, 4, 9), ("ZB-H1", zb_h1, 4, 9))
+MESSAGE = 0.5  # virtual seconds
+
+
+def drawn_seconds(rng) -> tuple[float, float, float]:
+    """The virtual seconds of an F, a B and a W."""
+    f, b, w = (2 + torch.randint(0, 5, (3,), generator=rng) / 4).tolist()
+    return f, b, w
+
+
 @exercise.check(points=5, needs="as_one_machine", seconds=SECONDS)
 def as_fast_as_predicted(student, rng):
     "It is as fast as the event simulation: messages overlap with computing, gradients go before weights(k)."
-    for name, schedule, p, m in (("GPipe", gpipe, 3, 8), ("1F1B", one_f_one_b, 4, 9), ("ZB-H1", zb_h1, 4, 9)):
-        f, b, w = (2 + torch.randint(0, 5, (3,), generator=rng) / 4).tolist()
-        training, orders, message = Training((1,) * m, p, rng), schedule(p, m), 0.5
+    for name, schedule, p, m in TIMED:
+        f, b, w = drawn_seconds(rng)
+        training, orders, message = Training((1,) * m, p, rng), schedule(p, m), MESSAGE
         late = play(orders, f, b, w, message).makespan
         apart = orders if name == "ZB-H1" else [w_at_once(order) for order in orders]  # a gradient is sent before its W
         predicted = play(apart, f, b, w, message).makespan + 2 * message  # two that come at once queue at one port
@@ -207,6 +217,16 @@ def w_at_once(order: list) -> list:
 @exercise.check(points=3, needs="as_one_machine", seconds=SECONDS)
 def no_more_messages_and_memory(student, rng):
     "A stage holds only what its order needs, sends each output and gradient once to its neighbour, and waits for all."
+    holds_and_sends(student, rng)
+    for name, schedule, p, m in TIMED:  # who waits here only is slow there
+        training, setting = Training((1,) * m, p, rng), f"{name} on {p} stages, {m} microbatches"
+        run = training.run(student, schedule(p, m), drawn_seconds(rng), alpha=MESSAGE)
+        waited_for(run, setting)
+        agrees(training, run, setting)
+
+
+def holds_and_sends(student, rng) -> None:
+    """The messages, their waits and the memory of 1F1B."""
     p, m, width = 4, 8, 8
     training, orders = Training((2,) * m, p, rng), one_f_one_b(p, m)
     run = training.run(student, orders)
