@@ -151,12 +151,23 @@ def tied_layers(student, rng):
     Network(3, (4, 4), rng, [0, 0]).agrees(student)
 
 
+LAYERS, WIDE, MANY = 8, 32, 4  # a layer of 32 x 32 weights is much larger than 2 x 32 activations
+LARGE, SMALL = (WIDE,) * (LAYERS + 1), (4,) * 7
+WORK, ALPHA = 1.0, 0.2  # virtual seconds of a layer in a pass, and of a message
+TIMED: dict = {"seconds": WORK, "measured": True, "alpha": ALPHA}
+
+
 @exercise.check(points=4, needs="as_with_whole_layers", seconds=SECONDS)
 def three_times_the_weights(student, rng):
     "Each rank sends 3 (p - 1)/p of the weights' bytes in a step: two gathers, a reduce-scatter; all are waited for."
-    for p in (2, 4):
-        network = Network(p, (4, 4, 8, 4), rng)
-        run = network.agrees(student)
+    for p, widths, options in (
+        (2, (4, 4, 8, 4), {}),
+        (4, (4, 4, 8, 4), {}),
+        (MANY, LARGE, {"measured": True}),  # as where memory is measured
+        (MANY, SMALL, TIMED),  # as where time is
+    ):
+        network = Network(p, widths, rng)
+        run = network.agrees(student, **options)
         waited_for(run, network.setting)
         once = (p - 1) * network.numel * NUMBER // p
         whole = next((e.op for e in run.trace if e.op in ("all_reduce", "broadcast")), "")
@@ -191,13 +202,10 @@ def are_gathered(network: Network, run) -> None:
         )
 
 
-LAYERS, WIDE, MANY = 8, 32, 4  # a layer of 32 x 32 weights is much larger than 2 x 32 activations
-
-
 @exercise.check(points=6, needs="as_with_whole_layers", seconds=SECONDS)
 def two_layers_at_a_time(student, rng):
     "At rest and between the passes a rank keeps only its share; it never holds more than two whole layers."
-    network = Network(MANY, (WIDE,) * (LAYERS + 1), rng)
+    network = Network(MANY, LARGE, rng)
     run, layer = network.agrees(student, measured=True), WIDE * WIDE * NUMBER
     are_gathered(network, run)
     shares = LAYERS * layer // MANY
@@ -250,9 +258,9 @@ def two_layers_at_a_time(student, rng):
 @exercise.check(points=5, needs="as_with_whole_layers", seconds=SECONDS)
 def gathers_are_hidden(student, rng):
     "The next layer's weights arrive while this one computes, forward and backward."
-    layers, work, alpha = 6, 1.0, 0.2
-    network, gather = Network(MANY, (4,) * (layers + 1), rng), alpha * (MANY - 1)
-    run = network.agrees(student, seconds=work, measured=True, alpha=alpha)
+    layers, work = len(SMALL) - 1, WORK
+    network, gather = Network(MANY, SMALL, rng), ALPHA * (MANY - 1)
+    run = network.agrees(student, **TIMED)
     right = {
         "forward": layers * work + gather,
         "backward": layers * (work + gather) + gather,  # nothing hides the reduce-scatter
