@@ -151,23 +151,15 @@ def tied_layers(student, rng):
     Network(3, (4, 4), rng, [0, 0]).agrees(student)
 
 
-LAYERS, WIDE, MANY = 8, 32, 4  # a layer of 32 x 32 weights is much larger than 2 x 32 activations
-LARGE, SMALL = (WIDE,) * (LAYERS + 1), (4,) * 7
-WORK, ALPHA = 1.0, 0.2  # virtual seconds of a layer in a pass, and of a message
-TIMED: dict = {"seconds": WORK, "measured": True, "alpha": ALPHA}
+COUNTED, MANY = (4, 4, 8, 4), 4
 
 
 @exercise.check(points=4, needs="as_with_whole_layers", seconds=SECONDS)
 def three_times_the_weights(student, rng):
     "Each rank sends 3 (p - 1)/p of the weights' bytes in a step: two gathers, a reduce-scatter; all are waited for."
-    for p, widths, options in (
-        (2, (4, 4, 8, 4), {}),
-        (4, (4, 4, 8, 4), {}),
-        (MANY, LARGE, {"measured": True}),  # as where memory is measured
-        (MANY, SMALL, TIMED),  # as where time is
-    ):
-        network = Network(p, widths, rng)
-        run = network.agrees(student, **options)
+    for p in (2, MANY):
+        network = Network(p, COUNTED, rng)
+        run = network.agrees(student)
         waited_for(run, network.setting)
         once = (p - 1) * network.numel * NUMBER // p
         whole = next((e.op for e in run.trace if e.op in ("all_reduce", "broadcast")), "")
@@ -202,12 +194,22 @@ def are_gathered(network: Network, run) -> None:
         )
 
 
+def waits_as_often(student, rng, network: Network, run) -> None:
+    """An answer that waits where its bytes are counted, and loses points if not, waits in this run, too."""
+    if run.careless and not Network(MANY, COUNTED, rng).run(student).careless:
+        waited_for(run, network.setting)
+
+
+LAYERS, WIDE = 8, 32  # a layer of 32 x 32 weights is much larger than 2 x 32 activations
+
+
 @exercise.check(points=6, needs="as_with_whole_layers", seconds=SECONDS)
 def two_layers_at_a_time(student, rng):
     "At rest and between the passes a rank keeps only its share; it never holds more than two whole layers."
-    network = Network(MANY, LARGE, rng)
+    network = Network(MANY, (WIDE,) * (LAYERS + 1), rng)
     run, layer = network.agrees(student, measured=True), WIDE * WIDE * NUMBER
     are_gathered(network, run)
+    waits_as_often(student, rng, network, run)
     shares = LAYERS * layer // MANY
     for rank, (*_, (kept, forward, backward, between, end, *_)) in enumerate(run.results):
         at_rest = f"{LAYERS} layers of {layer} bytes over {MANY} ranks: rank {rank} "
@@ -258,9 +260,9 @@ def two_layers_at_a_time(student, rng):
 @exercise.check(points=5, needs="as_with_whole_layers", seconds=SECONDS)
 def gathers_are_hidden(student, rng):
     "The next layer's weights arrive while this one computes, forward and backward."
-    layers, work = len(SMALL) - 1, WORK
-    network, gather = Network(MANY, SMALL, rng), ALPHA * (MANY - 1)
-    run = network.agrees(student, **TIMED)
+    layers, work, alpha = 6, 1.0, 0.2
+    network, gather = Network(MANY, (4,) * (layers + 1), rng), alpha * (MANY - 1)
+    run = network.agrees(student, seconds=work, measured=True, alpha=alpha)
     right = {
         "forward": layers * work + gather,
         "backward": layers * (work + gather) + gather,  # nothing hides the reduce-scatter
@@ -271,6 +273,7 @@ def gathers_are_hidden(student, rng):
     }
     works(run, [2 * layers * work] * MANY, network.setting)
     are_gathered(network, run)
+    waits_as_often(student, rng, network, run)
     for rank, (*_, measured) in enumerate(run.results):
         for way, seconds in zip(right, measured[-2:], strict=True):
             late = type(seconds) is not float or seconds > right[way] + gather + 1e-6
