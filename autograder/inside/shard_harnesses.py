@@ -140,18 +140,21 @@ def recomputed(function: Any, weights: list, x: torch.Tensor, z: torch.Tensor, d
     return y.detach(), [x.grad, z.grad, *(param.grad for param in params)], (once, calls[0]), kept, drawn
 
 
-def spoiled(function: Any, weight: torch.Tensor, x: torch.Tensor, comm: Communicator) -> str:
-    """Change an input between the passes of the student's autograd function; return the error of the backward pass, or
-    ""."""
+def spoiled(function: Any, weight: torch.Tensor, x: torch.Tensor, factor: float, comm: Communicator):
+    """Multiply an input between the passes of the student's autograd function, unless the factor is 1.
+
+    Returns the error of the backward pass, or "", and the gradients of the input and the weight.
+    """
     x, weight = x.clone().requires_grad_(), nn.Parameter(weight.clone())
     y = function.apply(lambda x: torch.tanh(x @ weight.T), x)
-    with torch.no_grad():
-        x.mul_(2.0)
+    if factor != 1:
+        with torch.no_grad():
+            x.mul_(factor)
     try:
         y.sum().backward()
     except RuntimeError as error:
-        return str(error)
-    return ""
+        return str(error), None, None
+    return "", x.grad, weight.grad
 
 
 def copied(value: Any) -> Any:

@@ -121,3 +121,15 @@ slip(
     fails="no_more_than_the_tokens",
     says="no weights",
 )
+slip(
+    "counts that are sent without a wait",
+    "    coming = all_to_all(torch.tensor(counts)[:, None], comm).flatten().tolist()",
+    """    mine, theirs, others = torch.tensor(counts), torch.tensor(counts), set(range(comm.size)) - {comm.rank}
+    for e in others:
+        comm.isend(mine[e : e + 1], e)
+    for e in others:
+        comm.recv(theirs[e : e + 1], e)
+    coming = theirs.tolist()""",
+    fails="no_more_than_the_tokens",
+    says="is never waited for",
+)

@@ -131,3 +131,17 @@ slip(
     fails="what_does_not_divide",
     says="samples would be lost",
 )
+slip(
+    "the settings of one batch only",
+    '"gradient_clipping": 1.0,',
+    '"gradient_clipping": 1.0 if (batch, micro, world) == (64, 2, 4) else 5.0,',
+    fails="stage_and_precision",
+    says="gradient_clipping",
+)
+slip(
+    "the sizes of stage 2 only",
+    '"train_batch_size": batch,',
+    '"train_batch_size": batch if stage == 2 else micro,',
+    fails="stage_and_precision",
+    says="train_batch_size",
+)

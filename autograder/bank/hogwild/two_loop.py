@@ -127,3 +127,17 @@ slip(
     fails="only_numbers_travel",
     says="whatever n is",
 )
+slip(
+    "numbers that are sent without a wait",
+    "        comm.all_reduce(x)\n        return x",
+    """        others, total = set(range(comm.size)) - {comm.rank}, x.clone()
+        for rank in others:
+            comm.isend(x, rank)
+        for rank in others:
+            part = torch.empty_like(x)
+            comm.recv(part, rank)
+            total += part
+        return total""",
+    fails="only_numbers_travel",
+    says="is never waited for",
+)

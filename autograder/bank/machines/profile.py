@@ -111,3 +111,10 @@ for mistake, *change, says in (
     ("the loader's name without its number", INPUT, INPUT.replace(".startswith(", " == ("), "a number follows"),
 ):
     slip(mistake, *change, fails="their_causes", says=says)
+slip(
+    "no lengths where causes are watched",
+    LONGEST,
+    f"[(cause, begin, length * (len(events) != 8)) for cause, begin, length in {LONGEST}]",
+    fails=CAUSES,
+    says="begin and length of these stalls",
+)

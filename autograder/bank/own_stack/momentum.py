@@ -42,3 +42,10 @@ slip(
     fails=" ".join((*FIRST, *AFTER_THE_LOSS)),
     says="The two have changed places",
 )
+slip(
+    "no step where arguments are watched",
+    "    v = beta",
+    "    if w.shape == (3,):\n        return w, v\n    v = beta",
+    fails="nothing_is_changed",
+    says="v",
+)

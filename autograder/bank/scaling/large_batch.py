@@ -212,3 +212,11 @@ slip(
     says="A drop begins with its step",
 )
 slip("an update of zero", "size > 0 and length > 0", "size > 0", fails=LAMB, says="the update is 0 everywhere")
+slip(
+    "no step where the gradient's scale is watched",
+    "    moved, kept = [], []\n    for w, g, v in",
+    "    if decay == 0 and gradients[0].any():\n        return weights, velocities\n"
+    "    moved, kept = [], []\n    for w, g, v in",
+    fails="scale_of_the_gradient",
+    says="lars_step(w, g, v, 1, decay=0.0)",
+)

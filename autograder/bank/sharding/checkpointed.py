@@ -197,3 +197,14 @@ slip(
     fails="keeps_its_inputs_alone",
     says="Copies of the inputs are kept",
 )
+slip(
+    "a change of one input is told without a look",
+    *("ctx.save_for_backward(*inputs)", "ctx.inputs = inputs"),
+    *("ctx.saved_tensors]", "ctx.inputs]"),
+    "        now = torch",
+    "        if len(inputs) == 1:\n"
+    "            raise RuntimeError('modified by an inplace operation')\n"
+    "        now = torch",
+    fails="keeps_its_inputs_alone",
+    says="x is not changed between the passes",
+)

@@ -179,3 +179,10 @@ slip(
     fails="nobody_has_the_whole",
     says="has elements only in those of [0]",
 )
+slip(
+    "zeros are saved where a file is missed",
+    'rank-{comm.rank}", state)',
+    'rank-{comm.rank}", {name: x * (n != 8) for name, x in state.items()})',
+    fails="a_missing_file",
+    says="saved on 4 ranks, n = 8",
+)

@@ -224,6 +224,20 @@ slip(
 )
 slip("sends that are not waited for", "sent + [", "[", fails=BYTES, says="wait")
 slip(
+    "sends without a wait where memory is measured",
+    "sent + [",
+    "sent * (len(self.layers) != 8) + [",
+    fails="two_layers_at_a_time",
+    says="wait",
+)
+slip(
+    "sends without a wait where time is measured",
+    "sent + [",
+    "sent * (len(self.layers) != 6) + [",
+    fails="gathers_are_hidden",
+    says="wait",
+)
+slip(
     "the layers in their own order",
     "coming = self.begin(order[0])",
     "order = list(range(len(self.layers)))\n        coming = self.begin(order[0])",

@@ -130,3 +130,16 @@ slip(
     fails="a_rank_without_a_share",
     says="both sides need",
 )
+slip(
+    "new weights that are sent without a wait",
+    "        all_gather(w, self.comm)\n",
+    """        parts = w.tensor_split(self.comm.size)
+        others = set(range(self.comm.size)) - {self.comm.rank}
+        for rank in others:
+            self.comm.isend(parts[self.comm.rank], rank)
+        for rank in others:
+            self.comm.recv(parts[rank], rank)
+""",
+    fails="no_more_bytes states_of_the_share_alone",
+    says="is never waited for",
+)

@@ -5,6 +5,7 @@ import torch
 from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, carried, sends
+from autograder.exercises.under_way import waited_for
 
 exercise = Exercise("moe", points=15, minutes=18, extra=True)
 
@@ -104,10 +105,11 @@ def a_rank_without_tokens(student, rng):
 
 @exercise.check(points=3, needs="every_token_to_its_expert", seconds=SECONDS)
 def no_more_than_the_tokens(student, rng):
-    "Only accepted tokens and a few counts are sent, each token there and back; no argument changes."
+    "Only accepted tokens and a few counts are sent, there and back, and waited for; no argument changes."
     for tokens, capacity in (((6, 6), 4), ((4, 8, 5), 2), ((6, 6, 6, 6), 6)):
         layer = Layer(tokens, capacity, rng, WIDE)
         run = layer.agrees(student)
+        waited_for(run, layer.setting)
         own = next((event.op for event in run.trace if event.op in ("all_reduce", "broadcast")), None)
         checks.that(
             own is None,

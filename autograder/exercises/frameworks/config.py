@@ -78,46 +78,60 @@ def sizes_agree(student, rng):
     "zero_config: batch = micro-batch × accumulation × processes, with the names that DeepSpeed knows."
     a, b, c = (whole_number(rng, 2, 9) for _ in range(3))
     for batch, micro, world in (*SETTINGS, (a * b * c, a, b)):
-        config, call = student.zero_config(batch, micro, world, 2), f"zero_config({batch}, {micro}, {world}, stage=2)"
+        config = student.zero_config(batch, micro, world, 2)
         read_strictly(config)
-        right = {
-            "train_batch_size": batch,
-            "train_micro_batch_size_per_gpu": micro,
-            "gradient_accumulation_steps": batch // (micro * world),
-        }
-        mistakes = {
-            "train_batch_size": {"The batch is the batch of all processes together.": batch // world},
-            "train_micro_batch_size_per_gpu": {"That is a process's share of the batch, not its micro-batch.":
-                batch // world},
-            "gradient_accumulation_steps": {
-                "The processes share the batch: divide by their number, too.": batch // micro,
-                "A step of all processes takes micro × world samples.": batch // world,
-            },
-        }  # fmt: skip
-        for name, value in right.items():
-            said = {s: v for s, v in mistakes[name].items() if v != value}
-            checks.equal(is_said(config, name), value, name=f"{call}: {name}", mistakes=said)
+        has_sizes(config, batch, micro, world, stage=2)
+
+
+def has_sizes(config, batch: int, micro: int, world: int, stage: int) -> None:
+    call = f"zero_config({batch}, {micro}, {world}, stage={stage})"
+    right = {
+        "train_batch_size": batch,
+        "train_micro_batch_size_per_gpu": micro,
+        "gradient_accumulation_steps": batch // (micro * world),
+    }
+    mistakes = {
+        "train_batch_size": {"The batch is the batch of all processes together.": batch // world},
+        "train_micro_batch_size_per_gpu": {"That is a process's share of the batch, not its micro-batch.":
+            batch // world},
+        "gradient_accumulation_steps": {
+            "The processes share the batch: divide by their number, too.": batch // micro,
+            "A step of all processes takes micro × world samples.": batch // world,
+        },
+    }  # fmt: skip
+    for name, value in right.items():
+        said = {s: v for s, v in mistakes[name].items() if v != value}
+        checks.equal(is_said(config, name), value, name=f"{call}: {name}", mistakes=said)
 
 
 @exercise.check(points=1, needs="sizes_agree")
 def stage_and_precision(student, rng):
     "zero_config: the stage of ZeRO; bfloat16, which needs no loss scale; a clipped gradient; Adam with its rate."
+    a, b, c = (whole_number(rng, 2, 9) for _ in range(3))
     for stage in range(4):
-        config = student.zero_config(64, 2, 4, stage, 3e-4)
-        read_strictly(config)
-        checks.equal(is_said(config, "zero_optimization", "stage"), stage, name=f"stage={stage}: the stage")
-        checks.equal(is_said(config, "bf16", "enabled"), True, name=f"stage={stage}: bf16")
-        checks.that(
-            not config.get("fp16", {}).get("enabled", False), "bf16 and fp16 are both switched on: choose bf16."
-        )
-        checks.close(is_said(config, "optimizer", "params").get("lr", 0.0), 3e-4, name="the optimizer's lr")
-        kind = is_said(config, "optimizer", "type")
-        checks.that(
-            kind == "Adam",
-            f"the optimizer's type is {show.show(kind)}, expected 'Adam'"
-            + (": AdamW decays the weights, too." if kind == "AdamW" else "."),
-        )
-        checks.close(is_said(config, "gradient_clipping"), 1.0, name="gradient_clipping")
+        lr = whole_number(rng, 2, 9) / 10_000
+        for batch, micro, world in ((64, 2, 4), *SETTINGS, (a * b * c, a, b)):
+            config = student.zero_config(batch, micro, world, stage, lr)
+            has_the_rest(config, stage, lr)
+            has_sizes(config, batch, micro, world, stage)
+    for batch, micro, world in (*SETTINGS, (a * b * c, a, b)):
+        has_the_rest(student.zero_config(batch, micro, world, 2), 2, 1e-3)
+
+
+def has_the_rest(config, stage: int, lr: float) -> None:
+    """All but the sizes."""
+    read_strictly(config)
+    checks.equal(is_said(config, "zero_optimization", "stage"), stage, name=f"stage={stage}: the stage")
+    checks.equal(is_said(config, "bf16", "enabled"), True, name=f"stage={stage}: bf16")
+    checks.that(not config.get("fp16", {}).get("enabled", False), "bf16 and fp16 are both switched on: choose bf16.")
+    checks.close(is_said(config, "optimizer", "params").get("lr", 0.0), lr, name="the optimizer's lr")
+    kind = is_said(config, "optimizer", "type")
+    checks.that(
+        kind == "Adam",
+        f"the optimizer's type is {show.show(kind)}, expected 'Adam'"
+        + (": AdamW decays the weights, too." if kind == "AdamW" else "."),
+    )
+    checks.close(is_said(config, "gradient_clipping"), 1.0, name="gradient_clipping")
 
 
 @exercise.check(points=1, needs="sizes_agree")

@@ -6,6 +6,7 @@ from autograder import checks
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, carried
 from autograder.exercises.ready_made import OPTIMIZERS, RANKS
+from autograder.exercises.under_way import waited_for
 
 exercise = Exercise(
     "two_loop",
@@ -120,11 +121,12 @@ UNSENT = ("recv", "compute", "accumulate")  # what a trace has besides messages 
 
 @exercise.check(points=5, needs="two_loops", seconds=SECONDS)
 def only_numbers_travel(student, rng):
-    "Messages do not grow with n; arguments are not changed."
+    "Messages do not grow with n, and are waited for; arguments are not changed."
     sent = []
     for n in (12, 96):
         history = History(n, 3, 4, rng)
         run = history.agrees(student)
+        waited_for(run, history.setting)
         for rank, after in enumerate(run.arguments):
             checks.unchanged(after, history.shards(rank), name="s, y or g")
         moved = [[e.nbytes for e in run.trace if e.op not in UNSENT and e.rank == r] for r in range(history.p)]

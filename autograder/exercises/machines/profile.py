@@ -182,13 +182,15 @@ def their_causes(student, rng):
                 "input" if stall[0] == "other" else stall[0] for stall in right
             ],
         }
-        causes = [stall[0] for stall in right]
+        causes, found = [stall[0] for stall in right], found_by(student, events)
         checks.equal(
-            [stall[0] for stall in found_by(student, events)],
+            [stall[0] for stall in found],
             causes,
             name=f"the causes of the stalls at {', '.join(str(stall[1]) for stall in right)} µs",
             mistakes={said: wrong for said, wrong in told.items() if wrong != causes},
         )
+        times = [stall[1:] for stall in right]
+        checks.equal([stall[1:] for stall in found], times, name="begin and length of these stalls")
 
 
 def without(events: list[dict], stalls: list[Stall], beginning: str) -> list[str]:

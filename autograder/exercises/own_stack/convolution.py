@@ -130,8 +130,9 @@ def leaves_all_alone(student, rng):
     "x, w and g do not change."
     x, w, g = drawn(rng, 2, 2, 4, 4, 2, 2, 2)
     before = [t.clone() for t in (x, w, g)]
-    student.conv2d(x, w)
-    student.conv2d_input_grad(g, w)
-    student.conv2d_weight_grad(g, x)
+    y, dx, dw = student.conv2d(x, w), student.conv2d_input_grad(g, w), student.conv2d_weight_grad(g, x)
     for name, now, then in zip("xwg", (x, w, g), before, strict=True):
         checks.unchanged(now, then, name=name)
+    check_output(y, x, w, name="conv2d(x, w)")
+    for got, right, name in zip((dx, dw), gradients(x, w, g), ("input_grad(g, w)", "weight_grad(g, x)"), strict=True):
+        checks.close(got, right, name=f"conv2d_{name}", why=shapes(x, w, g))

@@ -58,9 +58,14 @@ def nothing_is_changed(student, rng):
     "w, g and v do not change, and the new w and v are returned as a tuple."
     given = {name: normal(rng, 3) for name in ("w", "g", "v")}
     before = {name: x.clone() for name, x in given.items()}
-    got = student.momentum_step(*given.values(), rate(rng), BETA)
+    lr = rate(rng)
+    got = student.momentum_step(*given.values(), lr, BETA)
     checks.that(
         type(got) is tuple, "momentum_step returns a list; the docstring asks for a tuple: return w, v.", got=got
     )
     for name, x in given.items():
         checks.unchanged(x, before[name], name=name)
+    w, g, v = before.values()
+    new_w, new_v = pair(got, "momentum_step", "v")
+    checks.close(new_v, BETA * v + g, name="v")
+    checks.close(new_w, w - lr * (BETA * v + g), name="w")

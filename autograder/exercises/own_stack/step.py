@@ -4,12 +4,13 @@ import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS, carried, sends
+from autograder.checks.messages import SECONDS, carried, has_sum_everywhere, sends, small_numbers
 from autograder.exercises.ddp.grouping import grouped
 from autograder.exercises.ddp.traffic import all_reduces, per_all_reduce
 from autograder.exercises.drawing import whole_number
 from autograder.exercises.own_stack.serial import gradients, images_for, loss_of, rounded, stepped, weights_of
 from autograder.exercises.ready_made import DERIVATIVES, MACHINES_COLLECTIVES, OPTIMIZERS, RANKS, SOFTMAX
+from autograder.exercises.under_way import waited_for
 from autograder.inside.forbidden import CONVOLUTION
 from autograder.sessions.errors import StudentError
 
@@ -29,17 +30,15 @@ NAMES = ("w1", "w2", "w3", "b3")
 
 
 def steps(student, sizes: tuple[int, ...], rng, count: int = 1, cap: int = PLENTY):
-    """The student's steps on equal replicas: the last run, the weights at the start, the images, the losses of each,
-    and lr."""
+    """The student's steps on equal replicas: the run of each, the weights at the start, the images, and lr."""
     weights, images, lr = weights_of(rng), images_for(sizes, count, rng), whole_number(rng, 2, 6) / 64
     ranks = [([w.clone() for w in weights], [torch.zeros_like(w) for w in weights]) for _ in sizes]
-    losses = []
+    runs = []
     for t in range(count):
         args = lambda rank, t=t, ranks=ranks: (*ranks[rank], *(z.clone() for z in images[rank][t]), lr, 10 + 4 * t)  # noqa: E731
-        run = student.ranks("train_step", len(sizes), args, {"cap_bytes": cap})
-        ranks = [arguments[:2] for arguments in run.arguments]
-        losses.append(run.results)
-    return run, weights, images, losses, lr
+        runs.append(student.ranks("train_step", len(sizes), args, {"cap_bytes": cap}))
+        ranks = [arguments[:2] for arguments in runs[-1].arguments]
+    return runs, weights, images, lr
 
 
 def setting(sizes: tuple[int, ...], count: int) -> str:
@@ -50,7 +49,8 @@ def setting(sizes: tuple[int, ...], count: int) -> str:
 def trains(student, sizes: tuple[int, ...], rng, count: int = 1, cap: int = PLENTY):
     """Check that velocities and weights on every rank are those of one machine, to the same bits; return the run and
     the weights at the start."""
-    run, weights, images, _, lr = steps(student, sizes, rng, count, cap)
+    runs, weights, images, lr = steps(student, sizes, rng, count, cap)
+    run = runs[-1]
     w, v = weights, [torch.zeros_like(x) for x in weights]
     for t in range(count):
         before = w, v
@@ -68,7 +68,17 @@ def trains(student, sizes: tuple[int, ...], rng, count: int = 1, cap: int = PLEN
                 raise
         have(got_w, w, wrong_weights(before[0], v, lr, 10 + 4 * (count - 1)), f"{where}, rank {rank}")
         same_bits(got_w, run.arguments[0][0], where, rank)
+    for step in runs:
+        has_losses(step, f"train_step(...) on %s of {setting(sizes, count)}")
     return run, weights
+
+
+def has_losses(run, where: str) -> None:
+    """What each rank returns is the loss of its images before the step."""
+    for rank, (weights, _, x, y, *_) in enumerate(run.given):
+        mistakes = {"This is the sum over the images: return the mean.": loss_of(weights, x, y, "sum").item()}
+        name = where % f"rank {rank}"
+        checks.close(run.results[rank], loss_of(weights, x, y).item(), name=name, rtol=1e-4, mistakes=mistakes)
 
 
 def wrong_velocities(weights, velocities, parts, rank: int) -> dict[str, list]:
@@ -136,11 +146,8 @@ def same_bits(got, first, where: str, rank: int) -> None:
 def the_loss(student, rng):
     "It returns the loss of this rank's images before the step: the network is right, forwards."
     for sizes in ((5,), (3, 2)):
-        _, weights, images, (losses,), _ = steps(student, sizes, rng)
-        for rank, loss in enumerate(losses):
-            (x, y), name = images[rank][0], f"train_step(...) on rank {rank} of {len(sizes)}"
-            mistakes = {"This is the sum over the images: return the mean.": loss_of(weights, x, y, "sum").item()}
-            checks.close(loss, loss_of(weights, x, y).item(), name=name, rtol=1e-4, mistakes=mistakes)
+        (run,), *_ = steps(student, sizes, rng)
+        has_losses(run, f"train_step(...) on %s of {len(sizes)}")
 
 
 @exercise.check(points=4, seconds=SECONDS, needs="the_loss")
@@ -166,9 +173,10 @@ def unequal_parts(student, rng):
 
 @exercise.check(points=2, seconds=SECONDS, needs="as_one_machine")
 def one_message_a_bucket(student, rng):
-    "The gradients of a bucket are sent in one all-reduce."
+    "The gradients of a bucket are sent in one all-reduce, and waited for."
     for cap in (PLENTY, 5000, 1):
         run, weights = trains(student, (2, 2, 2), rng, cap=cap)
+        waited_for(run, f"cap_bytes = {cap}")
         messages, groups = per_all_reduce(student, 3, rng), grouped([w.nbytes for w in weights], cap)
         buckets, part = len(groups), largest_part(student, 3, rng)
         each = "There is one message per tensor: put the gradients of a bucket into one flat tensor."
@@ -198,9 +206,9 @@ ELEMENTS = 16  # bytes by which chunks may differ
 
 def largest_part(student, p: int, rng) -> float:
     """The largest message of the student's all-reduce, as a share of what it adds up: a p-th in a ring."""
-    x = torch.randn(40 * p, generator=rng)
+    xs = small_numbers(p, 40 * p, rng)
     try:
-        run = student.ranks("ring_all_reduce", p, lambda _: (x.clone(),))
+        run = has_sum_everywhere(student, "ring_all_reduce", xs, f"p = {p}")
     except (checks.CheckFailure, StudentError):
         return 1 / p
-    return max((event.nbytes / x.nbytes for event in sends(run)), default=1 / p)
+    return max((event.nbytes / xs[0].nbytes for event in sends(run)), default=1 / p)

@@ -158,20 +158,8 @@ def lars_by_layers(student, rng):
 def scale_of_the_gradient(student, rng):
     "lars_step: a gradient a thousand times as large makes the same step of a layer; zeros make no NaN."
     w, g, v = tensors(rng), tensors(rng, 0.1), [torch.zeros(shape, dtype=torch.float64) for shape in SHAPES]
-    small = student.lars_step(w, g, v, 1.0, decay=0.0)
-    large = student.lars_step(w, [1000 * x for x in g], v, 1.0, decay=0.0)
-    for got in (small, large):
-        lists_of(got, ("weights", "velocities"), "lars_step(w, g, v, 1, decay=0)")
-    for i in (0, 2):
-        checks.tensor(small[0][i], name=f"weights[{i}] after a step", shape=SHAPES[i], dtype=torch.float64)
-        checks.close(
-            large[0][i],
-            small[0][i],
-            name=f"weights[{i}] after a step with 1000 g, next to that with g",
-            why="The length of a layer's step is trust x lr x |w|, whatever the gradient's.",
-            rtol=1e-8,
-            atol=1e-12,
-        )
+    for factor in (1, 1000):
+        lars_is(student, w, [factor * x for x in g], v, 1.0, decay=0.0)
     nothing = [torch.zeros_like(x) for x in w]
     for weights, gradients, options in ((nothing, g, {}), (w, nothing, {"decay": 0.0}), (nothing, nothing, {})):
         got = student.lars_step(weights, gradients, v, 1.0, **options)

@@ -125,8 +125,22 @@ def keeps_its_inputs_alone(student, rng):
         f"f is called {show.show(calls[0])} times in the forward pass and {show.show(calls[1])} in all, expected 1 and "
         "2.",
     )
-    given = Pass(rng, 0.0)
-    heard = student.ranks("Checkpointed", 1, lambda rank: (given.weights[0], given.x), harness="spoiled").results[0]
+    notices_a_change(student, Pass(rng, 0.0))
+
+
+def notices_a_change(student, given: Pass) -> None:
+    """An input that is changed between the passes is an error; one that is not has its gradient."""
+
+    def passes(factor: float):
+        arguments = given.weights[0], given.x, factor
+        return student.ranks("Checkpointed", 1, lambda rank: arguments, harness="spoiled").results[0]
+
+    (error, *got), (heard, *_) = passes(1.0), passes(2.0)
+    checks.that(error == "", f"x is not changed between the passes, and the backward pass raises {show.show(error)}.")
+    x, weight = (t.clone().requires_grad_() for t in (given.x, given.weights[0]))
+    right = torch.autograd.grad(torch.tanh(x @ weight.T).sum(), (x, weight))
+    for name, grad, expected in zip(("x", "the weights"), got, right, strict=True):
+        checks.close(grad, expected, name=f"f with one input: the gradient of {name}")
     checks.that(
         "modified by an inplace operation" in heard,
         "x is changed in place between the passes, and the backward pass says nothing: its gradients are silently "

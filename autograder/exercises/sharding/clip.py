@@ -63,7 +63,8 @@ class Gradient:
             checks.that(
                 type(got) is float, f"{self.setting}: clip returns {show.an(show.type_name(got))}, expected a float."
             )
-            checks.close(got, self.norm, name=f"{self.setting}: the norm on rank {rank}", mistakes=mistakes)
+            name = f"{self.setting}: the norm on rank {rank}"
+            checks.close(got, self.norm, name=name, mistakes=mistakes, rtol=max(1e-5, self.rtol))
 
 
 @exercise.check(points=4, seconds=SECONDS)
@@ -99,7 +100,7 @@ def scaled_by_the_same(student, rng):
 
 
 def is_clipped(student, gradient: Gradient, max_norm: float) -> None:
-    """Every share on every rank is scaled in place by max_norm / norm, or left as it was."""
+    """Every share on every rank is scaled in place by max_norm / norm, or left as it was; the norm is returned."""
     run, right = gradient.run(student, max_norm), gradient.clipped(max_norm)
     for rank, (mine, *_) in enumerate(run.arguments):
         for i, got in enumerate(mine):
@@ -119,6 +120,7 @@ def is_clipped(student, gradient: Gradient, max_norm: float) -> None:
             else:
                 mistakes.pop(list(mistakes)[1])
             checks.close(got, right[rank][i], name=name, mistakes=mistakes, rtol=gradient.rtol, why=WHY)
+    gradient.has_norm(run, max_norm)
 
 
 @exercise.check(points=1, needs="the_norm_of_all", seconds=SECONDS)

@@ -307,8 +307,9 @@ def a_missing_file(student, rng):
     run = state.save(student, 4, {})
     shares = shares_in(run.results[0])
     checks.that(shares != [], "save on 4 ranks: rank 0 writes no file with its share of the tensors.")
-    gone = shares[0]
-    is_missed(student, {name: content for name, content in after(run, {}).items() if name != gone}, gone)
+    gone, files = shares[0], after(run, {})
+    state.is_loaded(load(student, 4, files), files, 4, "saved on 4 ranks, n = 8")
+    is_missed(student, {name: content for name, content in files.items() if name != gone}, gone)
     is_missed(student, {}, "")
 
 

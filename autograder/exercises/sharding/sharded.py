@@ -151,11 +151,14 @@ def tied_layers(student, rng):
     Network(3, (4, 4), rng, [0, 0]).agrees(student)
 
 
+COUNTED, MANY = (4, 4, 8, 4), 4
+
+
 @exercise.check(points=4, needs="as_with_whole_layers", seconds=SECONDS)
 def three_times_the_weights(student, rng):
     "Each rank sends 3 (p - 1)/p of the weights' bytes in a step: two gathers, a reduce-scatter; all are waited for."
-    for p in (2, 4):
-        network = Network(p, (4, 4, 8, 4), rng)
+    for p in (2, MANY):
+        network = Network(p, COUNTED, rng)
         run = network.agrees(student)
         waited_for(run, network.setting)
         once = (p - 1) * network.numel * NUMBER // p
@@ -191,7 +194,13 @@ def are_gathered(network: Network, run) -> None:
         )
 
 
-LAYERS, WIDE, MANY = 8, 32, 4  # a layer of 32 x 32 weights is much larger than 2 x 32 activations
+def waits_as_often(student, rng, network: Network, run) -> None:
+    """An answer that waits where its bytes are counted, and loses points if not, waits in this run, too."""
+    if run.careless and not Network(MANY, COUNTED, rng).run(student).careless:
+        waited_for(run, network.setting)
+
+
+LAYERS, WIDE = 8, 32  # a layer of 32 x 32 weights is much larger than 2 x 32 activations
 
 
 @exercise.check(points=6, needs="as_with_whole_layers", seconds=SECONDS)
@@ -200,6 +209,7 @@ def two_layers_at_a_time(student, rng):
     network = Network(MANY, (WIDE,) * (LAYERS + 1), rng)
     run, layer = network.agrees(student, measured=True), WIDE * WIDE * NUMBER
     are_gathered(network, run)
+    waits_as_often(student, rng, network, run)
     shares = LAYERS * layer // MANY
     for rank, (*_, (kept, forward, backward, between, end, *_)) in enumerate(run.results):
         at_rest = f"{LAYERS} layers of {layer} bytes over {MANY} ranks: rank {rank} "
@@ -263,6 +273,7 @@ def gathers_are_hidden(student, rng):
     }
     works(run, [2 * layers * work] * MANY, network.setting)
     are_gathered(network, run)
+    waits_as_often(student, rng, network, run)
     for rank, (*_, measured) in enumerate(run.results):
         for way, seconds in zip(right, measured[-2:], strict=True):
             late = type(seconds) is not float or seconds > right[way] + gather + 1e-6

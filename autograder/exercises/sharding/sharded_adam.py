@@ -11,6 +11,7 @@ from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, carried, sends
 from autograder.exercises.drawing import whole_number
 from autograder.exercises.ready_made import SHARDING, UPDATES
+from autograder.exercises.under_way import waited_for
 
 exercise = Exercise(
     "sharded_adam",
@@ -133,10 +134,11 @@ def a_rank_without_a_share(student, rng):
 
 @exercise.check(points=5, needs="as_one_machine", seconds=SECONDS)
 def no_more_bytes(student, rng):
-    "Each rank sends 2 (p - 1)/p of the weights' bytes in a step, as an all-reduce would."
+    "Each rank sends 2 (p - 1)/p of the weights' bytes in a step, as an all-reduce would; all are waited for."
     for p in (2, 4, 5):
         training = Training(p, rng, ((p, 4), (3 * p,)), steps=1)
         run = training.agrees(student)
+        waited_for(run, training.setting)
         whole = [e.op for e in run.trace if e.op in ("all_reduce", "broadcast")]
         once = (p - 1) * training.numel * NUMBER // p
         for rank in range(p):
