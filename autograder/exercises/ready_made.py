@@ -52,7 +52,15 @@ PIPELINES = ("torch.distributed.pipelining",)
 LOADERS = ("torch.utils.data",)
 RANKS = ("torch.distributed.distributed_c10d", "torch.nn.parallel")
 C10D = "torch._C._distributed_c10d._compute_bucket_assignment_by_size"
-BUCKETS = ("torch._utils._take_tensors", C10D)  # tensors in groups of a size
+LINES = (
+    "pprint",
+    "email",
+    "argparse",
+    "optparse",
+    "cmd",
+    "IPython.utils.text",
+)  # they fill lines, as buckets are filled
+BUCKETS = ("torch._utils._take_tensors", C10D, *LINES)  # tensors in groups of a size
 MACHINES_COLLECTIVES = ("hpcdl.comm.base.Communicator.all_reduce", "hpcdl.comm.base.Communicator.broadcast")
 SHARDING = (
     *RANKS,
@@ -82,7 +90,15 @@ TRANSFORMERS = (
 )
 SOFTMAX = ("aten::*softmax*", "aten::nll_loss*", "scipy.special", "torch.distributions")
 LOGISTIC = (
-    *("aten::*sigmoid*", "aten::glu*", "aten::silu*", "aten::*softmax*", "aten::logaddexp*", "aten::logsumexp"),
+    *(
+        "aten::*sigmoid*",
+        "aten::glu*",
+        "aten::silu*",
+        "aten::*softmax*",
+        "aten::logaddexp*",
+        "aten::*logsumexp",
+        "aten::*logcumsumexp",
+    ),
     *("scipy.special", "scipy.stats"),
 )
 

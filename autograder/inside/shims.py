@@ -44,8 +44,16 @@ FUNCTIONS: dict[str, tuple[Any, str]] = {  # name -> the C module, and the funct
 }
 # Ways past a kernel of ours in the dispatcher: they hand out or call other kernels, register one, or switch keys off.
 PAST = re.compile("DispatchKeyGuard$|^_AutoDispatchBelow|^_dispatch_(library$|call_boxed|get_computed_kernel|tls_set_)")
+STATIC = re.compile("_to_static_module$")  # their modules call kernels without the dispatcher
+TENSOR_EXPRESSIONS: Any = getattr(C, "_te", None)  # so do its programs: what runs them is refused
+RUNS_EXPRESSIONS = (("construct_codegen", ""), ("TensorExprKernel", "__init__"), ("SimpleIREvaluator", "__init__"))
 BOXED = re.compile("boxed$")  # methods that call a kernel
-FUNCTIONS |= {f"torch._C.{name}": (C, name) for name in vars(C) if PAST.search(name)}
+FUNCTIONS |= {f"torch._C.{name}": (C, name) for name in vars(C) if PAST.search(name) or STATIC.search(name)}
+FUNCTIONS |= {
+    f"torch._C._te.{name}": (getattr(TENSOR_EXPRESSIONS, name), method) if method else (TENSOR_EXPRESSIONS, name)
+    for name, method in RUNS_EXPRESSIONS
+    if hasattr(TENSOR_EXPRESSIONS, name)
+}
 FUNCTIONS |= {
     f"torch._C.{kind.__name__}.{name}": (kind, name)
     for kind in vars(C).values()

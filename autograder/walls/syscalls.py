@@ -38,7 +38,7 @@ DENIED = """
     inotify_init inotify_init1 inotify_add_watch fanotify_init fanotify_mark sysinfo setpgid setsid
     statfs fstatfs
     mincore cachestat migrate_pages move_pages process_mrelease
-    sendmsg sendmmsg timer_create set_tid_address futex_wake futex_requeue
+    getrusage sendmsg sendmmsg timer_create set_tid_address futex_wake futex_requeue
 """
 OWN = ("kill", "tgkill")  # only to this process
 SIGNALS = {"kill": 1, "tgkill": 2}  # with the place of the signal: the C library's own are below `REAL_TIME`
@@ -67,6 +67,9 @@ CLOCKS = ("clock_gettime", "clock_getres", "clock_nanosleep")
 METADATA = "chmod fchmod fchmodat fchmodat2 chown lchown fchown fchownat"
 # With the number of their argument that holds the times; without times they mean "now", as in `Path.touch`.
 TIMES = {"utime": 1, "utimes": 1, "futimesat": 2, "utimensat": 2, "utimensat_time64": 2}
+# Advice on which parts of files to keep in memory, which all processes share; with the commands of madvise, by number.
+ADVICE = ("fadvise64", "readahead")
+ADVISED = (3, 20, 21)  # MADV_WILLNEED, MADV_COLD, MADV_PAGEOUT
 ATTRIBUTES = """
     setxattr lsetxattr fsetxattr setxattrat removexattr lremovexattr fremovexattr removexattrat file_setattr
 """
@@ -114,8 +117,10 @@ def common() -> Any:
     for name in ATTRIBUTES.split():
         _rule(rules, pyseccomp.ERRNO(errno.ENOTSUP), name)
     nothing = pyseccomp.ERRNO(0)  # the call does nothing and returns 0
-    for name in ("flock", *METADATA.split()):
+    for name in ("flock", *ADVICE, *METADATA.split()):
         _rule(rules, nothing, name)
+    for advice in ADVISED:
+        _rule(rules, nothing, "madvise", arg(2, *whole, advice))
     for name, times in TIMES.items():
         _rule(rules, nothing, name, arg(times, pyseccomp.NE, 0))
         _rule(rules, denied, name, arg(times, pyseccomp.EQ, 0))  # `Path.touch` then creates the file

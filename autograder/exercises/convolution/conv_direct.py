@@ -7,10 +7,28 @@ from autograder.authoring import Exercise
 from autograder.exercises.convolution.calls import STRIDES, called, check_convolution
 from autograder.exercises.convolution.drawing import images, problems, whole
 from autograder.exercises.convolution.libraries import OWN
+from autograder.exercises.convolution.oracles import conv
 from autograder.exercises.convolution.outputs import check_output
-from autograder.exercises.drawing import F64
+from autograder.exercises.drawing import F64, whole_number
 
+HUGE = 2.0**60
 exercise = Exercise("conv_direct", points=10, minutes=10, **OWN)
+
+
+def each_window_on_its_own(student, rng) -> None:
+    """Check that a huge pixel changes only the windows that hold it: a transform mixes all pixels."""
+    x, w = images(rng, 1, 1, 6, 7, 1, 2, 3)
+    x[0, 0, whole_number(rng, 0, 5), whole_number(rng, 0, 6)] = HUGE
+    got, right = student.conv_direct(x.clone(), w.clone()), conv(x, w)
+    check_output(got, x, w, name="conv_direct(x, w) of an image with one huge pixel")
+    apart = conv((x == HUGE).to(F64), torch.ones_like(w)) == 0
+    checks.close(
+        got[apart],
+        right[apart],
+        name="conv_direct(x, w) where the window has no part of the huge pixel",
+        why=f"One pixel of x is {HUGE:.0e}. The sum over a window reads no other pixels; a transform of the image does, "
+        "and its rounding errors are as large as these outputs.",
+    )
 
 
 @exercise.check(points=3)
@@ -20,6 +38,7 @@ def the_lectures_formula(student, rng):
     check_output(student.conv_direct(x.clone(), w.clone()), x, w, name="conv_direct(x, w)")
     for sizes in ((1, 1, 5, 7, 1, 3, 3), (1, 1, 5, 7, 1, 2, 3), (1, 1, 6, 4, 1, 4, 1)):
         check_convolution(student.conv_direct, rng, sizes, "conv_direct(x, w)")
+    each_window_on_its_own(student, rng)
 
 
 @exercise.check(points=3, needs="the_lectures_formula")

@@ -4,6 +4,7 @@ import torch
 
 from autograder import checks, show
 from autograder.authoring import Exercise
+from autograder.exercises.ready_made import OPTIMIZERS
 from autograder.exercises.tensors.drawing import integer, whole
 from autograder.sessions.errors import StudentError
 
@@ -20,6 +21,8 @@ exercise = Exercise(
     points=10,
     minutes=5,
     functions=("descend", "watch"),
+    forbid=OPTIMIZERS,
+    instead="Write the step yourself: w minus lr times its gradient, in w itself.",
     meanings={
         "a leaf Variable that requires grad": WATCHED,
         "'NoneType' object is not callable": NOT_CALLABLE,

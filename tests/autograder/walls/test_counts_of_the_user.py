@@ -59,6 +59,9 @@ def sleepers():
 def some_sleepers():
     return done(FUTEX, np.zeros(1, np.uint32).ctypes.data, WAKE_SOME, 1, 0, 0, -1)
 
+def reads_that_waited_for_the_disk():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_inblock
+
 def done(number, *args):
     got = call(number, *args, *[0] * (6 - len(args)))
     if got < 0:
@@ -88,6 +91,7 @@ WAYS = (
     "threads_of_the_user",
     "sleepers",
     "some_sleepers",
+    "reads_that_waited_for_the_disk",
 )
 
 

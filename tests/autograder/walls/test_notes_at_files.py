@@ -1,5 +1,6 @@
 """What the kernel stores about files is not a student's to change, since all ranks and the grader see it."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,9 @@ def leave(path):
     return sorted(refused)
 def hint(path):
     return fcntl.fcntl(os.open(path, os.O_RDONLY), HINT - 1, bytes(8))
+def forget(path):
+    "Tell the kernel that a file's parts need not stay in memory."
+    os.posix_fadvise(os.open(path, os.O_RDONLY), 0, 0, os.POSIX_FADV_DONTNEED)
 def own():
     with open("mine.sh", "w") as file:
         file.write("mine")
@@ -48,6 +52,26 @@ def own():
     assert os.path.exists("new")
     return open("mine.sh").read()
 """
+
+
+def is_in_memory(path):
+    with open(path, "rb", buffering=0) as file:
+        try:
+            return os.preadv(file.fileno(), [bytearray(1)], 0, os.RWF_NOWAIT) == 1
+        except BlockingIOError:
+            return False
+
+
+@walled
+@pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="Linux alone tells whether a file is in memory")
+def test_no_file_leaves_memory(remote):
+    """Another rank would notice, by the time that it waits for the disk."""
+    path = str(Path(hpcdl.__file__).parent / "cluster/engine.sh")
+    Path(path).read_bytes()
+    session = remote(NOTES)
+    session.start_check(20)
+    session.student.forget(path)
+    assert is_in_memory(path)
 
 
 @walled
