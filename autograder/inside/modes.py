@@ -5,6 +5,7 @@ of the same name.
 """
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from .library import name_of
 C: Any = torch._C
 STACKS = (  # of modes that see functions, and of those that see operators: length, taking off, putting on
     (C._len_torch_function_stack, C._pop_torch_function_stack, C._push_on_torch_function_stack),
-    (C._len_torch_dispatch_stack, C._pop_torch_dispatch_stack, C._push_on_torch_dispatch_stack),
+    (C._len_torch_dispatch_stack, partial(C._pop_torch_dispatch_stack, None), C._push_on_torch_dispatch_stack),
 )
 METHODS = frozenset(dir(torch.Tensor))
 DICT: Any = vars(torch._C.TensorBase).get("__dict__") or vars(torch.Tensor)["__dict__"]
@@ -26,21 +27,16 @@ def count() -> tuple[int, ...]:
     return tuple([length() for length, *_ in STACKS])
 
 
-def leave(before: tuple[int, ...]) -> list[str]:
-    """Leave all modes but those that were on `before`; return what put them on."""
+def leave(before: tuple[int, ...] = (0, 0)) -> list[str]:
+    """Leave all modes but those that were on `before`, and torch's for a default device; return what put them on."""
     left = []
-    for most, (length, pop, _) in zip(before, STACKS, strict=True):
-        while length() > most:
-            left.append(f"{name_of(type(pop()))}.__enter__")
+    for most, (length, pop, push) in zip(before, STACKS, strict=True):
+        modes = [pop() for _ in range(length() - most)]
+        left += [f"{name_of(type(mode))}.__enter__" for mode in modes if type(mode) is not DeviceContext]
+        for mode in reversed(modes):
+            if type(mode) is DeviceContext:
+                push(mode)
     return left
-
-
-def leave_all() -> None:
-    """Leave all modes but torch's own for the default device."""
-    for length, pop, push in STACKS:
-        modes = [pop() for _ in range(length())]
-        for mode in reversed([mode for mode in modes if type(mode) is DeviceContext]):
-            push(mode)
 
 
 def hidden_methods(values: Iterable[Any]) -> list[str]:

@@ -51,7 +51,7 @@ class SocketWorker(Worker):
         _audit: Callable = sys.audit,
     ):
         """Call the function as a rank, and check before and after that the machinery is unchanged."""
-        modes.leave_all()
+        modes.leave()
         _audit(SEAL)
         try:
             return super().run_rank(name, args, kwargs, rank, size, operate, harness)

@@ -26,8 +26,8 @@ def each_window_on_its_own(student, rng) -> None:
         got[apart],
         right[apart],
         name="conv_direct(x, w) where the window has no part of the huge pixel",
-        why=f"One pixel of x is {HUGE:.0e}. The sum over a window reads no other pixels; a transform of the image does, "
-        "and its rounding errors are as large as these outputs.",
+        why=f"One pixel of x is {HUGE:.0e}. The sum over a window reads no other pixels. A transform of the whole "
+        "image does, and its rounding errors are as large as these outputs.",
     )
 
 
