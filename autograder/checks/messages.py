@@ -158,7 +158,7 @@ def sends_one_number(run: Any, rank: int, times: int, most: int, sentence: str) 
     most = NUMBER * times if any(event.op == "all_reduce" for event in ours) else most
     sent = sum(event.nbytes for event in ours)
     longest = max((event.nbytes for event in ours), default=0)
-    checks.that(longest <= NUMBER and sent <= most, sentence.format(sent=sent))
+    checks.that(longest <= NUMBER and times <= sent <= most, sentence.format(sent=sent))
 
 
 def takes_rounds(run: Any, most: int, setting: str, rule: str, mistakes: Mistakes = None) -> None:

@@ -119,14 +119,15 @@ def layer(
     """Run one pass through the student's layer; creation, forward and backward are a second apart in the trace.
 
     Returns the result, the layer's parameters and gradients, the gradients of a second pass (the rows of x in reverse),
-    whether its parameters have separate memory, and the bytes that it keeps after creation.
+    whether its parameters have separate memory, and the bytes that it keeps after creation, without room for gradients.
     """
     whole = weight.clone(), bias.clone()
     with meter(*whole) as memory:
         made = make(*whole, comm)
         own = not any(share_memory(mine, given) for mine in (made.weight, made.bias) for given in whole)
         del whole
-        kept = memory.live.total
+        room = (getattr(made, name, None) for name in ("weight_grad", "bias_grad"))
+        kept = memory.live.total - sum(x.nbytes for x in room if isinstance(x, torch.Tensor))
     comm.compute(1.0)
     y = made.forward(x)
     comm.compute(1.0)

@@ -169,3 +169,11 @@ slip(
     fails="no_more_than_a_share",
     says="A slice is a view",
 )
+slip(
+    "right, and keeps a neighbour's share, too",
+    "self.weight, self.bias, self.comm = share(weight, 0, comm), share(bias, 0, comm), comm",
+    "self.weight, self.bias, self.comm = share(weight, 0, comm), share(bias, 0, comm), comm\n"
+    "        self.other = weight.tensor_split(comm.size)[comm.rank - 1][: len(self.weight)].clone()",
+    fails="no_more_than_a_share",
+    says="bytes; its parameters have",
+)

@@ -188,13 +188,13 @@ def few_blocks_at_a_time(student, rng):
             f"{MANY} ranks: rank {rank} holds {show.show(peak)} bytes at a time, and the blocks of q, k and v and the "
             f"ones that arrive have {least * block}. They are torch's tensors, whose memory is measured.",
         )
-        for nbytes, most in ((peak, most), (when_blocks_have_come(run, rank, held), ARRIVED)):
+        for nbytes, bound in ((peak, most), (when_blocks_have_come(run, rank, held), ARRIVED)):
             checks.that(
-                type(nbytes) is int and nbytes <= most * block,
+                type(nbytes) is int and nbytes <= bound * block,
                 f"{MANY} ranks: rank {rank} holds {nbytes / block:.1f} blocks at a time. Hold the keys and values of "
                 "one rank while those of the next one arrive, and free what you have passed on.",
                 got=f"{nbytes / block:.1f} blocks of {block} bytes",
-                expected=f"{most} at most; the keys and values of all ranks have {2 * MANY} alone",
+                expected=f"{bound} at most; the keys and values of all ranks have {2 * MANY} alone",
             )
 
 
