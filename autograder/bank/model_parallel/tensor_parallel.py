@@ -177,3 +177,11 @@ slip(
     fails="no_more_than_a_share",
     says="bytes; its parameters have",
 )
+slip(
+    "right, and two all-reduces from the second pass on",
+    "        dx = dy @ self.weight\n        self.comm.all_reduce(dx)\n",
+    "        dx = dy @ self.weight\n        self.comm.all_reduce(dx)\n"
+    "        if hasattr(self, 'again'):\n            self.comm.all_reduce(dx.clone())\n        self.again = True\n",
+    fails="one_all_reduce_each_way",
+    says="called forward and backward once more",
+)

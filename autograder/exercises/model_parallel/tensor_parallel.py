@@ -199,10 +199,10 @@ def compare(found, expected: dict, mistakes: dict, dense: Dense, name: str, rank
         )
 
 
-PHASES = ("made", "called forward", "called backward")
+PHASES = ("made", "called forward", "called backward", "called forward and backward once more")
 TALKS = {  # when a layer may send
-    "ColumnLinear": (0, 0, 1),
-    "RowLinear": (0, 1, 0),
+    "ColumnLinear": (0, 0, 1, 1),
+    "RowLinear": (0, 1, 0, 1),
 }
 IS_RIGHT = {"ColumnLinear": column_is_right, "RowLinear": row_is_right}
 
