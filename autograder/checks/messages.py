@@ -152,7 +152,7 @@ def sends(run: Any) -> list:
 def sends_one_number(run: Any, rank: int, times: int, most: int, sentence: str) -> None:
     """Check that no message of this rank has more than a number, nor all of them more than one of each of `times`.
 
-    Whoever writes the sum with messages needs several: all together may have `most` bytes. `sentence` has a {sent}.
+    An answer that adds up by messages needs several: all together may have `most` bytes. `sentence` has a {sent}.
     """
     ours = [event for event in run.trace if event.rank == rank and event.op not in ("recv", "compute", "accumulate")]
     most = NUMBER * times if any(event.op == "all_reduce" for event in ours) else most
