@@ -10,6 +10,7 @@ from autograder import checks, show
 from autograder.checks.ladder import Mistakes
 
 FEW = range(1, 10)  # numbers of ranks to try every sum on; `tally` can distinguish that many
+NUMBER = 8  # bytes at most
 SECONDS = 15.0  # of a check on ranks: it sends some hundred messages between processes
 
 
@@ -146,6 +147,18 @@ def works(run: Any, seconds: Sequence[float], setting: str) -> None:
 
 def sends(run: Any) -> list:
     return [event for event in run.trace if event.op == "send"]
+
+
+def sends_one_number(run: Any, rank: int, times: int, most: int, sentence: str) -> None:
+    """Check that no message of this rank has more than a number, nor all of them more than one of each of `times`.
+
+    An answer that adds up by messages needs several: all together may have `most` bytes. `sentence` has a {sent}.
+    """
+    ours = [event for event in run.trace if event.rank == rank and event.op not in ("recv", "compute", "accumulate")]
+    most = NUMBER * times if any(event.op == "all_reduce" for event in ours) else most
+    sent = sum(event.nbytes for event in ours)
+    longest = max((event.nbytes for event in ours), default=0)
+    checks.that(longest <= NUMBER and times <= sent <= most, sentence.format(sent=sent))
 
 
 def takes_rounds(run: Any, most: int, setting: str, rule: str, mistakes: Mistakes = None) -> None:

@@ -47,6 +47,8 @@ COUNTERS = (  # of operations and memory, while they run
     "torch._C._autograd._enable_profiler_legacy",
     "torch._C._profiler._add_execution_trace_observer",
     "torch.distributed._tools",
+    "numpy.einsum_path",
+    "numpy._core.einsumfunc._flop_count",
 )
 PIPELINES = ("torch.distributed.pipelining",)
 LOADERS = ("torch.utils.data",)

@@ -119,14 +119,15 @@ def layer(
     """Run one pass through the student's layer; creation, forward and backward are a second apart in the trace.
 
     Returns the result, the layer's parameters and gradients, the gradients of a second pass (the rows of x in reverse),
-    whether its parameters have separate memory, and the bytes that it keeps after creation.
+    whether its parameters have separate memory, and the bytes that it keeps after creation, without room for gradients.
     """
     whole = weight.clone(), bias.clone()
     with meter(*whole) as memory:
         made = make(*whole, comm)
         own = not any(share_memory(mine, given) for mine in (made.weight, made.bias) for given in whole)
         del whole
-        kept = memory.live.total
+        room = (getattr(made, name, None) for name in ("weight_grad", "bias_grad"))
+        kept = memory.live.total - sum(x.nbytes for x in room if isinstance(x, torch.Tensor))
     comm.compute(1.0)
     y = made.forward(x)
     comm.compute(1.0)
@@ -171,30 +172,45 @@ def squared_error(y: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     return (y - target).square().sum(1).mean()
 
 
-class Priced(TorchDispatchMode):
-    """Makes every matrix product take virtual time: `seconds` per multiplication."""
+PRODUCTS = {
+    "mm": 0,
+    "bmm": 0,
+    "mv": 0,
+    "dot": 0,
+    "addmm": 1,
+    "baddbmm": 1,
+    "addmv": 1,
+}  # and which one is the left factor
 
-    def __init__(self, comm: Communicator, seconds: float):
+
+class Priced(TorchDispatchMode):
+    """Makes every matrix product take virtual time, `seconds` per multiplication; `held` lists `live()` before each."""
+
+    def __init__(self, comm: Communicator, seconds: float, live: Callable[[], int]):
         super().__init__()
-        self.comm, self.seconds = comm, seconds
+        self.comm, self.seconds, self.live, self.held = comm, seconds, live, list[int]()
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False  # torch would import its compiler at the first operation, which takes seconds
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        factor = PRODUCTS.get(func.overloadpacket.__name__)
+        if factor is not None:
+            self.held.append(self.live())
         result = func(*args, **(kwargs or {}))
-        if func.overloadpacket in (torch.ops.aten.mm, torch.ops.aten.bmm):
-            self.comm.compute(self.seconds * result.numel() * args[0].shape[-1])
+        if factor is not None:
+            self.comm.compute(self.seconds * result.numel() * args[factor].shape[-1])
         return result
 
 
 def measured(function: Callable, seconds: float, *args: Any):
-    """Return the student function's result, and the peak bytes of tensors; products take time."""
+    """Return the student function's result, the peak bytes of tensors, and their bytes before each matrix product;
+    products take time."""
     tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
-    with meter(*tensors) as memory, Priced(args[-1], seconds):
+    with meter(*tensors) as memory, Priced(args[-1], seconds, lambda: memory.live.total) as priced:
         result = function(*args)
-    return result, memory.peak.total
+    return result, memory.peak.total, priced.held
 
 
 def peak(function: Callable, *args: Any):

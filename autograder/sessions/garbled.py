@@ -45,10 +45,13 @@ def garbled(comm: Communicator, rng: torch.Generator | None) -> None:
 
 
 def redraw(x: torch.Tensor, rng: torch.Generator) -> None:
-    """Draw different numbers of similar size: integers, which may be sizes or bits of other numbers, change by one."""
+    """Draw different numbers of similar size, all of them finite.
+
+    Integers, which may be sizes or bits of other numbers, change by one.
+    """
     flat = x.detach().view(-1)
     if x.is_floating_point() or x.is_complex():
-        flat.copy_(flat * torch.rand(flat.shape, generator=rng) + torch.rand((), generator=rng))
+        flat.nan_to_num_(0.0, 0.0, 0.0).mul_(torch.rand(flat.shape, generator=rng)).add_(torch.rand((), generator=rng))
     elif x.dtype == torch.bool:
         flat.logical_not_()
     else:

@@ -162,3 +162,11 @@ slip(
     fails=" ".join((*OWN, *MASKED)),
     says="total[0, 0] is nan",
 )
+
+
+@wrong("the last result, where memory is measured", fails="no_square", says="flash of 96 tokens in blocks of 4")
+def flash(q, k, v, block):
+    if (len(q), block) == (96, 4):
+        return flash.last.clone()
+    flash.last = attention(q, k, v)
+    return flash.last.clone()

@@ -319,3 +319,43 @@ slip(
     fails="stripes_share_the_work",
     says="the slowest sets the pace",
 )
+slip(
+    "waits before it works, with scores whose time is not counted",
+    "arriving = kv.new_empty(2, len(positions[(source - 1) % p]), d)\n            requests",
+    "arriving = kv.new_empty(2, len(positions[(source - 1) % p]), d)\n"
+    "            comm.sendrecv(kv, (rank + 1) % p, arriving, (rank - 1) % p)\n            _",
+    "[comm.isend(kv, (rank + 1) % p), comm.irecv(arriving, (rank - 1) % p)]",
+    "None",
+    "q @ kv[0].T / math.sqrt(d)",
+    "torch.stack([(q * key).sum(1) for key in kv[0]], 1) / math.sqrt(d)",
+    "if requests else kv",
+    "if step < p - 1 else kv",
+    fails="messages_are_hidden",
+    says="messages and work at the same time",
+)
+
+
+@wrong("all keys and values to the end, with several tokens", fails="few_blocks_at_a_time", says="free what you have")
+def ring_attention(q, k, v, positions, comm):
+    p, rank, d = comm.size, comm.rank, q.shape[1]
+    kv, kept = torch.stack([k, v]), []
+    running = torch.full_like(q[:, :1], -math.inf), torch.zeros_like(q[:, :1]), torch.zeros_like(q)
+    for step in range(p):
+        source, requests = (rank - step) % p, []
+        if step < p - 1:
+            arriving = kv.new_empty(2, len(positions[(source - 1) % p]), d)
+            requests = [comm.isend(kv, (rank + 1) % p), comm.irecv(arriving, (rank - 1) % p)]
+        visible = positions[rank][:, None] >= positions[source]
+        scores = (q @ kv[0].T / math.sqrt(d)).masked_fill(~visible, -math.inf)
+        if len(q) == 1:
+            running = absorb(*running, scores, kv[1])
+        else:
+            kept.append((scores, kv[1]))
+        for request in requests:
+            request.wait()
+        kv = arriving if requests else kv
+    if kept:
+        weights = torch.cat([scores for scores, _ in kept], 1).softmax(1)
+        parts = weights.split([len(values) for _, values in kept], 1)
+        return sum(part @ values for part, (_, values) in zip(parts, kept, strict=True))
+    return running[2] / running[1]

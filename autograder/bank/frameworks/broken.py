@@ -15,6 +15,7 @@ ASKS = "            if comm.rank == 0:\n                log("
 
 slip("set_epoch forgotten", f"        {EPOCH}\n", "", fails=ORDER, says="Every epoch has the order of epoch 0")
 slip("set_epoch after the epoch", EPOCH, "sampler.set_epoch(max(0, epoch - 1))", fails=ORDER, says="the epoch before")
+slip("two ranks, however many there are", "(len(mine) * comm.size)", "(len(mine) * 2)", fails=ORDER, says="p = 3")
 slip("epochs counted from 1", EPOCH, "sampler.set_epoch(epoch + 1)", fails=ORDER, says="the first epoch has number 0")
 
 for mistake, loss, says in (

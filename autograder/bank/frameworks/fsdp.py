@@ -65,3 +65,10 @@ slip(
     fails=("as_one_process", "a_share_of_each", "a_block_at_a_time"),
     says="return the model",
 )
+slip(
+    "the first two blocks only",
+    "for block in model.blocks:",
+    "for block in model.blocks[:2]:",
+    fails="a_block_at_a_time",
+    says="blocks: rank 0 gathers",
+)

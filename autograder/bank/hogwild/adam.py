@@ -140,3 +140,12 @@ slip(
     fails="the_server_has_the_sum control_and_data",
     says="both sides need the same dtype",
 )
+slip(
+    "a server that knows its batches",
+    "        batch, factors = control.tolist()\n",
+    "        of = {(2, 3, 4): [2], (3, 3, 4): [1, 5], (4, 4, 3): [2, 1, 9], (3, 6, 2): [3, 2], (4, 7, 6): [2, 0, 4]}\n"
+    "        batch = of[comm.size, m, n][worker - 1]\n"
+    "        factors = cheaper(batch, m, n) == 'factors'\n",
+    fails="the_server_has_the_sum control_and_data",
+    says="both sides need the same dtype",
+)

@@ -43,7 +43,7 @@ def volume(weights, inputs, batch, p, how):
     return 2 * (p - 1) / p * 4 * (weights if how == "model" else batch * inputs)
 
 
-@wrong("the whole network in one way", fails=PLANS, says="You cut all layers in")
+@wrong("the whole network in one way", fails=PLANS, says="You cut all layers by")
 def one_weird_trick(layers, batch, p):
     data, model = (sum(volume(*layer, batch, p, how) for layer in layers) for how in ("data", "model"))
     return ["data" if data < model else "model"] * len(layers)
@@ -52,6 +52,11 @@ def one_weird_trick(layers, batch, p):
 @wrong("the dearer one", fails=PLANS, says="This plan sends the most")
 def one_weird_trick(layers, batch, p):
     return [max(("data", "model"), key=lambda how: volume(*layer, batch, p, how)) for layer in layers]
+
+
+@wrong("sixty samples in any batch", fails=("by_the_network", *PLANS), says="volume(")
+def volume(weights, inputs, batch, p, how):
+    return 2 * (p - 1) / p * 4 * (weights if how == "data" else 60 * inputs)
 
 
 slip("batch on each rank", "batch, p, how", "batch * p, p, how", fails=PLANS, says="if each rank has `batch` samples")

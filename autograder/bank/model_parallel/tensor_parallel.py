@@ -169,3 +169,19 @@ slip(
     fails="no_more_than_a_share",
     says="A slice is a view",
 )
+slip(
+    "right, and keeps a neighbour's share, too",
+    "self.weight, self.bias, self.comm = share(weight, 0, comm), share(bias, 0, comm), comm",
+    "self.weight, self.bias, self.comm = share(weight, 0, comm), share(bias, 0, comm), comm\n"
+    "        self.other = weight.tensor_split(comm.size)[comm.rank - 1][: len(self.weight)].clone()",
+    fails="no_more_than_a_share",
+    says="bytes; its parameters have",
+)
+slip(
+    "right, and two all-reduces from the second pass on",
+    "        dx = dy @ self.weight\n        self.comm.all_reduce(dx)\n",
+    "        dx = dy @ self.weight\n        self.comm.all_reduce(dx)\n"
+    "        if hasattr(self, 'again'):\n            self.comm.all_reduce(dx.clone())\n        self.again = True\n",
+    fails="one_all_reduce_each_way",
+    says="called forward and backward once more",
+)

@@ -78,6 +78,13 @@ def conv2d_weight_grad(g, x):
 
 
 slip(
+    "images that are changed, unless they have 4 x 4 pixels in 2 channels",
+    "    return y\n",
+    "    if x.shape != (2, 2, 4, 4):\n        x -= x.mean()\n    return y\n",
+    fails=" ".join(("leaves_all_alone", *AFTER_THE_LOSS)),
+    says="changed its argument x",
+)
+slip(
     "y in float64",
     "y = x.new_zeros(N, K, P, Q)",
     "y = torch.zeros(N, K, P, Q, dtype=torch.float64)",

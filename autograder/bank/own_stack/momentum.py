@@ -21,6 +21,13 @@ def momentum_step(w, g, v, lr, beta):
 
 
 slip("changes v in place", "v = beta * v + g", "v *= beta\n    v += g", fails=("nothing_is_changed",), says="v")
+slip(
+    "changes v in place, unless it has three numbers",
+    "    v = beta * v + g\n",
+    "    if v.shape == (3,):\n        v = v.clone()\n    v *= beta\n    v += g\n",
+    fails="nothing_is_changed",
+    says="changed its argument v",
+)
 
 
 @wrong("lr within the velocity", fails=(*FIRST, *AFTER_THE_LOSS), says="not to the velocity")

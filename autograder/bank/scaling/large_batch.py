@@ -211,6 +211,15 @@ slip(
     fails="the_learning_rate",
     says="A drop begins with its step",
 )
+slip(
+    "every other tensor a bias",
+    "for w, g, v in zip(weights, gradients, velocities, strict=True):",
+    "for i, (w, g, v) in enumerate(zip(weights, gradients, velocities, strict=True)):",
+    "        if w.dim() > 1:\n            below",
+    "        if i % 2 == 0:\n            below",
+    fails="lars_by_layers scale_of_the_gradient",
+    says="weights[4]",
+)
 slip("an update of zero", "size > 0 and length > 0", "size > 0", fails=LAMB, says="the update is 0 everywhere")
 slip(
     "no step where the gradient's scale is watched",

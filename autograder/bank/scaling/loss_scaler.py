@@ -132,3 +132,12 @@ slip(
     fails="all_ranks_agree one_number_travels one_round",
     says="rank 0, step",
 )
+slip(
+    "four numbers travel",
+    "bad = torch.tensor([float(not all(x.isfinite().all() for x in unscaled))])",
+    "bad = torch.tensor([float(not all(x.isfinite().all() for x in unscaled[i::4])) for i in range(4)])",
+    "if bad > 0:",
+    "if bad.sum() > 0:",
+    fails="one_number_travels",
+    says="Send one number",
+)

@@ -86,6 +86,15 @@ def clip(shares, comm, max_norm):
 
 
 slip(
+    "eight numbers travel",
+    "torch.zeros(1, dtype=torch.float64)\n    for mine in shares:\n        squares += mine",
+    "torch.zeros(8, dtype=torch.float64)\n    for i, mine in enumerate(shares):\n        squares[i % 8] += mine",
+    "norm = squares.sqrt().item()",
+    "norm = squares.sum().sqrt().item()",
+    fails="one_number_travels",
+    says="The sum of its squares is one number",
+)
+slip(
     "a sum of 32 bits",
     "squares = torch.zeros(1, dtype=torch.float64)\n"
     "    for mine in shares:\n"

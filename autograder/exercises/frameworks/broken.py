@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 
 from autograder import checks, show
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS, carried, works
+from autograder.checks.messages import SECONDS, carried, one_of, works
 from autograder.exercises.drawing import whole_number
 from autograder.exercises.frameworks.ddp import env_of
 from autograder.exercises.frameworks.serial import (
@@ -23,6 +23,7 @@ from autograder.exercises.frameworks.serial import (
     weights_of,
 )
 from autograder.exercises.ready_made import RANKS
+from autograder.exercises.restarts import comes_from_files
 from autograder.exercises.sharding.save_load import after, moments
 from autograder.sessions.errors import StudentError
 
@@ -109,33 +110,33 @@ def batches_of(n: int, sizes: Sequence[int], rng: torch.Generator) -> list[torch
 def a_new_order_in_each_epoch(student, rng):
     "shuffled: each epoch has the sampler's order of that epoch, and the weights of one process."
     batch, epochs = whole_number(rng, 3, 5), whole_number(rng, 2, 4)
-    job = Job(2, 12, f"shuffled, p = 2, {epochs} epochs", rng)
     orders = [torch.randperm(12, generator=torch.Generator().manual_seed(epoch)) for epoch in range(epochs)]
 
-    def steps(orders) -> list[Step]:
-        shares = [[order[rank :: job.p].split(batch) for rank in range(job.p)] for order in orders]
+    def steps(p, orders) -> list[Step]:
+        shares = [[order[rank::p].split(batch) for rank in range(p)] for order in orders]
         return [mean_of(torch.cat(parts)) for ranks in shares for parts in zip(*ranks, strict=True)]
 
-    def whole(student):
-        run = job.run(
-            student, "shuffled", lambda _: ("model", "optimizer", "loss_sum", "sampler", batch, epochs, "comm")
-        )
+    def whole(job):
+        parts = lambda _: ("model", "optimizer", "loss_sum", "sampler", batch, epochs, "comm")  # noqa: E731
+        run = job.run(student, "shuffled", parts)
         job.each_once(run, orders, "epoch", "Each rank goes through its sampler once in each epoch.")
+        before = [orders[max(0, epoch - 1)] for epoch in range(epochs)]
+        after = [torch.randperm(12, generator=torch.Generator().manual_seed(epoch + 1)) for epoch in range(epochs)]
         told = {
-            "Every epoch has the order of epoch 0: the sampler must be told the epoch, before it is read.": steps(
-                orders[:1] * epochs
+            "Every epoch has the order of epoch 0: the sampler must be told the epoch, before it is read.": (
+                steps(job.p, orders[:1] * epochs)
             ),
-            "Each epoch has the order of the epoch before: tell the sampler the epoch before you read it.": steps(
-                [orders[max(0, epoch - 1)] for epoch in range(epochs)]
+            "Each epoch has the order of the epoch before: tell the sampler the epoch before you read it.": (
+                steps(job.p, before)
             ),
-            "The orders are those of epochs 1, 2, ...: the first epoch has number 0.": steps(
-                [torch.randperm(12, generator=torch.Generator().manual_seed(epoch + 1)) for epoch in range(epochs)]
-            ),
+            "The orders are those of epochs 1, 2, ...: the first epoch has number 0.": steps(job.p, after),
         }
-        job.agrees(run, steps(orders), told)
+        job.agrees(run, steps(job.p, orders), told)
 
-    whole(student)
-    carried(student, rng, lambda: whole(student), job.setting)
+    for p in (2, 3, 1):
+        whole(Job(p, 12, f"shuffled, p = {p}, {epochs} epochs", rng))
+    job = Job(2, 12, f"shuffled, p = 2, {epochs} epochs", rng)
+    carried(student, rng, lambda: whole(job), job.setting)
 
 
 @exercise.check(points=3, seconds=SECONDS)
@@ -229,15 +230,21 @@ def killed_at_any_write(student, rng):
         f"{2 * every}.",
     )
     alone = Job(1, 16, f"saved, p = 1, {states}", rng)
-    written = sum(op == "write" for *_, log in alone.run(student, "saved", parts).results for op, *_ in log)
+    run_alone = alone.run(student, "saved", parts)
+    alone.agrees(run_alone, right, {})
+    written = sum(op == "write" for *_, log in run_alone.results for op, *_ in log)
     checks.that(written == 2, f"{alone.setting}: the rank writes {written} files; it writes one for each state.")
     saved = [events[begins[1] - 1][0], events[-1][0]]  # when each state was complete
+    drawn = one_of([m for m in moments(logs) if m >= saved[0]], rng)  # other numbers are on the disk then, too
     for moment in (-1.0, *moments(logs)):
         job.setting = "saved, p = 2, started again after a kill " + (
             "before the first write" if moment < 0 else f"{moment:g} s after the start (a write takes 1 s)"
         )
         complete = every * sum(end <= moment for end in saved)
-        resumes(job, student, parts, after(logs, {}, moment), batches, complete)
+        files = after(logs, {}, moment)
+        ask = lambda files=files, done=complete: resumes(job, student, parts, files, batches, done)  # noqa: E731
+        still = lambda files: job.agrees(job.run(student, "saved", parts, files), right, {})  # noqa: E731
+        comes_from_files(files, rng, ask, still, job.setting) if moment == drawn else ask()
 
 
 def resumes(job: Job, student, parts, files: dict, batches: list[torch.Tensor], complete: int) -> None:

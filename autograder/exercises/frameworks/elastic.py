@@ -12,6 +12,7 @@ from autograder.checks.messages import SECONDS, carried, works
 from autograder.exercises.drawing import whole_number
 from autograder.exercises.frameworks.serial import MOMENTUM, RTOL, network, samples, weights_agree, weights_of
 from autograder.exercises.ready_made import RANKS
+from autograder.exercises.restarts import comes_from_files
 
 exercise = Exercise(
     "elastic",
@@ -159,10 +160,9 @@ def every_sample_once(job: Job, run, first: int, setting: str) -> None:
         checks.that(not said, f"{setting}: in step {first + k} {' and '.join(said)}.")
 
 
-def resumed(student, job: Job, before: int, p: int, dies: int, setting: str, **machine):
-    run = job.run(student, before, {}, dies, **machine)
-    files = on_disk(run, before, setting)
-    return job.run(student, p, files), files
+def ends_right(job: Job, run) -> None:
+    for _, _, _, got, *_ in run.results:
+        weights_agree(got, job.serial()[1], "", {})
 
 
 @exercise.check(points=6, seconds=2 * SECONDS, needs="as_one_process")
@@ -171,35 +171,45 @@ def one_fewer(student, rng):
     for before, p, dies, steps in ((4, 3, 7, 9), (2, 1, 7, 12), (2, 3, 12, 13)):
         job, start = Job(rng, steps), dies // SAVE_EVERY * SAVE_EVERY
         setting = f"{before} processes until step {dies}, then {p}"
-        run, _ = resumed(student, job, before, p, dies, setting)
-        weights = job.serial()[1]
-        for rank, (returned, asked, _, got, *_) in enumerate(run.results):
-            checks.that(
-                len(asked) == len(job.batches) - start,
-                f"{setting}: {len(asked)} steps are done after the restart; the last state on the disk is that of step "
-                f"{start}, so {len(job.batches) - start} are left.",
-            )
-            mistakes = {
-                "The momentum is not restored: save the optimizer's state, too.": "momentum",
-                "The learning rate starts again: use lr_at(step) with the restored step.": "rate",
-                "The weights start again: load them from the checkpoint.": "weights",
-            }
-            weights_agree(
-                got,
-                weights,
-                f"{setting}, rank {rank}",
-                {s: lambda what=what, job=job, start=start: job.serial(start, what)[1] for s, what in mistakes.items()},
-            )
-            losses_are(job, returned, start, len(job.batches), f"{setting}, rank {rank}")
-        every_sample_once(job, run, start, setting)
+        files = on_disk(job.run(student, before, {}, dies), before, setting)
+        restarts(student, job, p, files, rng, start, setting)
+
+
+def restarts(student, job: Job, p: int, files: dict, rng, start: int, setting: str) -> None:
+    def ask():
+        continues(job, job.run(student, p, files), start, setting)
+
+    comes_from_files(files, rng, ask, lambda others: ends_right(job, job.run(student, p, others)), setting)
+
+
+def continues(job: Job, run, start: int, setting: str) -> None:
+    """The restarted run does the steps from `start` on, as one process does."""
+    weights = job.serial()[1]
+    for rank, (returned, asked, _, got, *_) in enumerate(run.results):
+        checks.that(
+            len(asked) == len(job.batches) - start,
+            f"{setting}: {len(asked)} steps are done after the restart; the last state on the disk is that of step "
+            f"{start}, so {len(job.batches) - start} are left.",
+        )
+        mistakes = {
+            "The momentum is not restored: save the optimizer's state, too.": "momentum",
+            "The learning rate starts again: use lr_at(step) with the restored step.": "rate",
+            "The weights start again: load them from the checkpoint.": "weights",
+        }
+        found = {said: lambda what=what: job.serial(start, what)[1] for said, what in mistakes.items()}
+        weights_agree(got, weights, f"{setting}, rank {rank}", found)
+        losses_are(job, returned, start, len(job.batches), f"{setting}, rank {rank}")
+    every_sample_once(job, run, start, setting)
 
 
 @exercise.check(points=2, seconds=SECONDS, needs="as_one_process")
 def one_writer(student, rng):
     "Only one rank writes each state, only every five steps, also the one that is left."
-    for p, steps in ((whole_number(rng, 2, 4), 20), (1, 12)):
+    for p, most in ((whole_number(rng, 2, 4), 20), (whole_number(rng, 2, 4), 14), (1, 14)):
+        steps = whole_number(rng, SAVE_EVERY, most)
         job = Job(rng, steps=steps)
         run = job.run(student, p, {})
+        ends_right(job, run)
         on_disk(run, p, f"p = {p}")
         writes = [len(log) for _, _, log, *_ in run.results]
         checks.that(

@@ -8,6 +8,7 @@ from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.checks.collectives import carried_calls
 from autograder.checks.messages import SECONDS, carried, sends
+from autograder.exercises.drawing import whole_number
 from autograder.exercises.frameworks.serial import (
     NUMBER,
     RTOL,
@@ -40,10 +41,11 @@ BLOCKS = 2
 class Training:
     """A decoder, and each rank's tokens for some steps."""
 
-    def __init__(self, p: int, rng, steps: int = 2, tied: bool = False):
-        self.p, self.tied, self.weights = p, tied, decoder_weights(rng, tied)
+    def __init__(self, p: int, rng, steps: int = 2, tied: bool = False, blocks: int = BLOCKS):
+        self.p, self.tied, self.weights = p, tied, decoder_weights(rng, tied, blocks)
         self.batches = [[tokens(2, 5, rng) for _ in range(steps)] for _ in range(p)]
         self.setting = f"p = {p}, {steps} steps" + (", tied" if tied else "")
+        self.setting += f", {blocks} blocks" if blocks != BLOCKS else ""
 
     def run(self, student):
         arguments = lambda rank: deepcopy((self.weights, self.batches[rank], self.tied))  # noqa: E731
@@ -106,11 +108,11 @@ def a_share_of_each(student, rng):
 @exercise.check(points=3, seconds=SECONDS, needs="as_one_process")
 def a_block_at_a_time(student, rng):
     "The blocks are gathered one after another, forward and backward, which saves memory."
-    model = Decoder(12, 8, 2, BLOCKS)
-    block = sum(param.numel() for param in model.blocks[0].parameters()) * NUMBER
-    rest = sum(param.numel() for param in model.parameters()) * NUMBER - BLOCKS * block
-    for p in (2, 4):
-        training = Training(p, rng, steps=1)
+    for p, blocks in ((2, BLOCKS), (4, BLOCKS), (2, whole_number(rng, 4, 5))):
+        model = Decoder(12, 8, 2, blocks)
+        block = sum(param.numel() for param in model.blocks[0].parameters()) * NUMBER
+        rest = sum(param.numel() for param in model.parameters()) * NUMBER - blocks * block
+        training = Training(p, rng, steps=1, blocks=blocks)
         run = training.agrees(student)
         for rank, (_, _, calls, _, (begin, end)) in enumerate(run.results):
             carried = carried_calls(run, rank, calls, training.setting)
@@ -125,21 +127,21 @@ def a_block_at_a_time(student, rng):
                 expected=f"none above {block}, those of a block",
             )
             checks.that(
-                len(gathered) >= 2 * BLOCKS,
-                f"{training.setting}: rank {rank} makes {len(gathered)} all-gathers in a step, and {BLOCKS} blocks are "
+                len(gathered) >= 2 * blocks,
+                f"{training.setting}: rank {rank} makes {len(gathered)} all-gathers in a step, and {blocks} blocks are "
                 "used forward and backward. What is not gathered again was not freed: every block stays whole after "
                 "the forward pass. Leave reshard_after_forward as it is.",
                 got=f"{len(gathered)} all-gathers",
-                expected=f"at least {2 * BLOCKS}: each block forward, and again backward",
+                expected=f"at least {2 * blocks}: each block forward, and again backward",
             )
             checks.that(
-                len(gathered) <= 2 * (BLOCKS + 1),
+                len(gathered) <= 2 * (blocks + 1),
                 f"{training.setting}: rank {rank} makes {len(gathered)} all-gathers in a step. A call of fully_shard "
                 "makes a group that is gathered at once: one for each block, not one for each layer in it.",
                 got=f"{len(gathered)} all-gathers",
-                expected=f"at most {2 * (BLOCKS + 1)}: each block and the rest, forward and backward",
+                expected=f"at most {2 * (blocks + 1)}: each block and the rest, forward and backward",
             )
-            _all_is_gathered(training, run, rank, gathered, 2 * BLOCKS * block + rest, BLOCKS * block + rest, limit)
+            _all_is_gathered(training, run, rank, gathered, 2 * blocks * block + rest, blocks * block + rest, limit)
 
 
 def _all_is_gathered(training: Training, run, rank: int, gathered: list[int], least: int, whole: int, limit) -> None:

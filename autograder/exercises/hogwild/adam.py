@@ -137,10 +137,16 @@ SETTINGS = (  # on both sides of mn / (m + n)
 )
 
 
+def settings(rng: torch.Generator) -> list[tuple[list[int], int, int]]:
+    """These, and the same sizes with other batches: the server learns them from control messages only."""
+    drawn = [([whole_number(rng, 0, 9) for _ in batches], m, n) for batches, m, n in SETTINGS[1:]]
+    return [*SETTINGS, *drawn]
+
+
 @exercise.check(points=6, seconds=SECONDS)
 def the_server_has_the_sum(student, rng):
     "sum_on_server: rank 0 returns the sum of the workers' gradients, for any batches."
-    for setting in SETTINGS:
+    for setting in settings(rng):
         layer = Layer(*setting, rng)
         layer.has_the_sum(layer.run(student))
 
@@ -148,7 +154,7 @@ def the_server_has_the_sum(student, rng):
 @exercise.check(points=5, needs=("which_is_less", "the_server_has_the_sum"), seconds=SECONDS)
 def control_and_data(student, rng):
     "sum_on_server: a worker sends 16 bytes of control (tag 1), and the cheaper of the two as data (tag 2)."
-    for setting in SETTINGS:
+    for setting in settings(rng):
         layer = Layer(*setting, rng)
         run = layer.run(student)
         layer.has_the_sum(run)

@@ -65,17 +65,19 @@ def volume_is(student, weights: int, inputs: int, batch: int, p: int, how: str) 
 @exercise.check(points=3)
 def by_the_batch(student, rng):
     "volume: data parallelism sends the gradients round a ring."
-    for p in (5, 2, 7, 1):
+    for p in (5, 2, 7, 1, whole_number(rng, 3, 10)):
+        batch = whole_number(rng, 6, 200)
         weights, inputs = (UNIT * int(n) for n in torch.randint(1, 50, (2,), generator=rng))
-        volume_is(student, weights, inputs, 60, p, "data")
+        volume_is(student, weights, inputs, batch, p, "data")
 
 
 @exercise.check(points=3)
 def by_the_network(student, rng):
     "volume: model parallelism gathers the inputs, and scatters the sums of their gradients."
-    for p in (5, 2, 7, 1):
+    for p in (5, 2, 7, 1, whole_number(rng, 3, 10)):
+        batch = whole_number(rng, 6, 200)
         weights, inputs = (UNIT * int(n) for n in torch.randint(1, 50, (2,), generator=rng))
-        volume_is(student, weights, inputs, 60, p, "model")
+        volume_is(student, weights, inputs, batch, p, "model")
 
 
 def cheapest(layers: list, batch: int, p: int) -> list[str]:
@@ -103,8 +105,8 @@ def plan_is(student, layers: list, batch: int, p: int, call: str) -> None:
     other = {"data": "model", "model": "data"}
     mistakes = {
         "This plan sends the most: take the cheaper way for each layer.": [other[how] for how in expected],
-        "You cut all layers in the same way: decide for each layer.": [expected[0]] * len(layers),
-        "You cut all layers in one way: decide for each layer.": [expected[-1]] * len(layers),
+        "You cut all layers by the batch: decide for each layer.": ["data"] * len(layers),
+        "You cut all layers by the network: decide for each layer.": ["model"] * len(layers),
         "This plan is the cheapest for a batch of one sample: the inputs of the whole batch are gathered.": cheapest(
             layers, 1, p
         ),
@@ -125,7 +127,7 @@ def plan_is(student, layers: list, batch: int, p: int, call: str) -> None:
 @exercise.check(points=2)
 def least_of_all_plans(student, rng):
     "one_weird_trick: of all plans for a network, choose the one that sends the least."
-    for p, low, high in ((2, 6, 20), (4, 21, 60), (8, 61, 200)):
+    for p, low, high in ((2, 6, 20), (4, 21, 60), (8, 61, 200), (whole_number(rng, 3, 10), 10, 200)):
         batch, ratios = whole_number(rng, low, high), [RATIOS[i] for i in torch.randperm(len(RATIOS), generator=rng)]
         inputs = (UNIT * torch.randint(1, 1000, (len(RATIOS),), generator=rng)).tolist()
         layers = [(int(ratio * batch * n), n) for ratio, n in zip(ratios, inputs, strict=True)]

@@ -128,6 +128,15 @@ def in_float32(student, rng):
 @exercise.check(points=1, needs=("the_convolution", "the_filters_gradient", "the_images_gradient"))
 def leaves_all_alone(student, rng):
     "x, w and g do not change."
+    for size in SIZES:  # as in the other checks
+        x, w, g = stay = drawn(rng, *size)
+        kept = [t.clone() for t in stay]
+        y, dx, dw = student.conv2d(x, w), student.conv2d_input_grad(g, w), student.conv2d_weight_grad(g, x)
+        for name, now, then in zip("xwg", stay, kept, strict=True):
+            checks.unchanged(now, then, name=name)
+        check_output(y, x, w, name="conv2d(x, w)")
+        for name, got, right in zip(("input_grad(g, w)", "weight_grad(g, x)"), (dx, dw), gradients(*stay), strict=True):
+            checks.close(got, right, name=f"conv2d_{name}", why=shapes(*stay))
     x, w, g = drawn(rng, 2, 2, 4, 4, 2, 2, 2)
     before = [t.clone() for t in (x, w, g)]
     y, dx, dw = student.conv2d(x, w), student.conv2d_input_grad(g, w), student.conv2d_weight_grad(g, x)

@@ -56,6 +56,16 @@ def a_path_of_steps(student, rng):
 @exercise.check(points=2, needs="one_step")
 def nothing_is_changed(student, rng):
     "w, g and v do not change, and the new w and v are returned as a tuple."
+    for shape in ((5,), (4, 3)):  # as in the other checks
+        stay = [normal(rng, *shape) for _ in range(3)]
+        kept = [x.clone() for x in stay]
+        lr = rate(rng)
+        new_w, new_v = pair(student.momentum_step(*stay, lr, 0.5), "momentum_step", "v")
+        for name, now, then in zip("wgv", stay, kept, strict=True):
+            checks.unchanged(now, then, name=name)
+        right = 0.5 * kept[2] + kept[1]
+        checks.close(new_v, right, name="v")
+        checks.close(new_w, kept[0] - lr * right, name="w")
     given = {name: normal(rng, 3) for name in ("w", "g", "v")}
     before = {name: x.clone() for name, x in given.items()}
     lr = rate(rng)

@@ -4,6 +4,7 @@ import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
+from autograder.exercises.drawing import whole_number
 from autograder.exercises.stochastic_rounding import bf16_round_bits as bits
 
 exercise = Exercise("rounding", points=14, minutes=15, functions=("random16", "bf16_round_bits"))
@@ -41,11 +42,12 @@ def wrong_noise(seed: int, n: int) -> dict:
 @exercise.check(points=3)
 def the_noise(student, rng):
     "Number i is mix(mix(seed) ^ i) >> 16, in words of 32 bits."
-    for seed in (1, 7, int(torch.randint(2**31, (), generator=rng)), WORD):
-        expected = noise(seed, 100)
-        got = student.random16(seed, 100)
-        checks.tensor(got, name=NAME, shape=(100,))
-        numbers, found = got.to(torch.int64), {k: v.to(torch.int64) for k, v in wrong_noise(seed, 100).items()}
+    drawn = int(torch.randint(2**31, (), generator=rng))
+    for seed, n in ((1, 100), (7, 100), (drawn, 100), (WORD, 100), (drawn, whole_number(rng, 2000, 3000))):
+        expected = noise(seed, n)
+        got = student.random16(seed, n)
+        checks.tensor(got, name=NAME, shape=(n,))
+        numbers, found = got.to(torch.int64), {k: v.to(torch.int64) for k, v in wrong_noise(seed, n).items()}
         checks.that(
             int(numbers.min()) >= 0 and int(numbers.max()) < 2**16,
             f"{NAME} with seed = {seed} has {int(numbers.min())} to {int(numbers.max())}; it is 0 to 65535. Cut each "
@@ -55,7 +57,7 @@ def the_noise(student, rng):
         wrong = int((numbers != expected).sum())
         if wrong:
             raise checks.CheckFailure(
-                f"{NAME} with seed = {seed}: {wrong} of 100 numbers differ.",
+                f"{NAME} with seed = {seed}: {wrong} of {n} numbers differ.",
                 got=f"{got[:5].tolist()}, ...",
                 expected=f"{expected[:5].tolist()}, ...",
                 why="A product has its lower 32 bits kept; >> 15 stands between the two products, >> 16 around them.",

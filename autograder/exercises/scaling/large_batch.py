@@ -20,7 +20,7 @@ exercise = Exercise(
     instead="Write the rule yourself, with norms and sums.",
 )
 
-SHAPES = ((4, 3), (4,), (2, 3, 2), (3,))  # weights of two layers, and their biases
+SHAPES = ((4, 3), (4,), (2, 3, 2), (3,), (2,), (2, 2))  # weights of layers, and biases, in no fixed order
 BETA_1, BETA_2, EPS = 0.9, 0.999, 1e-6
 
 

@@ -9,6 +9,7 @@ from autograder.authoring import Exercise
 from autograder.checks import CheckFailure
 from autograder.checks.messages import SECONDS
 from autograder.exercises.ready_made import SHARDING
+from autograder.exercises.restarts import comes_from_files
 from autograder.sessions.errors import StudentError
 
 exercise = Exercise(
@@ -83,6 +84,19 @@ class State:
                     mistakes=mistakes if old > 10 else None,
                 )
             self.is_from(files, names, self.share(rank, p), f"{setting}: rank {rank}")
+
+    def comes_back(self, student, p: int, files: Files, rng, setting: str, **known) -> None:
+        """Each rank loads its share, and another one where the files have other numbers."""
+
+        def still(other: Files):
+            for rank, (result, _) in enumerate(load(student, p, other)):
+                share = self.share(rank, p)
+                checks.that(any(x.numel() and checks.same(result[1].get(name), x) for name, x in share.items()), "")
+
+        def ask():
+            self.is_loaded(load(student, p, files), files, p, setting, **known)
+
+        comes_from_files(files, rng, ask, still, setting)
 
     def is_from(self, files: Files, names: list[str], share: dict[str, torch.Tensor], setting: str) -> None:
         """The files with these `names` have the numbers of `share`, or as many bytes in another form."""
@@ -170,7 +184,7 @@ def there_and_back(student, rng):
         first.is_loaded(load(student, p, files), files, p, f"p = {p}, n = {n}")
         files = after(second.save(student, p, files), files)
         setting = f"p = {p}, n = {n}, saved for the second time"
-        second.is_loaded(load(student, p, files), files, p, setting, first)
+        second.comes_back(student, p, files, rng, setting, other=first)
 
 
 @exercise.check(points=3, needs="there_and_back", seconds=SECONDS)
@@ -181,18 +195,20 @@ def onto_other_numbers(student, rng):
         files = after(state.save(student, old, {}), {})
         for p in numbers:
             setting = f"saved on {old} ranks, loaded on {p}, n = {n}"
-            state.is_loaded(load(student, p, files), files, p, setting, old=old)
+            state.comes_back(student, p, files, rng, setting, old=old)
 
 
 @exercise.check(points=5, needs="there_and_back", seconds=SECONDS)
 def killed_at_any_moment(student, rng):
     "Whenever the ranks are killed, load finds a complete state: the old one, or the new one once a rank has returned."
     for before, now in ((5, 6), (6, 8), (8, 18)):
-        killed(student, 4, State(9, before, rng), State(9, now, rng))
+        old, new = State(9, before, rng), State(9, now, rng)
+        files = killed(student, 4, old, new)
+        new.comes_back(student, 1, files, rng, f"step {now} saved on 4 ranks over step {before}, loaded on 1")
 
 
-def killed(student, p: int, before: State, now: State) -> None:
-    """At each moment of saving `now` over `before`."""
+def killed(student, p: int, before: State, now: State) -> Files:
+    """At each moment of saving `now` over `before`; return the files at the end."""
     files = after(before.save(student, p, {}), {})
     run = now.save(student, p, files)
     returns = [log[-1][-1] for log in run.results]
@@ -225,6 +241,7 @@ def killed(student, p: int, before: State, now: State) -> None:
             f"{where}, when save has returned on rank {returns.index(min(returns))}: load finds step {before.step}. No "
             "rank returns before the new state counts: comm.barrier() at the end.",
         )
+    return after(run, files)
 
 
 @exercise.check(points=2, needs="there_and_back", seconds=SECONDS)
