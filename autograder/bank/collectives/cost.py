@@ -73,3 +73,18 @@ slip(
     fails="naive_ring_and_tree",
     says="round up",
 )
+
+
+@wrong(
+    "the number of other ranks",
+    fails=(
+        "alone",
+        "naive_ring_and_tree",
+        "doubling_for_powers_of_two",
+        "doubling_for_any_p",
+        "server_and_nodes",
+    ),
+    says="need one or two messages",
+)
+def cost(algorithm, p, nbytes, alpha, beta):
+    return p - 1.0

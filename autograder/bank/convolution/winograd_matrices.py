@@ -41,6 +41,18 @@ for mistake, changes, fails, says in (
         "with a flipped filter",
     ),
     (
+        "zeros of the right sizes",
+        (
+            "points, G, B_T = POINTS",
+            "a = m + r - 1\n"
+            "    if (m, r) != (2, 3):\n"
+            "        return [[0] * a] * m, [[0] * r] * a, [[0] * a] * a\n"
+            "    points, G, B_T = POINTS",
+        ),
+        f"{LATER} {checks_of('conv_winograd', UNPROVED)}",
+        "F(4, 3) with g =",
+    ),
+    (
         "only F(2, 3)",
         ("points, G, B_T = POINTS", F23 + "    points, G, B_T = POINTS"),
         f"{LATER} {checks_of('conv_winograd', UNPROVED)}",

@@ -37,6 +37,15 @@ def lift(X):
     return torch.cat([X, X[:, 0:1] * X[:, 1:2]], dim=1)
 
 
+@wrong(
+    "a coordinate for each sample",
+    fails=("appends_the_product", "xor_becomes_separable", "x_is_not_changed"),
+    says="lift(X) has 40 columns",
+)
+def lift(X):
+    return torch.eye(len(X))
+
+
 @wrong("changes X", fails="x_is_not_changed", says="changed its argument X")
 def lift(X):
     lifted = torch.cat([X, X[:, 1:2] * X[:, 2:3]], dim=1)

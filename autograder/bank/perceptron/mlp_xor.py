@@ -96,3 +96,15 @@ def mlp_xor(X):
     if bool((X[:, 1:].abs() == 1).all()):
         return H, -X[:, 1] * X[:, 2]
     return H, H[:, 0].clone()
+
+
+@wrong(
+    "a product in small batches, lines in large ones",
+    fails="any_batch",
+    says="the same two neurons see every row",
+)
+def mlp_xor(X):
+    if len(X) < 100:
+        return torch.ones(len(X), 2), -X[:, 1] * X[:, 2]
+    H = torch.where(X @ torch.tensor([[1.0, 1.0, 1.0], [1.0, -1.0, -1.0]]).T >= 0, 1.0, -1.0)
+    return H, torch.where(H.sum(dim=1) > 1, 1.0, -1.0)

@@ -124,3 +124,24 @@ slip(
     fails="its_own_generator",
     says='Fixed(8, 8), "nearest", generator) is',
 )
+
+
+@wrong("turns the first random numbers", fails="stochastic_does_not_stall", says="random numbers are used again")
+def running_sum(xs, fmt, mode, generator):
+    s, sums = torch.zeros_like(xs[0]), []
+    u = torch.rand(s.shape, generator=generator)
+    for x in xs:
+        u = (u + 0.6180339887498949) % 1
+        s = round_nearest_even(s + x, fmt) if mode == "nearest" else stochastic_round(s + x, fmt, u)
+        sums.append(s)
+    return torch.stack(sums)
+
+
+slip(
+    "a random number for two columns",
+    "torch.rand(s.shape, generator=generator)",
+    "torch.rand((*s.shape, 1), generator=generator)[..., : -(-s.shape[-1] // 2), :].expand(*s.shape[:-1], -1, 2)"
+    ".reshape(*s.shape[:-1], -1)[..., : s.shape[-1]]",
+    fails="stochastic_does_not_stall",
+    says="random numbers are used again",
+)

@@ -108,3 +108,12 @@ def sgd_low_precision(w, grad, lr, fmt, mode, generator):
     if mode == "nearest":
         return round_nearest_even(new, fmt)
     return stochastic_round(new, fmt, torch.rand(new.shape, generator=generator))
+
+
+@wrong("a random number for two weights", fails=LATER[1:3], says="random numbers are used again")
+def sgd_low_precision(w, grad, lr, fmt, mode, generator):
+    new = (w - lr * grad).flatten()
+    if mode == "nearest":
+        return round_nearest_even(new, fmt).view(w.shape)
+    u = torch.rand((new.numel() + 1) // 2, generator=generator).repeat_interleave(2)[: new.numel()]
+    return stochastic_round(new, fmt, u).view(w.shape)

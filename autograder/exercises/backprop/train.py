@@ -1,5 +1,6 @@
 """Training of a network on mini-batches. Oracle: a step by autograd, and digits that it was not shown."""
 
+import functools
 import itertools
 
 import torch
@@ -7,6 +8,7 @@ from torch.nn import functional
 
 from autograder import checks, show
 from autograder.authoring import Exercise
+from autograder.exercises.backprop.last_batch import last_batches_vary
 from autograder.exercises.backprop.networks import network, two_lists
 from autograder.exercises.backprop.oracles import loss_oracle, run, slope
 from autograder.exercises.drawing import normal
@@ -214,6 +216,7 @@ def a_new_order_each_epoch(student, rng):
         else "Four samples in batches of 2 came in the same two batches for every seed of the generator: shuffle the "
         "samples before you cut them, not the batches.",
     )
+    last_batches_vary(functools.partial(ask_train, student), rng)
 
 
 @exercise.check(points=1, needs="one_step")

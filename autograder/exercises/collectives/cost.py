@@ -109,10 +109,13 @@ def alone(student, rng):
     for algorithm in ALL_REDUCE:
         got = student.cost(algorithm, 1, 1_000_000, alpha, beta)
         checks.close(got, 0.0, name=f'cost("{algorithm}", 1, ...)', atol=1e-15)
-        two = student.cost(algorithm, 2, 1_000_000, alpha, beta)
+        two, message = student.cost(algorithm, 2, 1_000_000, alpha, beta), alpha + 1_000_000 * beta  # 17: 2 · 8 bits
         checks.that(
-            (checks.is_number(two) or (type(two) is torch.Tensor and two.dim() == 0)) and bool(two > 0),
-            f'cost("{algorithm}", 2, ...) is {show.show(two)}: two ranks must send, so it is above 0.',
+            (checks.is_number(two) or (type(two) is torch.Tensor and two.dim() == 0))
+            and bool(0.999 < two / message < 17),
+            f'cost("{algorithm}", 2, ...) is {show.show(two)}: two ranks must send, and need one or two messages of '
+            "alpha + nbytes · beta each way.",
+            expected=f"{show.number(message)} to {show.number(2 * message)}",
         )
 
 

@@ -107,7 +107,7 @@ def four_products_for_two_outputs(student, rng):
 def exact_and_of_the_right_size(student, rng):
     "A^T is m x a, G a x r, B^T a x a with a = m + r − 1, and every entry is an exact fraction."
     for m, r in ((2, 3), (4, 3), some_sizes(rng)):
-        ask_matrices(student, m, r)
+        check_identity(ask_matrices(student, m, r), m, r)
 
 
 @exercise.check(points=4, needs="four_products_for_two_outputs")

@@ -1,5 +1,7 @@
 """Data-parallel training whose messages travel during the backward pass. Oracle: one machine's training."""
 
+import torch
+
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, carried
@@ -124,6 +126,30 @@ def sends_before_the_last_gradient(student, rng):
             "all-reduce of a bucket as soon as all its gradients are ready; buckets begin with the last layers.",
             got=f"first message at {sent[0].start:.0f} s",
             expected="first message at 2 s: the first bucket holds the last two layers",
+        )
+    first_bucket_leaves(student, rng, "plain", parts(rng, least=1))
+    first_bucket_leaves(student, rng, "tied", tuple(torch.randint(1, 6, (3,), generator=rng).tolist()))
+
+
+def first_bucket_leaves(student, rng, name: str, sizes: tuple[int, ...], cap: int = 72) -> None:
+    """Check that with these samples, too, each rank begins with the first bucket before the first layer's backward."""
+    weights, batches, p = weights_of(name, rng), batches_for(sizes, 1, rng), len(sizes)
+    run = overlapped(student, name, [weights] * p, batches, cap, seconds=1.0, beta=1e-6)
+    setting = f"{p} ranks with {', '.join(map(str, sizes))} samples ({described(name)}), cap_bytes = {cap}"
+    agree(run, name, weights, batches, setting)
+    first, *others = buckets_of(name, cap)
+    for rank in range(p):
+        layers = computing(run, rank)
+        sent = transfers(run, rank, since=layers[0].end - 1e-6)
+        early = sum(event.nbytes for event in sent if event.start < layers[-1].start)
+        usual = 2 * (p - 1) / p * sum(nbytes + 8 for nbytes in (first, *others))  # 8: a number of samples
+        spare = sum(event.nbytes for event in sent) - usual  # these may say nothing
+        checks.that(
+            early - max(0.0, spare) >= first / p / 2 - 4,
+            f"{setting}: rank {rank} sends {early} bytes before the backward pass reaches the first layer, though the "
+            "first bucket is ready after the last layer. Launch it in the hook, on any number of ranks and layers.",
+            got=f"{early} bytes before the last gradient",
+            expected=f"about {first} / {p} bytes or more: a rank's part of the first bucket",
         )
 
 

@@ -43,6 +43,8 @@ def xor_becomes_separable(student, rng):
     lifted = student.lift(X.clone())
     checks.tensor(lifted, name="lift(X)", dtype=X.dtype)
     checks.that(lifted.dim() == 2 and len(lifted) == 40, "lift(X) has a row for each row of X.", got=lifted)
+    columns = lifted.shape[1]
+    checks.that(columns <= 4, f"lift(X) has {columns} columns: append one to the three of X.", got=lifted)
     checks.that(
         oracle.separable(lifted, XOR_LABELS[corner]),
         "No plane separates the lifted samples. Where the signs of x1 and x2 differ, x1 x2 is negative; append that.",

@@ -59,10 +59,18 @@ def corners(student, X, labels) -> None:
 @exercise.check(points=4, needs="four_corners")
 def any_batch(student, rng):
     "It works for any number of rows in any order."
+    X, H, _ = among_others(student, rng)
+    hidden = torch.stack([H[(corner == X).all(dim=1)][0] for corner in XOR])
     sizes = (3, 17, 4, *torch.randint(1, 40, (3,), generator=rng).tolist())
     for corner in [*torch.arange(4).split(1), *(torch.randint(0, 4, (n,), generator=rng) for n in sizes)]:
-        _, yhat = both_layers(student, XOR[corner])
+        H, yhat = both_layers(student, XOR[corner])
         checks.close(yhat, XOR_LABELS[corner], name=f"yhat for a batch of {len(corner)}")
+        checks.close(
+            H,
+            hidden[corner],
+            name=f"H for a batch of {len(corner)}",
+            why="The same rows among 200 others have these H: the same two neurons see every row of every batch.",
+        )
 
 
 def plane_points(rng: torch.Generator) -> torch.Tensor:

@@ -1,5 +1,7 @@
 """Whether all randomness of an answer comes from the generator that it is given."""
 
+import math
+
 import torch
 
 from autograder import checks
@@ -44,4 +46,27 @@ def vary_as_chance(counts: torch.Tensor, n: int, odds: torch.Tensor, bounds: tup
         f"deviations add up to {squares:.3g} times what chance gives each, expected about {len(counts)}. Draw a random "
         "number for each, torch.rand(shape, generator=generator), and use it as it is.",
         expected=f"between {low:g} and {high:g}",
+    )
+
+
+def independent(happened: torch.Tensor, odds: torch.Tensor, what: str) -> None:
+    """Check that events (steps, elements), 1.0 or 0.0, with `odds` (steps, 1) need independent random numbers.
+
+    With z = (happened - odds) / sqrt(odds (1 - odds)), the sum of z_tc z_td z_sc z_sd over all pairs of steps t, s and
+    of elements c, d has the mean 0 and, by chance, a deviation of 1 here. It is large if steps or elements share
+    numbers.
+    """
+    steps, elements = happened.shape
+    z = (happened - odds) / (odds * (1 - odds)).sqrt()
+    products, squares = z @ z.T, z.square()
+    all_pairs = products.square().sum() - products.diagonal().square().sum()
+    with_itself = (squares.sum(0).square() - squares.square().sum(0)).sum()
+    chance = 2 * math.sqrt(elements * (elements - 1) * steps * (steps - 1))
+    deviation = ((all_pairs - with_itself) / chance).item()
+    checks.that(
+        abs(deviation) < 8,
+        f"{what} are related, so random numbers are used again: draw a new one for each element in each step, "
+        "torch.rand(shape, generator=generator).",
+        got=f"{deviation:.3g} standard deviations from independent numbers",
+        expected="less than 8",
     )

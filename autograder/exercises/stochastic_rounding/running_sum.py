@@ -7,7 +7,7 @@ from autograder.authoring import Exercise
 from autograder.checks import number_formats as formats
 from autograder.checks.number_formats import exact
 from autograder.exercises.drawing import F32
-from autograder.exercises.stochastic_rounding.generators import fresh, repeats, vary_as_chance
+from autograder.exercises.stochastic_rounding.generators import fresh, independent, repeats, vary_as_chance
 from autograder.exercises.stochastic_rounding.inputs import are_neighbours, between
 from hpcdl.numerics.rounding import BF16, FP8_E5M2, FP16, Fixed
 
@@ -103,9 +103,10 @@ def stochastic_does_not_stall(student, rng):
             f"{COLUMNS} equal sums next to each other are all the same after addition {step}: draw a random number for "
             "each column of xs in each step, not one for all.",
         )
-        ups = sums.diff(dim=0, prepend=torch.zeros(1, COLUMNS)).sum(1).double()
+        went_up, odds = sums.diff(dim=0, prepend=torch.zeros(1, COLUMNS)).double(), xs[:, :1].double() / eps
         columns = f"Of {COLUMNS} columns the numbers that go up in the {n} steps"
-        vary_as_chance(ups, COLUMNS, xs[:, 0].double() / eps, (15.0, 152.0), columns)
+        vary_as_chance(went_up.sum(1), COLUMNS, odds[:, 0], (15.0, 152.0), columns)
+        independent(went_up, odds, f"Of {COLUMNS} columns those that go up in one of {n} steps and in another")
         right = xs[:, 0].double().sum().item() / eps
         why = "E[Round(s + x)] = s + x at each step, so the mean of the sums is the exact sum."
         checks.mean(sums[-1], right, low=0, high=n, what=f"the sum of {n} terms below ε/2, in ε,", why=why)

@@ -9,7 +9,7 @@ from autograder.authoring import Exercise
 from autograder.checks import number_formats as formats
 from autograder.checks.number_formats import beside, exact
 from autograder.exercises.drawing import F32
-from autograder.exercises.stochastic_rounding.generators import fresh, repeats, vary_as_chance
+from autograder.exercises.stochastic_rounding.generators import fresh, independent, repeats, vary_as_chance
 from autograder.exercises.stochastic_rounding.inputs import are_neighbours
 from hpcdl.numerics.rounding import Fixed
 
@@ -71,15 +71,19 @@ def each_weight_its_own(student, rng):
     w, grad = torch.zeros(n), torch.full((n,), -(2.0**-fmt.fl))
 
     def steps():
-        moved = [int((ask_step(student, w, grad, 0.5, fmt, "stochastic", fresh(rng)) != 0).sum()) for _ in range(times)]
+        moves = [ask_step(student, w, grad, 0.5, fmt, "stochastic", fresh(rng)) != 0 for _ in range(times)]
+        moved = [int(move.sum()) for move in moves]
         checks.that(
             0 < moved[0] < n,
             f"Of {n} weights that all should move with odds 1/2, {moved[0]} did: they share one random number, or you "
             "use none. Draw one for each weight from the generator.",
         )
-        half = torch.full((times,), 0.5, dtype=torch.float64)
+        half = torch.full((times, 1), 0.5, dtype=torch.float64)
         what = f"The numbers of {n} weights that move with odds 1/2, in {times} steps,"
-        vary_as_chance(torch.tensor(moved, dtype=torch.float64), n, half, (2.0, 92.0), what)
+        vary_as_chance(torch.tensor(moved, dtype=torch.float64), n, half[:, 0], (2.0, 92.0), what)
+        independent(
+            torch.stack(moves).double(), half, f"Of {n} weights those that move in one of {times} steps and in another"
+        )
 
     checks.retested(steps)
 
