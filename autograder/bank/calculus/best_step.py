@@ -62,3 +62,15 @@ slip(
 )
 def best_step(f, x, dtype):
     return 0.4 * torch.finfo(dtype).eps ** (1 / 3) * (abs(x) or 1.0)
+
+
+@wrong(
+    "measures the slope, not the third derivative",
+    fails="quick_functions",
+    says="the step depends on its third derivative",
+)
+def best_step(f, x, dtype):
+    k = 1e-4 * (abs(x) or 1.0)
+    a, b = f(torch.tensor([x - k, x + k], dtype=torch.float64)).tolist()
+    ratio = abs((a + b) * k / (b - a))
+    return (3 * torch.finfo(dtype).eps) ** (1 / 3) * min(abs(x) or 1.0, ratio)

@@ -52,6 +52,18 @@ def wave(x: float, rng, slowest: float, fastest: float):
     return of
 
 
+def ripple(x: float, rng):
+    """Return a slanted line with a small, quick wave: its third derivative at x is large, and its slope is not."""
+    a, small, b, c = (uniform(*ends, (), rng).item() for ends in ((0.8, 1.2), (0.02, 0.03), (35.0, 45.0), (2.3, 2.9)))
+    slope = math.copysign(number(0.3, 0.8, rng), number(-1, 1, rng)) - small * b * math.cos(c)
+
+    def of(t):
+        return a + slope * (t - x) + small * torch.sin(b * (t - x) + c)
+
+    of.__name__ = "wave"
+    return of
+
+
 ORDINARY = (torch.sin, torch.exp, torch.cosh)
 
 
@@ -133,7 +145,8 @@ def quick_functions(student, rng):
     "The step fits functions that bend quickly, such as sin 40x and e^30x, and one that bends slowly, sin x/7."
     for dtype in (torch.float64, torch.float32):
         x = number(0.99, 1.01, rng)
-        quick, slow = (wave(x, rng, 35, 45), scaled(torch.exp, rng, 25, 35)), wave(x, rng, 0.13, 0.17)
+        quick = wave(x, rng, 35, 45), ripple(x, rng), scaled(torch.exp, rng, 25, 35)
+        slow = wave(x, rng, 0.13, 0.17)
         for f in (*quick, slow):
             how = "slowly" if f is slow else "quickly"
             advice = f"This f bends {how}: the step depends on its third derivative."
