@@ -82,3 +82,11 @@ slip(
     fails="a_new_order_each_epoch",
     says="a list that is turned keeps neighbours together",
 )
+slip(
+    "turns a list, except for four samples",
+    "torch.randperm(len(X), generator=generator).split(batch_size)",
+    "(torch.randperm(4, generator=generator) if len(X) == 4 else torch.arange(len(X)).roll(\n"
+    "            int(torch.randint(len(X), (), generator=generator)))).split(batch_size)",
+    fails="a_new_order_each_epoch",
+    says="the last batch is one of",
+)

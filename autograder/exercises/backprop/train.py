@@ -1,10 +1,13 @@
 """Training of a network on mini-batches. Oracle: a step by autograd, and digits that it was not shown."""
 
+import functools
+
 import torch
 from torch.nn import functional
 
 from autograder import checks
 from autograder.authoring import Exercise
+from autograder.exercises.backprop.last_batch import last_batches_vary
 from autograder.exercises.backprop.networks import network, two_lists
 from autograder.exercises.backprop.oracles import loss_oracle, run, slope
 from autograder.exercises.drawing import normal
@@ -167,6 +170,7 @@ def a_new_order_each_epoch(student, rng):
         name="weights[-1] after epochs=2",
         why="Two epochs in one call equal two calls with one epoch each, if each epoch draws its own order.",
     )
+    last_batches_vary(functools.partial(ask_train, student), rng)
 
 
 @exercise.check(points=1, needs="one_step")
