@@ -54,7 +54,7 @@ def wave(x: float, rng, slowest: float, fastest: float):
 
 def ripple(x: float, rng):
     """Return a slanted line with a small, quick wave: its third derivative at x is large, and its slope is not."""
-    a, small, b, c = (uniform(*ends, (), rng).item() for ends in ((0.8, 1.2), (0.02, 0.03), (35, 45), (2.3, 2.9)))
+    a, small, b, c = (uniform(*ends, (), rng).item() for ends in ((0.8, 1.2), (0.02, 0.03), (35.0, 45.0), (2.3, 2.9)))
     slope = math.copysign(number(0.3, 0.8, rng), number(-1, 1, rng)) - small * b * math.cos(c)
 
     def of(t):
