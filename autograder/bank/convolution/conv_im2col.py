@@ -4,7 +4,6 @@ from autograder.bank.convolution.later import PRODUCT
 from autograder.bank.convolution.slips import slip
 
 MULTIPLY = "matmul(w.flatten(1), im2col(x, R, S, stride, padding))"
-DIRECT = "return conv_direct(x, w, stride, padding)"
 
 for mistake, changes, fails, says in (
     (
@@ -16,14 +15,13 @@ for mistake, changes, fails, says in (
     (
         "does not use matmul",
         (MULTIPLY, MULTIPLY[6:].replace(", im2col", " @ im2col")),
-        PRODUCT,
+        "one_matrix_product",
         "never called matmul",
     ),
-    ("the answer of conv_direct", (f"return {MULTIPLY}.view(N, K, P, Q)", DIRECT), PRODUCT, "never called matmul"),
     (
         "computes elsewhere",
         (MULTIPLY, "(matmul(w.flatten(1), w.flatten(1).mT), conv_direct(x, w, stride, padding))[1]"),
-        PRODUCT,
+        "one_matrix_product",
         "The result does not come from matmul",
     ),
     (
@@ -33,7 +31,7 @@ for mistake, changes, fails, says in (
             "(conv_direct(x, w, stride, padding).flatten(2) / w[0].numel() * matmul(torch.ones_like(w.flatten(1)), "
             "torch.ones_like(im2col(x, R, S, stride, padding))))",
         ),
-        PRODUCT,
+        "one_matrix_product",
         "The outputs are computed elsewhere",
     ),
     ("P and Q swapped", ("view(N, K, P, Q)", "view(N, K, Q, P)"), PRODUCT, "P and Q are swapped"),

@@ -19,16 +19,6 @@ def filters_times_columns(student, rng):
     for sizes in ((1, 1, 3, 3, 1, 2, 2), (1, 2, 4, 5, 3, 2, 3), (3, 2, 5, 4, 3, 2, 2), (2, 3, 4, 5, 2, 4, 5)):
         check_convolution(student.conv_im2col, rng, sizes, "conv_im2col(x, w)")
     check_convolution(student.conv_im2col, rng, (2, 3, 8, 8, 4, 1, 1), "conv_im2col(x, w)", torch.float32)
-    multiplied(student, rng, (2, 3, 4, 5, 3, 2, 3))
-
-
-def multiplied(student, rng, sizes):
-    """Check a convolution by our matmul; return the images and the products, of the filters and the columns."""
-    x, w = images(rng, *sizes)
-    products, right = Products(factor=8.0), conv(x, w)
-    products.check_used(student.conv_im2col(x.clone(), w.clone(), matmul=products.matmul), right, "conv_im2col")
-    multiplies_filters_and_columns(products, x, w, right)
-    return x, w, products
 
 
 @exercise.check(points=1, needs="filters_times_columns")
@@ -45,7 +35,10 @@ def any_stride_and_padding(student, rng):
 def one_matrix_product(student, rng):
     "All multiplications are in one product, with the function that is passed as matmul."
     for sizes in ((1, 2, 5, 5, 3, 3, 3), (4, 2, 6, 5, 3, 2, 3)):
-        x, w, products = multiplied(student, rng, sizes)
+        x, w = images(rng, *sizes)
+        products, right = Products(factor=8.0), conv(x, w)
+        got = student.conv_im2col(x.clone(), w.clone(), matmul=products.matmul)
+        products.check_used(got, right, "conv_im2col")
         checks.that(
             products.calls == 1,
             f"matmul was called {products.calls} times for {len(x)} images: one product does all of it. im2col gives "
@@ -55,16 +48,16 @@ def one_matrix_product(student, rng):
         )
         wanted = whole_count(x, w)
         checks.equal(products.multiplications, wanted, name="the number of multiplications", why="N K P Q · C R S.")
+        multiplies_filters_and_columns(products, x, w, right)
 
 
 def multiplies_filters_and_columns(products: Products, x, w, right) -> None:
-    """Check that the products are of the numbers of w and of the columns, in any order of axes; one is the result."""
-    a, b = products.pairs[0]
-    left, others = (torch.cat([each.flatten() for each in part]) for part in zip(*products.pairs, strict=True))
+    """Check that the one product is of the numbers of w and of the columns, in any order of axes, and is the result."""
+    ((a, b),) = products.pairs
     seen = columns(x, *w.shape[2:])
-    theirs = (holds(left, w) and holds(others, seen)) or (holds(left, seen) and holds(others, w))
+    theirs = (holds(a, w) and holds(b, seen)) or (holds(a, seen) and holds(b, w))
     checks.that(
-        theirs and (products.calls > 1 or holds(torch.matmul(a, b), right)),
+        theirs and holds(torch.matmul(a, b), right),
         "The outputs are computed elsewhere: matmul multiplied other numbers than the filters and the windows of x. "
         "Give it the filters as rows, w.flatten(1), and what im2col returns, and return what it gives.",
         got=f"matmul of {show.shape(a)} and {show.shape(b)}",
