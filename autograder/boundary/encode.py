@@ -37,7 +37,7 @@ NUMPY_DTYPES = {dtype for dtype, name in DTYPE_NAMES.items() if name in np.sctyp
 # What a tensor holds, whatever attributes and modes of torch's an answer has set: they would come before its methods.
 DETACH: Any = torch.Tensor.detach
 NO_FUNCTION_MODES: Any = torch._C.DisableTorchFunction
-NO_DISPATCH_MODES: Any = torch._C._DisableTorchDispatch  # type: ignore[attr-defined]
+NO_DISPATCH_MODES: Any = torch._C._DisableTorchDispatch
 FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 
 

@@ -52,7 +52,8 @@ class Launches:
         try:
             kernel[(programs,)](*arguments, **constants)
         except Exception as error:
-            raise (error.__cause__ if type(error).__name__ == "InterpreterError" else error) from None
+            cause = error.__cause__ if type(error).__name__ == "InterpreterError" else None
+            raise cause or error from None
 
 
 def with_names(function: FunctionType, names: dict[str, Any]) -> FunctionType:
