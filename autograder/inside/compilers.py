@@ -4,8 +4,11 @@ import os
 import re
 import sys
 import types
+from collections.abc import Callable
 from functools import cache
 from importlib.machinery import PathFinder
+
+from .doors import behind, is_door, opaque
 
 IMPORTS = re.compile(r"^<frozen importlib|/importlib/__init__\.py$|/autograder/inside/\w+\.py$")
 
@@ -34,3 +37,23 @@ def by_compiler(package: str) -> bool:
             return True
         frame = frame.f_back
     return frame is not None and frame.f_code.co_filename.startswith(USERS)
+
+
+def see_behind_doors() -> None:
+    """Let Numba compile the original code of functions that have a door."""
+    from numba.core.bytecode import FunctionIdentity
+
+    find = FunctionIdentity.from_function.__func__  # type: ignore[attr-defined]
+    if type(find) is types.FunctionType:  # ours is in C
+        setattr(FunctionIdentity, "from_function", classmethod(opaque(_identity_behind(find))))  # noqa: B010
+
+
+def _identity_behind(find: Callable) -> Callable:
+    """Return Numba's way to the identity of a function, changed for functions that have a door."""
+
+    def from_function(cls, function):
+        if type(function) is types.FunctionType and is_door(function.__code__):
+            function = behind(function.__code__)
+        return find(cls, function)
+
+    return from_function

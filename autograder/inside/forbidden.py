@@ -19,7 +19,7 @@ import sys
 import types
 import warnings
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Set
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 import torch
@@ -32,7 +32,7 @@ from .doors import Doors, opaque
 from .dotted import imported, python_functions
 from .library import Library, imports, is_below, name_of
 from .once import BARRED
-from .operators import matching, watching
+from .operators import matching, watch_only, watching
 from .shims import NAMED, SHIMS
 
 CONVOLUTION = ("*::*conv[!e]*",)  # every operator with convolution in its name, including mkldnn's; not `_convert_...`
@@ -245,18 +245,6 @@ def graphs(enabled: bool, _set: Callable = torch._C._set_grad_enabled) -> Iterat
 
 def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
-
-
-def watch_only(wanted: Set[str], watchers: dict[str, object], watching: Callable[[str], object]) -> None:
-    """Let `watchers` have those of the operators `wanted` and no other, unless none is wanted.
-
-    Then a worker's cells run, or a check has ended, and the next exercise refuses much of the same.
-    """
-    if wanted:
-        for name in watchers.keys() - wanted:
-            del watchers[name]  # torch removes its kernels when it is freed
-    for name in wanted - watchers.keys():
-        watchers[name] = watching(name)
 
 
 def operators(patterns: tuple[str, ...]) -> list[str]:

@@ -13,8 +13,8 @@ from typing import cast
 from autograder.boundary.own import contextlib
 
 from .doors import kept
-from .forbidden import Guard, Named, watch_only
-from .operators import ASKED, ask, fall_through, is_asked, watching
+from .forbidden import Guard, Named
+from .operators import ASKED, ask, fall_through, is_asked, watch_only, watching
 
 _watchers: dict[str, object] = {}  # of all guards of this process, by operator
 _up: list["LastingGuard"] = []  # the guards whose answers run, the last one innermost

@@ -22,7 +22,7 @@ from typing import Any, cast
 import hpcdl
 from autograder.boundary.own import contextlib
 
-from .doors import behind, is_door, opaque
+from .compilers import see_behind_doors
 
 # What a check passes to answers (the machine of the ranks, networks, number formats), and what no exercise is about.
 # torch calls the memory meter in the middle of an answer that a check measures, `guarded`, `steps` and a function of
@@ -51,26 +51,6 @@ OF_DOORS = tuple(
 )  # they are between the two
 FOLDER = os.path.join(os.path.dirname(hpcdl.__file__), "")
 CALLS_BACK = "hpcdl.comm"  # it calls functions passed to it: their owner is the caller
-
-
-def see_behind_doors() -> None:
-    """Let Numba compile the original code of functions that have a door."""
-    from numba.core.bytecode import FunctionIdentity
-
-    find = FunctionIdentity.from_function.__func__  # type: ignore[attr-defined]
-    if type(find) is types.FunctionType:  # ours is in C
-        setattr(FunctionIdentity, "from_function", classmethod(opaque(_identity_behind(find))))  # noqa: B010
-
-
-def _identity_behind(find: Callable) -> Callable:
-    """Return Numba's way to the identity of a function, changed for functions that have a door."""
-
-    def from_function(cls, function):
-        if type(function) is types.FunctionType and is_door(function.__code__):
-            function = behind(function.__code__)
-        return find(cls, function)
-
-    return from_function
 
 
 class Library:

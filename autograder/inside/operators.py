@@ -3,7 +3,7 @@
 import fnmatch
 import functools
 import re
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Set
 from typing import Any
 
 import torch
@@ -113,3 +113,15 @@ def _known(name: str) -> tuple[Any, bool]:
 
 def _has_kernel(name: str, key: str) -> bool:
     return torch._C._dispatch_has_kernel_for_dispatch_key(name, key)
+
+
+def watch_only(wanted: Set[str], watchers: dict[str, object], watching: Callable[[str], object]) -> None:
+    """Let `watchers` have those of the operators `wanted` and no other, unless none is wanted.
+
+    Then a worker's cells run, or a check has ended, and the next exercise refuses much of the same.
+    """
+    if wanted:
+        for name in watchers.keys() - wanted:
+            del watchers[name]  # torch removes its kernels when it is freed
+    for name in wanted - watchers.keys():
+        watchers[name] = watching(name)

@@ -40,7 +40,6 @@ from .shims import CALLBACKS, SHIM, SHIMS
 from .texts import Texts
 
 TEXTS = Texts(OURS, INSTALLED)
-
 # Functions in these files return frames and code: then their caller counts, as for a function that reads `f_locals`.
 INTROSPECTION = ("inspect.py", "bdb.py", "pdb.py", "trace.py", "cgitb.py", "pickle.py", "asyncio/base_tasks.py",
                  "torch/fx/proxy.py", "torch/fx/experimental/symbolic_shapes.py")  # fmt: skip

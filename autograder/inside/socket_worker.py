@@ -104,7 +104,7 @@ def private_harnesses() -> dict[str, Callable]:
 
 def watched(function: Callable) -> Callable:
     """Return `function` with a check each time that it returns to a harness: of the machinery, and of what would answer
-    in place of a tensor."""
+    for a tensor."""
     audit = sys.audit
 
     @functools.wraps(function)

@@ -9,7 +9,7 @@ import weakref
 
 import pytest
 
-from autograder.inside import doors, library
+from autograder.inside import compilers, doors
 
 
 def plain(a, b=2):
@@ -157,7 +157,7 @@ def test_context_manager_has_a_door(barred):
 
 def test_numba_compiles_what_has_a_door(barred):
     numba = pytest.importorskip("numba")
-    library.see_behind_doors()
+    compilers.see_behind_doors()
     compiled = numba.njit(plain)
     knocks = barred(plain)
     assert compiled(1, 5) == 6
