@@ -110,8 +110,7 @@ def average_gradients(grads, local_n, comm):
 slip(
     "a message per tensor, and a ring that sends more where its messages are counted",
     "def average_gradients(",
-    "ring = ring_all_reduce\n\n\n"
-    "def ring_all_reduce(x, comm):\n"
+    "def ring_all_reduce(x, comm, ring=ring_all_reduce):\n"
     "    ring(x, comm)\n"
     "    for _ in range(8 * comm.size * (x.numel() == 4 * comm.size and x.dtype == torch.float32)):\n"
     "        comm.sendrecv(x[:1], (comm.rank + 1) % comm.size, x[:1].clone(), (comm.rank - 1) % comm.size)\n\n\n"
