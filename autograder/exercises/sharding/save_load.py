@@ -1,6 +1,7 @@
 """Checkpoints of shards. Oracle: the state itself, to the bit, and a disk at each moment of a kill."""
 
 import copy
+from typing import Any
 
 import torch
 
@@ -55,11 +56,7 @@ class State:
     def is_loaded(self, found, files: Files, p: int, setting: str, other: "State | None" = None, old: int = 1) -> None:
         """Each rank has read its share of this state from `files`, to the bit; it was saved on `old` ranks."""
         for rank, (result, names) in enumerate(found):
-            checks.that(
-                type(result) in (tuple, list) and len(result) == 2 and type(result[1]) is dict,
-                f"{setting}: load returns {show.show(result, 80)} on rank {rank}, expected (step, a dict of tensors).",
-            )
-            step, state = result
+            step, state = in_form(result, rank, setting)
             checks.equal(
                 step,
                 self.step,
@@ -90,8 +87,8 @@ class State:
 
         def still(other: Files):
             for rank, (result, _) in enumerate(load(student, p, other)):
-                share = self.share(rank, p)
-                checks.that(any(x.numel() and checks.same(result[1].get(name), x) for name, x in share.items()), "")
+                share, (_, state) = self.share(rank, p), in_form(result, rank, setting)
+                checks.that(any(x.numel() and checks.same(state.get(name), x) for name, x in share.items()), "")
 
         def ask():
             self.is_loaded(load(student, p, files), files, p, setting, **known)
@@ -163,6 +160,16 @@ def moments(run) -> list[float]:
     """One in the middle of every write, one after every event."""
     times = {time for log in run.results for *_, begin, end in log for time in ((begin + end) / 2, end)}
     return sorted(times)
+
+
+def in_form(result, rank: int, setting: str) -> tuple[Any, dict]:
+    """Return the step and the state that load returns, if they have that form."""
+    checks.that(
+        type(result) in (tuple, list) and len(result) == 2 and type(result[1]) is dict,
+        f"{setting}: load returns {show.show(result, 80)} on rank {rank}, expected (step, a dict of tensors).",
+    )
+    step, state = result
+    return step, state
 
 
 def load(student, p: int, files: Files) -> list:
