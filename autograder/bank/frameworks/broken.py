@@ -37,7 +37,7 @@ slip(
     "half a file taken for a first start",
     *(*IN_PLACE, "except FileNotFoundError:", "except OSError:"),
     fails=KILLED,
-    says="the state of step 3 was complete",
+    says="the script begins at step 0; the state of step",
 )
 slip(
     "the old state moved away first",
@@ -46,13 +46,13 @@ slip(
         f'if step + 1 > every:\n{" " * 20}disk.rename("state", "old state")\n{" " * 16}disk.write("new',
     ),
     fails=KILLED,
-    says="the state of step 3 was complete",
+    says="the script begins at step 0; the state of step",
 )
 slip(
     "saved once, at the end",
     *("if (step + 1) % every == 0:", "if step + 1 == len(batches):"),
     fails=KILLED,
-    says="after steps 3 and 6",
+    says="one rank writes one file after steps",
 )
 slip(
     "rank 0 sums alone",
