@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -112,12 +113,14 @@ def traced(call: Callable[[], Any]) -> tuple[int, Any]:
         frame.f_trace_opcodes = True
         return trace
 
-    before = sys.gettrace()
+    before, of_threads = sys.gettrace(), threading.gettrace()
     sys.settrace(trace)
+    threading.settrace(trace)  # in threads that begin meanwhile, too
     try:
         result = call()
     finally:
         sys.settrace(before)
+        threading.settrace(of_threads)  # type: ignore[arg-type]
     return count, result
 
 

@@ -73,7 +73,7 @@ def parameter_server_all_reduce(x, comm, servers=1):
 
 @wrong(
     "one server whatever was asked",
-    fails=("each_server_has_its_share", "servers_work_at_once"),
+    fails=("several_servers", "each_server_has_its_share", "servers_work_at_once"),
     says="Rank 0 is the only server",
 )
 def parameter_server_all_reduce(x, comm, servers=1):

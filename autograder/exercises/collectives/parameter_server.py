@@ -35,12 +35,16 @@ def several_servers(student, rng):
     "1 to p servers, even more servers than elements."
     for p, servers, n in ((2, 2, 7), (3, 2, 7), (5, 2, 7), (5, 4, 7), (6, 3, 7), (6, 6, 7), (3, 3, 1), (5, 4, 1)):
         run = servers_have_sum(student, numbers(p, n, rng), servers)
-        asked = {event.peer for event in sends(run)}
-        idle = [server for server in range(min(servers, n)) if server not in asked]
+        heard = {(event.rank, event.peer) for event in sends(run)}
+        pairs = [(rank, server) for server in range(min(servers, n)) for rank in range(p) if rank != server]
+        unheard = [pair for pair in pairs if pair not in heard]
+        alone = all(0 in pair for pair in heard)
         checks.that(
-            not idle,
-            f"p = {p}, servers = {servers}, n = {n}: rank {idle[0] if idle else ''} is a server, and gets no message. "
-            "Server j adds up share j of x: x.tensor_split(servers)[j].",
+            not unheard,
+            f"p = {p}, servers = {servers}, n = {n}: rank {unheard[0][0] if unheard else ''} sends nothing to rank "
+            f"{unheard[0][1] if unheard else ''}, a server. Server j adds up share j of x: x.tensor_split(servers)[j]."
+            + " Rank 0 is the only server: you ignore `servers`."
+            * alone,
         )
 
 
