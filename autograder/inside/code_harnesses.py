@@ -120,7 +120,7 @@ def traced(call: Callable[[], Any]) -> tuple[int, Any]:
         result = call()
     finally:
         sys.settrace(before)
-        threading.settrace(of_threads)  # type: ignore[arg-type]
+        threading.settrace(of_threads)
     return count, result
 
 
