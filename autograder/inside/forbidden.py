@@ -160,14 +160,14 @@ class Guard:
     def up(self, is_up: bool = True):
         """Run the student's code in the block; `up(False)` is for a callback into the check."""
         before, self.is_up = self.is_up, is_up
-        while is_up and self.missed:
-            self.knock(self.missed.pop())
-        if is_up and _is_excluded(BackendSelect):  # a cell switched our kernels off, for good
-            self.knock(EXCLUDED)
         state: Any = contextlib.nullcontext()
         if self.forbids_derivatives and is_up != before:
             state = self.watched() if is_up else graphs(True)
         try:
+            while is_up and self.missed:
+                self.knock(self.missed.pop())
+            if is_up and _is_excluded(BackendSelect):  # a cell switched our kernels off, for good
+                self.knock(EXCLUDED)
             with state, self.met(is_up):
                 yield
         except RuntimeError as error:

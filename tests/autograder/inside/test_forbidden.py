@@ -278,3 +278,12 @@ def test_operators_are_counted_while_the_students_code_runs(session):
     code = "def products(x, n):\n    for _ in range(n): x = x @ x / 3\n    return x"
     assert run.run_lab(lab, session(code), seeds(b"", ""))[0].passed
     assert found == [{"aten::mm": 4}]
+
+
+def test_a_call_that_was_missed_is_told_once_and_leaves_the_guard_down():
+    told: list[str] = []
+    guard = forbidden.Guard(told.append)
+    guard.missed.append("hpcdl.mine")
+    with pytest.raises(forbidden.ForbiddenCallError), guard.up():
+        pass
+    assert (told, guard.missed, guard.is_up) == (["hpcdl.mine"], [], False)
