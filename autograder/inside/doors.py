@@ -39,15 +39,16 @@ def unheard(args: tuple) -> None:
 class Door:
     """Replaces a function: knocks, then runs the function's own code.
 
-    A door keeps no listener once it is open, and an entry only if it lasts as long as the process: Python's garbage
-    collector does not look into code, so that a cycle through an entry would keep a check's guard, and all that the
-    student's cells hold, forever.
+    A door keeps no check's listener once it is open, and an entry only if it lasts as long as the process: Python's
+    garbage collector does not look into code, so that a cycle through an entry would keep a check's guard, and all that
+    the student's cells hold, forever.
     """
 
     def __init__(self, function: types.FunctionType):
         own = (function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
         self.original = types.FunctionType(*own)
         self.knock: Knock = unheard
+        self.lasting: Knock = unheard  # what hears it when no check has barred it
         self.kept: types.CodeType | None = None  # an entry
         self.shown = opaque(self.called)  # an entry calls this
         _doors[self.shown] = self
@@ -71,11 +72,17 @@ class Door:
 # Each check bars and opens hundreds of functions, so doors are cached. A weak dictionary would hang itself on its keys.
 _made: dict[types.FunctionType, Door] = {}  # of functions of modules
 _doors: dict[Callable, Door] = {}  # by what their entries call
+_owners: dict[int, types.FunctionType] = {}  # by the identity of their code; a door keeps that code
 
 
 def kept(function: types.FunctionType) -> Door | None:
     """Return the door of a module's function, which lasts as long as the process."""
     return _made.get(function)
+
+
+def owner_of(code: types.CodeType) -> types.FunctionType | None:
+    """Return the module's function that has had this code before its door, if the code is still the same object."""
+    return _owners.get(id(code))
 
 
 class Doors:
@@ -107,7 +114,8 @@ class Doors:
         if door is None or door.original.__code__ is not function.__code__:
             made = self._cache(function)
             door = made[function] = Door(function)
-            door.kept = door.entry() if made is _made else None
+            if made is _made:
+                door.kept, _owners[id(function.__code__)] = door.entry(), function
         return door
 
     def open(self, function: types.FunctionType) -> None:
@@ -119,7 +127,7 @@ class Doors:
         for function, code in self.barred.items():
             function.__code__ = code
         for door in self.doors:
-            door.knock = unheard
+            door.knock = door.lasting
         self.barred.clear()
         self.doors.clear()
 

@@ -94,7 +94,7 @@ class Guard:
         if (patterns, counted) == (self.patterns, self.counted):
             return
         self.patterns, self.counted = patterns, counted
-        self.refused, self.counting = frozenset(operators(patterns)), frozenset(operators(counted))
+        self.refused, self.counting = operators(patterns), operators(counted)
         self._keep()
 
     def _keep(self) -> None:
@@ -247,7 +247,7 @@ def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-def operators(patterns: tuple[str, ...]) -> list[str]:
+def operators(patterns: tuple[str, ...]) -> frozenset[str]:
     """Return the operators named by patterns with `::`; see `operators.matching`."""
     return matching(patterns, imports())
 

@@ -18,7 +18,7 @@ from .operators import ASKED, ask, fall_through, is_asked, watch_only, watching
 
 _watchers: dict[str, object] = {}  # of all guards of this process, by operator
 _up: list["LastingGuard"] = []  # the guards whose answers run, the last one innermost
-_entries: dict[frozenset[Named], list[tuple]] = {}  # what a set of functions needs to have doors: thousands take 10 ms
+_entries: dict[frozenset[Named], list[tuple]] = {}  # functions, their code and their doors': thousands take 10 ms
 
 
 class LastingGuard(Guard):
@@ -38,17 +38,24 @@ class LastingGuard(Guard):
         watch_only(self.counting, self.watchers, self.watching)
 
     def bar_all(self, functions: frozenset[Named]) -> None:
-        barred = self.doors.barred
-        for function, own, entry, door, knock in _entries.get(functions, ()):
-            if function.__code__ is own:
-                function.__code__, door.knock, barred[function] = entry, knock, own
-        super().bar_all(functions)  # those that are new, or changed since
         if functions not in _entries:
-            _entries[functions] = [
-                (function, barred[function], function.__code__, door, functools.partial(_called, name, function))
-                for name, function in functions
-                if function in barred and (door := kept(function))
-            ]
+            super().bar_all(functions)
+            _entries[functions] = [self._lasting(named) for named in functions]
+            return
+        barred = self.doors.barred
+        for named, own, entry in _entries[functions]:
+            if named[1].__code__ is own:
+                named[1].__code__, barred[named[1]] = entry, own
+            elif named[1] not in barred:  # it has changed since
+                self.bar(named)
+
+    def _lasting(self, named: Named) -> tuple:
+        """Return a named function, its code and its door's, which the guard that is up hears from now on."""
+        door, own = kept(named[1]), self.doors.barred.get(named[1])
+        if door is None or own is None:
+            return named, None, None  # it gets a new door each time
+        door.knock = door.lasting = functools.partial(_called, *named)
+        return named, own, named[1].__code__
 
     @contextlib.contextmanager
     def met(self, is_up: bool) -> Iterator[None]:

@@ -23,6 +23,7 @@ import hpcdl
 from autograder.boundary.own import contextlib
 
 from .compilers import see_behind_doors
+from .doors import owner_of
 
 # What a check passes to answers (the machine of the ranks, networks, number formats), and what no exercise is about.
 # torch calls the memory meter in the middle of an answer that a check measures, `guarded`, `steps` and a function of
@@ -89,9 +90,11 @@ class Library:
 
     def bar_copies(self) -> None:
         """Put doors before student functions that copied the code of a closed function before it had a door."""
-        closed = {id(code): function for function, code in self.guard.doors.barred.items()}
+        barred = self.guard.doors.barred
         for value in list(self.namespace.values()):
-            if type(value) is types.FunctionType and (original := closed.get(id(value.__code__))):
+            if type(value) is not types.FunctionType or (original := owner_of(value.__code__)) is None:
+                continue
+            if barred.get(original) is value.__code__:
                 self.guard.bar((name_of(original), value))
 
     def bar_compilers(self) -> None:
@@ -130,7 +133,7 @@ class Library:
 
     def library_calls(self, name: str) -> bool:
         """Whether the nearest frame of the library or the student belongs to the library, and calls by `name`."""
-        frame: types.FrameType | None = sys._getframe(1)
+        frame: types.FrameType | None = sys._getframe(4)  # the nearer ones are a door's and a guard's
         while frame is not None and frame.f_globals is not self.namespace and (side := side_of(frame)) != CHECKS:
             if side == LIBRARY and not self.is_handed(name, frame):
                 return True

@@ -21,13 +21,13 @@ _BEYOND = {name: torch._C._dispatch_keyset_full_after(key) for name, key in _KEY
 Watch = Callable[[str], object]  # receives an operator's name before each call
 
 
-def matching(patterns: tuple[str, ...], key: Hashable) -> list[str]:
+def matching(patterns: tuple[str, ...], key: Hashable) -> frozenset[str]:
     """Return the operators named by patterns with `::`, except those that only call others, whose doors come later.
 
     An operator that only calls others is returned if a pattern is its name, without `*`. `key` changes with imports.
     """
     wanted = tuple(pattern for pattern in patterns if "::" in pattern)
-    return _matching(_names((key, len(torch.ops.loaded_libraries))), wanted) if wanted else []
+    return _matching(_names((key, len(torch.ops.loaded_libraries))), wanted) if wanted else frozenset()
 
 
 @functools.lru_cache(maxsize=1)  # torch rebuilds the list of all names, which takes milliseconds
@@ -37,14 +37,14 @@ def _names(_: Hashable) -> frozenset[str]:
 
 
 @functools.lru_cache(maxsize=256)
-def _matching(names: frozenset[str], patterns: tuple[str, ...]) -> list[str]:
+def _matching(names: frozenset[str], patterns: tuple[str, ...]) -> frozenset[str]:
     matches = re.compile("|".join(map(fnmatch.translate, patterns))).match
     found = [name for name in names if matches(name.partition(".")[0])]
-    return [
+    return frozenset(
         name
         for name in found
         if (name.partition(".")[0] in patterns if _has_kernel(name, COMPOSITE) else computes(name))
-    ]
+    )
 
 
 @functools.cache  # asked before the first door is put in, which is such a kernel, too
