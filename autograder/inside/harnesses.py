@@ -100,6 +100,13 @@ def once_alone(function: Callable, values: list, *rest: Any):
     return function(iter(values), *rest[:-1])
 
 
+def giants(make_buckets: Callable, numels: list, cap: int, comm: Communicator) -> list[list[int]]:
+    """Return the places, in an answer's buckets, of float32 parameters of these sizes; they have no memory."""
+    params = [torch.empty(n, device="meta") for n in numels]
+    places = {id(param): i for i, param in enumerate(params)}
+    return [[places.get(id(param), -1) for param in bucket] for bucket in make_buckets(params, cap)]
+
+
 def leaves_chance_alone(function: Callable, *args: Any) -> bool:
     """Return whether the call left torch's global generator unchanged; the communicator is not passed on."""
     before = torch.get_rng_state()
@@ -241,6 +248,7 @@ HARNESSES = {
     "hooks": Harness(hooks, ("model", "comm", "cap_bytes"), works=True),
     "once": Harness(once, ("iter(params)", "comm")),
     "once_alone": Harness(once_alone, ("iter(params)", "cap_bytes")),
+    "giants": Harness(giants, ("params", "cap_bytes")),
     "leaves_chance_alone": Harness(leaves_chance_alone, ("n", "rank", "size", "epoch", "seed")),
     "when": Harness(when, ("x", "comm")),
     "launched": Harness(launched, ("...",)),

@@ -4,7 +4,7 @@ import torch
 
 from autograder import checks, show
 from autograder.authoring import Exercise
-from autograder.exercises.ddp.grouping import bucketed, grouped
+from autograder.exercises.ddp.grouping import bucketed, bucketed_giants, grouped
 from autograder.exercises.ready_made import BUCKETS
 
 exercise = Exercise(
@@ -14,6 +14,11 @@ exercise = Exercise(
 
 def parameters(numels, rng, dtype=torch.float32) -> list[torch.Tensor]:
     return [torch.randn(n, generator=rng).to(dtype).requires_grad_() for n in numels]
+
+
+def large(n: int, rng) -> list[int]:
+    """Draw n numbers of elements that no parameter has: 0.3 to 4 TB in float32."""
+    return torch.randint(2**36, 2**40, (n,), generator=rng).tolist()
 
 
 def never_reset(sizes: list[int], cap: int) -> list[list[int]]:
@@ -37,9 +42,17 @@ def joined(sizes: list[int], cap: int) -> list[list[int]]:
 
 
 def are_buckets(student, params: list, cap: int) -> None:
-    got, sizes = bucketed(student, params, cap), [param.nbytes for param in params]
+    numels, sizes = [param.numel() for param in params], [param.nbytes for param in params]
+    judge(bucketed(student, params, cap), numels, sizes, cap)
+
+
+def are_giants(student, numels: list[int], cap: int) -> None:
+    judge(bucketed_giants(student, numels, cap), numels, [4 * n for n in numels], cap)
+
+
+def judge(got: list[list[int]], numels: list[int], sizes: list[int], cap: int) -> None:
+    """Fail unless parameters of these numbers of elements and bytes are in the right buckets."""
     expected = grouped(sizes, cap)
-    numels = [param.numel() for param in params]
     mistakes = {
         "cap_bytes counts bytes: a float32 has 4 of them (param.nbytes).": grouped(numels, cap),
         "A bucket that is filled exactly to cap_bytes is not too full: compare with >, not >=.": grouped(
@@ -69,8 +82,11 @@ def are_buckets(student, params: list, cap: int) -> None:
 @exercise.check(points=3)
 def in_reverse(student, rng):
     "Every parameter is in one bucket, and the last parameter comes first."
-    for numels, cap in (((3, 3, 3, 3), 24), (tuple(range(1, 13)), 60)):
-        got = [i for group in bucketed(student, parameters(numels, rng), cap) for i in group]
+    drawn = large(10, rng)
+    for numels, cap in (((3, 3, 3, 3), 24), (tuple(range(1, 13)), 60), (drawn, sum(drawn))):
+        is_drawn = numels is drawn
+        buckets = bucketed_giants(student, drawn, cap) if is_drawn else bucketed(student, parameters(numels, rng), cap)
+        got = [i for group in buckets for i in group]
         n = len(numels)
         lost, order = [i for i in range(n) if got.count(i) != 1], list(reversed(range(n)))
         shown = f"{n} parameters, cap {cap}: in the order of the buckets they are {got}."
@@ -97,6 +113,9 @@ def full_up_to_the_cap(student, rng):
     are_buckets(student, parameters((2, 2, 2, 2), rng, torch.float64), 32)
     mixed = parameters((4, 4), rng) + parameters((4, 4), rng, torch.float64) + parameters((4,), rng, torch.bfloat16)
     are_buckets(student, mixed, 40)
+    numels = large(8, rng)
+    for cap in (4 * sum(numels[-3:]), 4 * sum(numels[-3:]) - 1):
+        are_giants(student, [min(n, cap // 4) for n in numels], cap)
 
 
 @exercise.check(points=2, needs="in_reverse")
@@ -104,6 +123,9 @@ def a_parameter_larger_than_the_cap(student, rng):
     "A parameter that is larger than the cap has its own bucket, at every position."
     for numels in ((1, 9, 1), (9, 1, 1), (1, 1, 9), (9, 9, 1), (9,)):
         are_buckets(student, parameters(numels, rng), 16)
+    small, (giant,) = large(4, rng), large(1, rng)
+    for i in (0, 2, 4):
+        are_giants(student, [*small[:i], 2**43 + giant, *small[i:]], 4 * 2**42)
 
 
 @exercise.check(points=1, needs="in_reverse")
@@ -133,7 +155,7 @@ def extreme_caps(student, rng):
 @exercise.check(points=1, needs="in_reverse")
 def the_same_on_every_rank(student, rng):
     "The buckets depend only on sizes: ranks whose weights differ get the same buckets."
-    numels = (7, 3, 8, 2, 6, 4, 5, 1)
+    numels = (torch.randperm(8, generator=rng) + 1).tolist()
     first, *others = (bucketed(student, parameters(numels, rng), 40) for _ in range(4))
     for other in others:
         checks.equal(
