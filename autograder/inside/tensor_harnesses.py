@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -97,23 +98,28 @@ def watching(function: Callable, weights: list, unused: list, passes: int, comm:
     """Run backward passes through a chain of layers with the function's hooks, except the `unused` layers.
 
     Returns the calls of `ready` after registration and after each pass: (argument, whether that parameter's gradient
-    existed, the numbers of all parameters that had one).
+    existed, the layers whose outputs had gradients in this pass).
     """
-    params, calls = [weight.clone().requires_grad_() for weight in weights], list[tuple]()
+    params, calls, reached = [weight.clone().requires_grad_() for weight in weights], list[tuple](), list[int]()
 
     def ready(i: Any) -> None:
         known = type(i) is int and 0 <= i < len(params)
-        there = [k for k, param in enumerate(params) if param.grad is not None]
-        calls.append((i if known else type(i).__name__, known and i in there, there))
+        calls.append((i if known else type(i).__name__, known and params[i].grad is not None, list(reached)))
+
+    def come_to(i: int, gradient: torch.Tensor) -> None:
+        reached.append(i)
 
     function(params, ready)
     heard = [list(calls)]
     for _ in range(passes):
         calls.clear()
+        reached.clear()
         y = torch.ones(3, dtype=torch.float64)
         for i, param in enumerate(params):
-            y = y if i in unused else torch.tanh(param * y)
             param.grad = None
+            if i not in unused:
+                y = torch.tanh(param * y)
+                y.register_hook(partial(come_to, i))
         y.sum().backward()
         heard.append(list(calls))
     return heard

@@ -113,7 +113,7 @@ def heard(calls, expected: list[int], setting: str) -> None:
         f"{setting}: ready({early}) is called while params[{early}].grad is still None. `register_hook` calls with the "
         "gradient before it is written; `register_post_accumulate_grad_hook` calls when it is there.",
     )
-    late = next((number for number, _, there in calls if min(there) < number), None)
+    late = next((number for number, _, reached in calls if min(reached, default=number) < number), None)
     checks.that(
         late is None,
         f"{setting}: ready({late}) is called when the backward pass has already come to earlier layers. Each parameter "
