@@ -90,17 +90,11 @@ TRANSFORMERS = (
     "aten::_native_multi_head_attention*",
     "aten::_transformer_encoder_layer_fwd*",
 )
+LOGARITHMS = ("aten::logaddexp*", "aten::*logsumexp", "aten::*logcumsumexp")  # of sums of exp
 SOFTMAX = ("aten::*softmax*", "aten::nll_loss*", "scipy.special", "torch.distributions")
 LOGISTIC = (
-    *(
-        "aten::*sigmoid*",
-        "aten::glu*",
-        "aten::silu*",
-        "aten::*softmax*",
-        "aten::logaddexp*",
-        "aten::*logsumexp",
-        "aten::*logcumsumexp",
-    ),
+    *("aten::*sigmoid*", "aten::glu*", "aten::silu*", "aten::*softmax*"),
+    *LOGARITHMS,
     *("scipy.special", "scipy.stats"),
 )
 

@@ -32,6 +32,10 @@ FAMILIES: dict[str, tuple[str, ...]] = {
             )
         ),
         *(
+            f"torch.nn.functional.{name}"  # in Python
+            for name in ("gaussian_nll_loss", "triplet_margin_with_distance_loss", "normalize")
+        ),
+        *(
             f"aten::{name}*"
             for name in (
                 "binary_cross_entropy", "celu", "elu", "gelu", "glu", "hardsigmoid", "hardswish", "hardtanh",

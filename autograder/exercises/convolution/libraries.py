@@ -7,9 +7,9 @@ from autograder.inside.forbidden import CONVOLUTION
 NUMPYS = ("numpy.convolve", "numpy.correlate", "numpy._core.multiarray.correlate", "numpy._core.multiarray.correlate2")
 WAVES = ("aten::stft", "aten::istft")  # their frequency 0 is a sum of windows times weights
 # Derivatives are forbidden, too: the matrix of a linear function is its Jacobian, and its transpose a backward pass.
-LIBRARIES = (*CONVOLUTION, *NUMPYS, *WAVES, "scipy.signal", "scipy.ndimage")
 SCATTERS = ("aten::im2col", "aten::col2im")
-WINDOWS = (*SCATTERS, "aten::unfold", "numpy.lib.stride_tricks.sliding_window_view")
+LIBRARIES = (*CONVOLUTION, *NUMPYS, *WAVES, *SCATTERS, "scipy.signal", "scipy.ndimage")
+WINDOWS = ("aten::unfold", "numpy.lib.stride_tricks.sliding_window_view")
 OWN: Rules = {
     "forbid": (*LIBRARIES, *DERIVATIVES),
     "instead": "Write yourself what that function does: the formula, a product, a transform.",

@@ -5,7 +5,7 @@ from torch.nn import functional
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.exercises.convolution.libraries import LIBRARIES, SCATTERS
+from autograder.exercises.convolution.libraries import LIBRARIES
 from autograder.exercises.convolution.outputs import check_output
 from autograder.exercises.drawing import F32, F64, normal
 from autograder.exercises.ready_made import DERIVATIVES
@@ -16,7 +16,7 @@ exercise = Exercise(
     minutes=25,
     extra=True,
     functions=("conv2d", "conv2d_input_grad", "conv2d_weight_grad"),
-    forbid=(*LIBRARIES, *SCATTERS, *DERIVATIVES, "torch.autograd", "torch.nn.grad"),
+    forbid=(*LIBRARIES, *DERIVATIVES, "torch.autograd", "torch.nn.grad"),
     instead="Write yourself what this function does: the formula, as a loop over the places of the window.",
 )
 
