@@ -31,7 +31,7 @@ def numbers(p: int, shape: int | tuple[int, ...], rng: torch.Generator) -> list[
 
 def small_numbers(p: int, shape: int | tuple[int, ...], rng: torch.Generator) -> list[torch.Tensor]:
     """Return such numbers in float32, for exercises that count bytes."""
-    return [torch.randint(1, 1000, _tuple(shape), generator=rng).float() for _ in range(p)]
+    return [x.float() for x in numbers(p, shape, rng)]  # sums on 16 ranks are exact, and fit into no two bytes
 
 
 def one_of(choices: Sequence[Any], rng: torch.Generator) -> Any:
@@ -147,6 +147,17 @@ def works(run: Any, seconds: Sequence[float], setting: str) -> None:
 
 def sends(run: Any) -> list:
     return [event for event in run.trace if event.op == "send"]
+
+
+def carrying(run: Any) -> list:
+    """Events that carry bytes away: sends, and the machine's own collectives as the messages that they stand for."""
+    p = len(run.results)
+    weights = {"send": 1.0, "broadcast": p - 1.0, "all_reduce": 2.0 * (p - 1) / p}
+    return [
+        event._replace(nbytes=round(event.nbytes * weights[event.op]))
+        for event in run.trace
+        if event.op in weights and (event.op != "broadcast" or event.rank == event.peer)
+    ]
 
 
 def sends_one_number(run: Any, rank: int, times: int, most: int, sentence: str) -> None:

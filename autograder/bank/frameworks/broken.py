@@ -74,3 +74,12 @@ slip(
     fails=PART,
     says="and the losses to log",
 )
+slip(
+    "losses shown to all ranks in every step",
+    "        if step % every == 0:\n            total",
+    "        for rank in range(comm.size):\n"
+    "            comm.broadcast(loss.detach().reshape(1).clone(), rank)\n"
+    "        if step % every == 0:\n            total",
+    fails=PART,
+    says="and the losses to log",
+)

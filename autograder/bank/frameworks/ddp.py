@@ -49,6 +49,13 @@ slip(
     fails="one_bucket",
     says="all-reduces of",
 )
+slip(
+    "the weights travel in every step",
+    "optimizer.step()",
+    "optimizer.step()\n            for param in model.parameters():\n                dist.broadcast(param.detach(), 0)",
+    fails="one_bucket",
+    says="besides the all-reduces",
+)
 slip("the number of processes is written down", "[rank::world]", "[rank::4]", fails=TRAINS, says="parameter 0")
 slip(
     "every process trains on all samples",

@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 
 from autograder import checks, show
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS, carried, one_of, works
+from autograder.checks.messages import SECONDS, carried, carrying, one_of, works
 from autograder.exercises.drawing import whole_number
 from autograder.exercises.frameworks.ddp import env_of
 from autograder.exercises.frameworks.serial import (
@@ -71,9 +71,10 @@ class Job:
         for rank, (_, weights, *_) in enumerate(run.results):
             weights_agree(weights, self.trained(steps), f"{self.setting}: rank {rank}", told)
         most = 2 * (self.p - 1) * (len(steps) * numel("plain") + numbers) * NUMBER
+        sent = sum(event.nbytes for event in carrying(run))
         checks.that(
-            sum(run.bytes_sent) <= most,
-            f"{self.setting}: all ranks together send {sum(run.bytes_sent):,} bytes; {most:,} are enough: the "
+            sent <= most,
+            f"{self.setting}: all ranks together send {sent:,} bytes; {most:,} are enough: the "
             "gradients once in each step" + (", and the losses to log." if numbers else "."),
         )
 

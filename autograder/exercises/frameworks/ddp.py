@@ -205,3 +205,11 @@ def one_bucket(student, rng):
                 got=f"{sum(reduced)} bytes in all",
                 expected=f"{steps * (gradients + NUMBER)} bytes in all",
             )
+            others = sum(nbytes for name, nbytes in calls if name != "all_reduce")
+            checks.that(
+                others <= 2 * gradients,
+                f"{training.setting}: besides the all-reduces, rank {rank}'s collectives have {others} bytes. The "
+                f"weights have {gradients}, and travel once, when DDP is made: a step sends gradients and the loss.",
+                got=f"{others} bytes besides all-reduces",
+                expected=f"at most {2 * gradients}: the weights once, and DDP's notes",
+            )
