@@ -49,7 +49,7 @@ NAMES_ONLY = ("sympy/utilities/lambdify.py", "numpy/lib/_index_tricks_impl.py", 
               "torch/jit/_trace.py")  # fmt: skip
 VARIABLES = "pandas/core/computation/scope.py"  # copies the variables of the caller of `df.query` and `df.eval`
 TRACEBACK, LOGGING, NUMBA = "traceback.py", "logging/__init__.py", "numba/core/bytecode.py"
-DISPATCH = ("_python_dispatch.py", "torch/_ops.py", "torch/library.py")  # they call the dispatcher for their caller
+DISPATCH = ("_python_dispatch.py", "torch/_ops.py", "torch/library.py", "/contextlib.py")  # they work for their caller
 CLOUDPICKLE = "cloudpickle.py"  # it takes a function's code apart, and builds another one of it
 SIGNATURES = {(name, "inspect.py") for name in ("_signature_from_function", "_has_code_flag", "getfile")}
 CLIBRARY = ("ctypes/__init__.py", "ctypes/util.py", "ctypes/_endian.py")

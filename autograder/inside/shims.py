@@ -29,6 +29,7 @@ FUNCTIONS: dict[str, tuple[Any, str]] = {  # name -> the C module, and the funct
     "torch._C._get_dispatch_stack_at": (C, "_get_dispatch_stack_at"),  # gives access to the meter that a harness reads
     "torch._C._pop_torch_dispatch_stack": (C, "_pop_torch_dispatch_stack"),
     "torch._C._get_dispatch_mode": (C, "_get_dispatch_mode"),
+    "torch._C._DisableTorchDispatch": (C, "_DisableTorchDispatch"),  # without modes there is no meter
     "torch._C._unset_dispatch_mode": (C, "_unset_dispatch_mode"),
     "torch._C._set_dispatch_mode": (C, "_set_dispatch_mode"),
     **{  # these turn off what sees a backward pass
