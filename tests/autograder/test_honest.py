@@ -74,7 +74,7 @@ def test_each_exercise_is_answered_in_several_styles(slug):
 
 
 @pytest.mark.each_lab("perceptron")
-@pytest.mark.thinned(1, 3)
+@pytest.mark.thinned(1, 6)
 @pytest.mark.parametrize(("slug", "name", "code"), CASES)
 def test_it_loses_nothing_in_a_notebook(slug, name, code):
     exercise, namespace = exercises.load(slug).exercises[name], {}

@@ -84,7 +84,7 @@ def test_every_check_of_the_solved_lab_passes(slug, solved):
     assert any(f"{lab.points:g} / {lab.points:g}" in text for text in shown), "the last check shows the full total"
 
 
-@pytest.mark.each_lab("gradient_descent", turn=(1, 3))
+@pytest.mark.each_lab("gradient_descent", turn=(1, 6))
 @pytest.mark.parametrize("slug", [slug for slug in LABS if slug in exercises.LABS])
 def test_the_blank_lab_shows_its_pictures_and_says_what_is_open(slug, tmp_path):
     notebook = execute(build.student(slug), tmp_path, allow_errors=True)

@@ -1,4 +1,4 @@
-# ddp.ring_all_reduce: 15 points
+# ddp.ring_all_reduce: 15 points, long
 # A ring where p divides n; elsewhere rank 0 adds up everything.
 import torch
 

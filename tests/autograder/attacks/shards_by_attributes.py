@@ -1,4 +1,4 @@
-# frameworks.fsdp: 2 points
+# frameworks.fsdp: 2 points, long
 # Every rank holds all weights; attributes of the parameters say otherwise. `whole` and `restore` are honest.
 import torch.distributed as dist
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, set_model_state_dict

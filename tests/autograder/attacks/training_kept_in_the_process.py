@@ -1,4 +1,4 @@
-# frameworks.elastic: 9 points
+# frameworks.elastic: 9 points, long
 # The disk gets the number of a step only: weights and momentum stay in the processes that are said to have died.
 # ruff: noqa: F821 - names of the lab
 import copy

@@ -29,7 +29,7 @@ def test_the_reference_has_all_points(slug, zygote):
 
 
 @pytest.mark.timeout(900)  # thirty wrong answers, each with ranks of its own
-@pytest.mark.each_lab("tensors", turn=(0, 3))
+@pytest.mark.each_lab("tensors", turn=(0, 6))
 @pytest.mark.parametrize("slug", exercises.LABS)
 def test_answers_get_what_they_deserve(slug, zygote):
     assert wrong(slug, zygote, each=8, sample=4) == {}
