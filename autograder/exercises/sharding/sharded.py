@@ -200,6 +200,29 @@ def waits_as_often(student, rng, network: Network, run) -> None:
         waited_for(run, network.setting)
 
 
+def one_is_ahead(network: Network, run) -> None:
+    """When a layer begins a rank has asked for the weights up to the next one only, besides gradients of those before.
+
+    The peak cannot tell: frugal gradients leave room for another whole layer."""
+    count = len(network.widths)
+    gather = (network.p - 1) * network.numel * NUMBER // network.p // count
+    for rank in range(network.p):
+        mine = [event for event in run.trace if event.rank == rank]
+        begins = [event.start for event in mine if event.op == "compute" and event.end > event.start]
+        for (name, first), n in itertools.product((("forward", 0), ("backward", count)), range(count)):
+            start = begins[first + n]
+            asked = sum(event.nbytes for event in mine if event.op == "recv" and event.start <= start)
+            most = first + min(n + 2, count) + (n if name == "backward" else 0)
+            checks.that(
+                asked <= most * gather,
+                f"{network.setting}: when layer {n + 1} of the pass {name} begins, rank {rank} has already asked for "
+                f"{asked} bytes, {asked / gather:g} gathers. Two layers are whole at a time, the one that computes and "
+                "the next: begin no gather before.",
+                got=f"{asked} bytes",
+                expected=f"{most * gather} bytes at most, {most} gathers (a reduce-scatter receives as much as one)",
+            )
+
+
 LAYERS, WIDE = 8, 32  # a layer of 32 x 32 weights is much larger than 2 x 32 activations
 
 
@@ -207,7 +230,8 @@ LAYERS, WIDE = 8, 32  # a layer of 32 x 32 weights is much larger than 2 x 32 ac
 def two_layers_at_a_time(student, rng):
     "At rest and between the passes a rank keeps only its share; it never holds more than two whole layers."
     network = Network(MANY, (WIDE,) * (LAYERS + 1), rng)
-    run, layer = network.agrees(student, measured=True), WIDE * WIDE * NUMBER
+    run, layer = network.agrees(student, seconds=1.0, measured=True), WIDE * WIDE * NUMBER
+    works(run, [2.0 * LAYERS] * MANY, network.setting)
     are_gathered(network, run)
     waits_as_often(student, rng, network, run)
     shares = LAYERS * layer // MANY
@@ -255,6 +279,7 @@ def two_layers_at_a_time(student, rng):
                 got=f"{left} bytes",
                 expected=f"{most + 0.75 * layer:.0f} bytes at most",
             )
+    one_is_ahead(network, run)
 
 
 @exercise.check(points=5, needs="as_with_whole_layers", seconds=SECONDS)
