@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from functools import partial
 
 import torch
 
@@ -10,7 +11,7 @@ from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, carried, sends, works
 from autograder.exercises.drawing import whole_number
 from autograder.exercises.ready_made import SHARDING
-from autograder.exercises.under_way import waited_for
+from autograder.exercises.under_way import waited_for, waits_as_often
 from autograder.inside.shard_harnesses import DenseLayer
 
 exercise = Exercise(
@@ -194,10 +195,9 @@ def are_gathered(network: Network, run) -> None:
         )
 
 
-def waits_as_often(student, rng, network: Network, run) -> None:
-    """An answer that waits where its bytes are counted, and loses points if not, waits in this run, too."""
-    if run.careless and not Network(MANY, COUNTED, rng).run(student).careless:
-        waited_for(run, network.setting)
+def as_counted(student, rng):
+    """A run such as the one whose messages are counted."""
+    return Network(MANY, COUNTED, rng).run(student)
 
 
 def one_is_ahead(network: Network, run) -> None:
@@ -233,7 +233,7 @@ def two_layers_at_a_time(student, rng):
     run, layer = network.agrees(student, seconds=1.0, measured=True), WIDE * WIDE * NUMBER
     works(run, [2.0 * LAYERS] * MANY, network.setting)
     are_gathered(network, run)
-    waits_as_often(student, rng, network, run)
+    waits_as_often(run, network.setting, partial(as_counted, student, rng))
     shares = LAYERS * layer // MANY
     for rank, (*_, (kept, forward, backward, between, end, *_)) in enumerate(run.results):
         at_rest = f"{LAYERS} layers of {layer} bytes over {MANY} ranks: rank {rank} "
@@ -298,7 +298,7 @@ def gathers_are_hidden(student, rng):
     }
     works(run, [2 * layers * work] * MANY, network.setting)
     are_gathered(network, run)
-    waits_as_often(student, rng, network, run)
+    waits_as_often(run, network.setting, partial(as_counted, student, rng))
     for rank, (*_, measured) in enumerate(run.results):
         for way, seconds in zip(right, measured[-2:], strict=True):
             late = type(seconds) is not float or seconds > right[way] + gather + 1e-6
