@@ -191,9 +191,27 @@ def who_waits_for_ever(student, rng):
     for schedule in (one_f_one_b, zb_h1):
         p, m = drawn(rng)
         orders, i, k = schedule(p, m), whole_number(rng, 0, p - 1), whole_number(rng, 0, m - 1)
+        goes_through(student, orders, f"p = {p}, m = {m}")
         swap = {("F", k, 0): ("B", k, 0), ("B", k, 0): ("F", k, 0)}
         orders[i] = [swap.get(op, op) for op in orders[i]]
         is_stuck(student, orders, i, k)
+
+
+def goes_through(student, orders, sizes: str) -> None:
+    """The student's bubble is a number where all stages can continue."""
+    try:
+        got = student.bubble([list(order) for order in orders], 1.0, 1.0, 1.0, 0.0)
+    except StudentError as error:
+        if error.kind == "exception" and error.type == "ValueError":
+            checks.fail(
+                f"bubble raises ValueError for a schedule with {sizes} that all stages can follow. Raise it only if no "
+                "stage can continue."
+            )
+        raise
+    checks.that(
+        checks.is_number(got),
+        f"bubble of a schedule with {sizes} is {show.an(show.type_name(got))}, expected a number.",
+    )
 
 
 def is_stuck(student, orders, i: int, k: int) -> None:
