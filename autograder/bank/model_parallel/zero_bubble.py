@@ -172,3 +172,14 @@ def bubble(orders, f, b, w, message):
     if any([op for op, *_ in order] != ["F"] * m + ["B"] * m for order in orders):
         raise ValueError("no stage can continue")
     return (p - 1) / (m + p - 1)
+
+
+slip(
+    "a circle of stages has a bubble of one",
+    "        if not ready:\n",
+    "        if not ready and all(o.index(('F', k, 0)) < o.index(('B', k, 0)) for o in orders for _, k, _ in o):\n"
+    "            return 1.0\n"
+    "        if not ready:\n",
+    fails="who_waits_for_ever",
+    says="which is impossible, but bubble returns",
+)

@@ -195,6 +195,8 @@ def who_waits_for_ever(student, rng):
         swap = {("F", k, 0): ("B", k, 0), ("B", k, 0): ("F", k, 0)}
         orders[i] = [swap.get(op, op) for op in orders[i]]
         is_stuck(student, orders, i, k)
+    circle = [[(op, k, 0) for k in pair for op in "FB"] for pair in ((0, 1), (1, 0))]
+    is_stuck(student, circle, 0, 0, "B0 on stage 0, which has it before F1, needs B0 on stage 1, where it follows F1")
 
 
 def goes_through(student, orders, sizes: str) -> None:
@@ -214,7 +216,7 @@ def goes_through(student, orders, sizes: str) -> None:
     )
 
 
-def is_stuck(student, orders, i: int, k: int) -> None:
+def is_stuck(student, orders, i: int, k: int, why: str = "") -> None:
     """The student's bubble says that stage i can never do B of microbatch k, which its order has before F."""
     try:
         got = student.bubble([list(order) for order in orders], 1.0, 1.0, 1.0, 0.0)
@@ -225,6 +227,7 @@ def is_stuck(student, orders, i: int, k: int) -> None:
             checks.fail(f"Where no stage can continue, bubble raises {error.type}: raise ValueError.")
         raise
     checks.fail(
-        f"Stage {i} is to do B{k} before F{k}, which is impossible, but bubble returns {show.show(got)}. If no stage "
+        (why or f"Stage {i} is to do B{k} before F{k}")
+        + f", which is impossible, but bubble returns {show.show(got)}. If no stage "
         "can continue, raise ValueError with a sentence that says so."
     )
