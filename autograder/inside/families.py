@@ -19,7 +19,7 @@ TOOLS = tuple(  # libraries may call these for themselves
         "_higher_order_ops", "distributed.pipelining",
     )
 )  # fmt: skip
-STANDARD = ("statistics", "textwrap")  # of Python's library
+STANDARD = ("graphlib", "statistics", "textwrap")  # of Python's library
 
 FAMILIES: dict[str, tuple[str, ...]] = {
     "networks": (

@@ -262,7 +262,7 @@ HARNESSES = {
     "optimizing": Harness(optimizing, ("params", "comm", "lr")),
     "gathered": Harness(gathered, ("layers", "weights", "comm"), works=True),
     "recomputed": Harness(recomputed, ("f", "x", "z")),
-    "spoiled": Harness(spoiled, ("f", "x")),
+    "spoiled": Harness(spoiled, ("f", "x", "z")),
     "loss_scaling": Harness(loss_scaling, ("gradients", "update")),
     "saving": Harness(
         saving, ("disk", "step", "state", "n", "comm"), lambda _, entries: entries, lambda args: {"write": args[4]}

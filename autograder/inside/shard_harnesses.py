@@ -121,7 +121,8 @@ def recomputed(function: Any, weights: list, x: torch.Tensor, z: torch.Tensor, d
     in total, the bytes kept between the passes, and what torch's generator draws after each pass.
     """
     params, calls, factors = [nn.Parameter(weight.clone()) for weight in weights], [0], [1.0]
-    x, z, dy, before = x.clone().requires_grad_(), z.clone(), dy.clone(), torch.get_rng_state()
+    x, z = x.clone().requires_grad_(), z.clone().requires_grad_()
+    dy, before = dy.clone(), torch.get_rng_state()
 
     def f(x, z):
         calls[0] += 1
@@ -140,21 +141,23 @@ def recomputed(function: Any, weights: list, x: torch.Tensor, z: torch.Tensor, d
     return y.detach(), [x.grad, z.grad, *(param.grad for param in params)], (once, calls[0]), kept, drawn
 
 
-def spoiled(function: Any, weight: torch.Tensor, x: torch.Tensor, factor: float, comm: Communicator):
-    """Multiply an input between the passes of the student's autograd function, unless the factor is 1.
+def spoiled(
+    function: Any, weight: torch.Tensor, x: torch.Tensor, z: torch.Tensor, which: int, factor: float, comm: Communicator
+):
+    """Multiply an input, x or z, between the passes of the student's autograd function, unless the factor is 1.
 
-    Returns the error of the backward pass, or "", and the gradients of the input and the weight.
+    Returns the error of the backward pass, or "", and the gradients of the inputs and the weight.
     """
-    x, weight = x.clone().requires_grad_(), nn.Parameter(weight.clone())
-    y = function.apply(lambda x: torch.tanh(x @ weight.T), x)
+    x, z, weight = x.clone().requires_grad_(), z.clone().requires_grad_(), nn.Parameter(weight.clone())
+    y = function.apply(opaque(lambda x, z: torch.tanh(x @ weight.T) * z), x, z)
     if factor != 1:
         with torch.no_grad():
-            x.mul_(factor)
+            (x, z)[which].mul_(factor)
     try:
         y.sum().backward()
     except RuntimeError as error:
-        return str(error), None, None
-    return "", x.grad, weight.grad
+        return str(error), None, None, None
+    return "", x.grad, z.grad, weight.grad
 
 
 def copied(value: Any) -> Any:

@@ -359,3 +359,6 @@ def ring_attention(q, k, v, positions, comm):
         parts = weights.split([len(values) for _, values in kept], 1)
         return sum(part @ values for part, (_, values) in zip(parts, kept, strict=True))
     return running[2] / running[1]
+
+
+slip("scores divided by half of d", "math.sqrt(d)", "(d / 2)", fails=ALL, says="nothing masked, blocks of 3, 3 tokens")

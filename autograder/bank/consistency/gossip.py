@@ -203,3 +203,31 @@ slip(
     fails="all_at_the_same_time",
     says="so 4 are enough",
 )
+
+
+@wrong("every x to every rank where a round is timed", fails="all_at_the_same_time", says="No other messages are sent")
+def gossip(x, comm, rounds):
+    p, rank = comm.size, comm.rank
+    if len(x) != 2:
+        for edges in rounds:
+            row, theirs = (
+                weights(p, edges)[rank],
+                {i + j - rank: torch.empty_like(x) for i, j in edges if rank in (i, j)},
+            )
+            requests = [comm.irecv(theirs[j], j) for j in theirs] + [comm.isend(x.clone(), j) for j in theirs]
+            for request in requests:
+                request.wait()
+            x.mul_(row[rank]).add_(sum(row[j] * theirs[j] for j in theirs))
+        return
+    have = [x.clone()]
+    while len(have) < p:
+        few, step = min(len(have), p - len(have)), len(have)
+        theirs = torch.empty(few, 2, dtype=x.dtype)
+        requests = [comm.irecv(theirs, (rank + step) % p), comm.isend(torch.stack(have[:few]), (rank - step) % p)]
+        for request in requests:
+            request.wait()
+        have += theirs
+    everything = torch.stack(have).roll(rank, 0)
+    for edges in rounds:
+        everything = weights(p, edges) @ everything
+    x.copy_(everything[rank])

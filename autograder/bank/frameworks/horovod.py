@@ -159,3 +159,15 @@ slip(
     fails="during_the_backward_pass",
     says="Each gradient travels as soon as it is there",
 )
+slip(
+    "every second gradient waits for step()",
+    "            param.grad.copy_(allreduce(param.grad, self.comm))",
+    "            if list(map(id, self.left)).index(id(param)) % 2 == 0:\n"
+    "                param.grad.copy_(allreduce(param.grad, self.comm))",
+    "        self.left = dict.fromkeys(self.left, self.passes)",
+    "        for param in list(self.left)[1::2]:\n            if param.grad is not None:\n"
+    "                param.grad.copy_(allreduce(param.grad, self.comm))\n"
+    "        self.left = dict.fromkeys(self.left, self.passes)",
+    fails="during_the_backward_pass",
+    says="Each gradient travels as soon as it is there",
+)

@@ -19,7 +19,7 @@ def plan(model):
     }
 
 
-@wrong("the MLP alone", fails=WHOLE, says="attention.q")
+@wrong("the MLP alone", fails=(WHOLE, SUMS), says="attention.q")
 def plan(model):
     styles = {}
     for i in range(len(model.blocks)):
@@ -27,7 +27,7 @@ def plan(model):
     return styles
 
 
-@wrong("the first block alone", fails=WHOLE, says="blocks.1.attention.q")
+@wrong("the first block alone", fails=(WHOLE, SUMS), says="blocks.1.attention.q")
 def plan(model):
     styles = {f"blocks.0.{name}": ColwiseParallel() for name in ("attention.q", "attention.k", "attention.v", "mlp.up")}
     return styles | {f"blocks.0.{name}": RowwiseParallel() for name in ("attention.out", "mlp.down")}
@@ -38,7 +38,7 @@ def plan(model):
     return {}
 
 
-@wrong("rows everywhere", fails=SUMS, says="12 collectives")
+@wrong("rows everywhere", fails=SUMS, says="are enough. Columns first")
 def plan(model):
     from torch.distributed.tensor import Replicate
 
@@ -60,6 +60,6 @@ slip(
     "two blocks of any number",
     "range(len(model.blocks))",
     "range(2)",
-    fails=WHOLE,
+    fails=(WHOLE, SUMS),
     says="holds all of blocks.2.attention.q",
 )

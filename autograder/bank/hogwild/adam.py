@@ -149,3 +149,15 @@ slip(
     fails="the_server_has_the_sum control_and_data",
     says="both sides need the same dtype",
 )
+slip(
+    "the gradient with a tag of its own",
+    "        for part in (x, delta) if factors else (from_factors(x, delta),):\n"
+    "            comm.send(part, 0, tag=2)\n",
+    "        sizes = [len(x) * m, len(x) * n] if factors else [m * n]\n"
+    "        for size in sizes:\n            comm.send(x.new_zeros(size), 0, tag=2)\n"
+    "        comm.send(from_factors(x, delta), 0, tag=3)\n",
+    "        total += from_factors(*parts) if factors else parts[0]",
+    "        comm.recv(whole := x.new_empty(m, n), worker, tag=3)\n        total += whole",
+    fails="control_and_data",
+    says="messages with other tags",
+)

@@ -89,7 +89,7 @@ slip(
 )
 
 
-@wrong("replicas in turn", fails=TIME, says="No replica waits in Downpour")
+@wrong("replicas in turn", fails=("as_the_messages_came", TIME), says="Take messages in order of arrival")
 def shard_server(comm, servers, w, n_fetch, n_push, steps, lr):
     mine = w.tensor_split(servers)[comm.rank].clone()
     squares = torch.ones_like(mine)
@@ -218,3 +218,14 @@ for mistake, fake, fails in (
     served = "return shard_server(comm, servers, w, n_fetch, n_push, steps, lr)"
     changed = f"mine = {served.removeprefix('return ')}\n        return mine.zero_() if {fake} else mine"
     slip(mistake, served, changed, fails=fails, says="applied as their messages came")
+slip(
+    "three replicas never fetch",
+    'for op in plan(n_fetch, n_push, steps):\n        if op == "compute"',
+    "for op in plan(n_fetch, n_push, steps):\n"
+    '        if op == "fetch" and comm.size == servers + 3:\n            continue\n'
+    '        if op == "compute"',
+    'if op != "compute"]',
+    'if op == "push" or op == "fetch" and comm.size != servers + 3]',
+    fails=("as_the_messages_came", TIME),
+    says="A fetch is an empty message and its answer",
+)

@@ -130,3 +130,10 @@ slip(
     says="in whatever order the components were read",
 )
 slip("one register for all updates", "loaded[k, v]", "loaded[v]", fails=LOST, says="Each update has its own register")
+slip(
+    "one register for each update",
+    "loaded[k, v]",
+    "loaded[k]",
+    fails=ALL[1:],
+    says="mixed: w[",
+)

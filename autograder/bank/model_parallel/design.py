@@ -25,7 +25,7 @@ def design(p, m, f, b, w, cap):
     return [order + [("W", k, 0) for k in range(m)] for order in one_f_one_b(p, m)]
 
 
-@wrong("ZB-H1 for every cap", fails=("within_the_cap", "uses_more_memory", "uses_little_memory"), says="and ZB-H1 has")
+@wrong("ZB-H1 for every cap", fails=CAP, says="and ZB-H1 has")
 def design(p, m, f, b, w, cap):
     return zb_h1(p, m)
 

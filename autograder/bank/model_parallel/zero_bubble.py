@@ -164,3 +164,22 @@ slip(
 @wrong("one microbatch at a time", fails=ALL_OF_H1[1:], says="stage 0 never holds more than 1")
 def zb_h1(p, m):
     return [[(op, k, 0) for k in range(m) for op in "FBW"] for _ in range(p)]
+
+
+@wrong("GPipe's formula, and ValueError for all else", fails=ALL_OF_BUBBLE[1:], says="Raise it only if no stage can")
+def bubble(orders, f, b, w, message):
+    p, m = len(orders), sum(op == "F" for op, *_ in orders[0])
+    if any([op for op, *_ in order] != ["F"] * m + ["B"] * m for order in orders):
+        raise ValueError("no stage can continue")
+    return (p - 1) / (m + p - 1)
+
+
+slip(
+    "a circle of stages has a bubble of one",
+    "        if not ready:\n",
+    "        if not ready and all(o.index(('F', k, 0)) < o.index(('B', k, 0)) for o in orders for _, k, _ in o):\n"
+    "            return 1.0\n"
+    "        if not ready:\n",
+    fails="who_waits_for_ever",
+    says="which is impossible, but bubble returns",
+)

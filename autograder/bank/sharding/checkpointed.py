@@ -202,9 +202,25 @@ slip(
     *("ctx.save_for_backward(*inputs)", "ctx.inputs = inputs"),
     *("ctx.saved_tensors]", "ctx.inputs]"),
     "        now = torch",
-    "        if len(inputs) == 1:\n"
+    "        if dy.shape == inputs[1].shape:\n"
     "            raise RuntimeError('modified by an inplace operation')\n"
     "        now = torch",
     fails="keeps_its_inputs_alone",
-    says="x is not changed between the passes",
+    says="No input is changed between the passes",
+)
+slip(
+    "the first input alone is saved",
+    "ctx.save_for_backward(*inputs)",
+    "ctx.save_for_backward(inputs[0])\n        ctx.others = inputs[1:]",
+    "in ctx.saved_tensors]",
+    "in (*ctx.saved_tensors, *ctx.others)]",
+    fails="keeps_its_inputs_alone",
+    says="z is changed in place between the passes",
+)
+slip(
+    "the gradient of the first input alone",
+    "*(x.grad for x in inputs)",
+    "inputs[0].grad, *(None for _ in inputs[1:])",
+    fails=ALL,
+    says="z has no gradient",
 )

@@ -257,3 +257,42 @@ slip(
     fails="gathers_are_hidden",
     says="forward(x) on rank 0",
 )
+
+
+@wrong("three layers whole at a time", fails="two_layers_at_a_time", says="begin no gather before")
+class Sharded:
+    def __init__(self, layers, weights, comm):
+        self.layers, self.comm, self.sizes = layers, comm, [len(w) for w in weights]
+        self.shares = [share(w, comm).clone() for w in weights]
+
+    def begin(self, i):
+        whole = self.shares[i].new_empty(self.sizes[i])
+        parts, others = whole.tensor_split(self.comm.size), [r for r in range(self.comm.size) if r != self.comm.rank]
+        parts[self.comm.rank].copy_(self.shares[i])
+        sent = [self.comm.isend(self.shares[i], r, tag=i) for r in others]
+        return whole, sent + [self.comm.irecv(parts[r], r, tag=i) for r in others]
+
+    def whole(self, order, ahead):
+        coming = [self.begin(i) for i in order[:ahead]]
+        for n, now in enumerate(order):
+            whole, requests = coming.pop(0)
+            for request in requests:
+                request.wait()
+            coming += [self.begin(i) for i in order[n + ahead :][:1]]
+            yield now, whole
+            del whole
+
+    def forward(self, x, order):
+        for now, whole in self.whole(order, 1):
+            x = self.layers[now].forward(whole, x)
+            del whole
+        return x
+
+    def backward(self, dy, order):
+        self.grads = [torch.zeros_like(mine) for mine in self.shares]
+        for now, whole in self.whole(order[::-1], 2):
+            dy, dw = self.layers[now].backward(whole, dy)
+            del whole
+            self.grads[now] += reduce_scatter(dw, self.comm, 1 / self.comm.size)
+            del dw
+        return dy

@@ -22,7 +22,7 @@ exercise = Exercise(
     instead="Write it with messages round a ring, and update the softmax as the blocks arrive.",
 )
 
-D = 4  # numbers of a query, a key, a value
+D = 5  # numbers of a query, a key, a value; not 4, whose root is its half
 BLOCKS = ((3, 3), (2, 1, 3), (4,), (2, 2, 2, 2), (1, 2, 1, 1, 2))  # tokens of each rank
 
 

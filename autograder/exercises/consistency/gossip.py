@@ -207,19 +207,24 @@ def a_message_each_way(student, rng):
         xs = [torch.randn(4, generator=rng).double() for _ in range(p)]
         run, setting = gossiped(student, xs, rounds), f"p = {p}, rounds = {show.show(rounds)}"
         waited_for(run, setting)
-        expected = Counter(way for edges in rounds for way in both_ways(edges))
-        got = Counter((event.rank, event.peer) for event in sends(run))
-        wrong = next(iter(sorted((got - expected) + (expected - got))), None)
-        if wrong:
-            raise checks.CheckFailure(
-                f"{setting}: rank {wrong[0]} sends rank {wrong[1]} {got[wrong]} messages, expected {expected[wrong]}.",
-                why="Two ranks that share an edge in a round send each other x, once. No other messages are sent.",
-            )
-        longest = max(event.nbytes for event in sends(run))
-        checks.that(
-            longest == 4 * NUMBER,
-            f"{setting}: a message has {longest} bytes, expected {4 * NUMBER}: send x and nothing else.",
+        one_each_way(run, rounds, 4 * NUMBER, setting)
+
+
+def one_each_way(run, rounds: list[Edges], nbytes: int, setting: str) -> None:
+    """Two ranks that share an edge in a round have sent each other one message of nbytes, and no other was sent."""
+    expected = Counter(way for edges in rounds for way in both_ways(edges))
+    got = Counter((event.rank, event.peer) for event in sends(run))
+    wrong = next(iter(sorted((got - expected) + (expected - got))), None)
+    if wrong:
+        raise checks.CheckFailure(
+            f"{setting}: rank {wrong[0]} sends rank {wrong[1]} {got[wrong]} messages, expected {expected[wrong]}.",
+            why="Two ranks that share an edge in a round send each other x, once. No other messages are sent.",
         )
+    longest = max(event.nbytes for event in sends(run))
+    checks.that(
+        longest == nbytes,
+        f"{setting}: a message has {longest} bytes, expected {nbytes}: send x and nothing else.",
+    )
 
 
 AT_ONCE = 4  # message times of two rounds of a ring: two neighbours each
@@ -228,15 +233,17 @@ AT_ONCE = 4  # message times of two rounds of a ring: two neighbours each
 @exercise.check(points=3, needs="each_rank_has_its_row", seconds=SECONDS)
 def all_at_the_same_time(student, rng):
     "gossip: a round of a ring takes as long with 15 ranks as with 5."
-    took = {}
+    took, runs = {}, {}
     for p in (5, 15):
         xs = [torch.randn(2, generator=rng).double() for _ in range(p)]
         run = gossiped(student, xs, [ring(p)] * 2, alpha=1.0)
         waited_for(run, f"p = {p}, two rounds of a ring")
-        took[p] = run.seconds
+        took[p], runs[p] = run.seconds, run
     checks.that(
         took[15] <= min(took[5], AT_ONCE) + 1.5,
         f"Two rounds of a ring take {took[5]:g} message times with 5 ranks and {took[15]:g} with 15. A rank has two "
         f"neighbours however many ranks there are, so {AT_ONCE} are enough: begin all messages of a round (isend, "
         "irecv), then wait for them.",
     )
+    for p, run in runs.items():
+        one_each_way(run, [ring(p)] * 2, 2 * NUMBER, f"p = {p}, two rounds of a ring")

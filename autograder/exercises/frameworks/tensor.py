@@ -9,6 +9,7 @@ from autograder import checks
 from autograder.authoring import Exercise
 from autograder.checks.collectives import carried_calls
 from autograder.checks.messages import SECONDS, carried
+from autograder.exercises.drawing import whole_number
 from autograder.exercises.frameworks.serial import NUMBER, decoder, decoder_weights, tokens
 
 exercise = Exercise(
@@ -36,7 +37,8 @@ class Pass:
     """One pass through a decoder, the same tokens on all ranks."""
 
     def __init__(self, p: int, rng, blocks: int = BLOCKS):
-        self.p, self.weights, self.tokens = p, decoder_weights(rng, blocks=blocks), tokens(2, 5, rng)
+        self.p, self.blocks = p, blocks
+        self.weights, self.tokens = decoder_weights(rng, blocks=blocks), tokens(2, 5, rng)
         self.setting = f"p = {p}" + (f", {blocks} blocks" if blocks != BLOCKS else "")
 
     def run(self, student):
@@ -111,8 +113,8 @@ def a_share_of_each_matrix(student, rng):
 @exercise.check(points=4, seconds=SECONDS, needs="the_same_numbers")
 def two_sums_in_a_block(student, rng):
     "A block sends two sums forward, attention's and the MLP's, and nothing else."
-    one = Pass(2, rng)
-    sum_bytes = one.tokens.numel() * HIDDEN * NUMBER
+    one = Pass(2, rng, blocks=whole_number(rng, 3, 5))
+    sum_bytes, sums = one.tokens.numel() * HIDDEN * NUMBER, 2 * one.blocks
     run = one.agrees(student)
     for rank, (_, calls, shares, _, (begin, middle, end)) in enumerate(run.results):
         carried = carried_calls(run, rank, calls, one.setting)
@@ -122,31 +124,34 @@ def two_sums_in_a_block(student, rng):
         count = Counter(names)
         sent = sum(call.nbytes for call in forward)
         checks.that(
-            not others and len(names) <= 2 * BLOCKS and sent <= 2 * BLOCKS * sum_bytes,
-            f"p = 2: in the forward pass rank {rank} makes {len(names)} collectives"
+            not others and len(names) <= sums and sent <= sums * sum_bytes,
+            f"{one.setting}: in the forward pass rank {rank} makes {len(names)} collectives"
             + (f", {count[others[0]]} of them {others[0]}" if others else "")
-            + f", of {sent} bytes; {2 * BLOCKS} all-reduces of {sum_bytes} are enough. Columns first, q, k, v and up: "
+            + f", of {sent} bytes; {sums} all-reduces of {sum_bytes} are enough. Columns first, q, k, v and up: "
             "each rank has some heads, some of the MLP's numbers, and no rank needs the others'. Then rows, out and "
             "down, whose results are added up.",
             got=", ".join(f"{n} × {name}" for name, n in sorted(count.items())) or "none",
-            expected=f"{2 * BLOCKS} × all_reduce",
+            expected=f"{sums} × all_reduce",
         )
         parts = {tuple(name.split(".")[:3]) for name in {*matrices(shares)} - {*uncut(shares)}}
         checks.that(
-            len(names) >= len(parts),
-            f"p = 2: in the forward pass rank {rank} makes {len(names)} collectives, and {len(parts)} parts of blocks "
-            "are cut: what rows give has to be added up.",
+            len(parts) == sums,
+            f"{one.setting}: {len(parts)} parts of blocks are cut, expected {sums}, the attention and the MLP of every "
+            "block. Name the layers of all blocks, however many model.named_modules() has.",
         )
-        most = BACKWARD * BLOCKS * sum_bytes
+        checks.that(
+            len(names) == sums,
+            f"{one.setting}: in the forward pass rank {rank} makes {len(names)} collectives, and {len(parts)} parts of "
+            "blocks are cut: what rows give has to be added up.",
+        )
+        most = BACKWARD * one.blocks * sum_bytes
         returned = sum(call.nbytes for call in carried if middle < call.start <= end)
         checks.that(
             returned <= most,
-            f"p = 2: in the backward pass rank {rank} exchanges {returned} bytes; {most} are enough: the gradients of "
-            "what q, k, v and up read are added up, and nothing else travels.",
+            f"{one.setting}: in the backward pass rank {rank} exchanges {returned} bytes; {most} are enough: the "
+            "gradients of what q, k, v and up read are added up, and nothing else travels.",
         )
-        _as_many_bytes_travel(
-            run, rank, 2 * BLOCKS * sum_bytes + most, sum(shares[name][1] for name in shares) * NUMBER
-        )
+        _as_many_bytes_travel(run, rank, sums * sum_bytes + most, sum(shares[name][1] for name in shares) * NUMBER)
 
 
 def _as_many_bytes_travel(run, rank: int, of_sums: int, of_gradients: int) -> None:

@@ -174,6 +174,10 @@ def control_and_data(student, rng):
                 f"{name} sends {len(control)} messages with tag 1, of {sum(control)} bytes, and {len(mine)} in all; "
                 "expected one of 16 bytes with tag 1, the batch and the way as two int64, then the data with tag 2.",
             )
+            others = sum(event.tag not in (CONTROL, DATA) for event in mine)
+            checks.that(
+                not others, f"{name} sends {others} messages with other tags: control has tag 1, data have tag 2."
+            )
             sizes = {how: 2 * counted(batch, layer.m, layer.n, how) for how in ("gradient", "factors")}
             checks.that(
                 data == min(sizes.values()),

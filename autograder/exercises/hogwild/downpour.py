@@ -21,6 +21,7 @@ exercise = Exercise(
 )
 
 NUMBER = 8  # bytes
+LATE = 0.1  # seconds, many latencies and much less than a gradient
 A = 2.0  # gradients are A w + c
 
 
@@ -125,6 +126,41 @@ class Training:
             checks.close(run.results[server][0], states[-1], name=name, why=why)
             for j, fetches in enumerate(asked):
                 self.are_fetched(run, server, j, fetches, states)
+        for rank in range(self.servers, self.servers + self.replicas):
+            for server in range(self.servers):
+                self.exchanged(run, rank, server)
+
+    def exchanged(self, run, rank: int, server: int) -> None:
+        """A replica has fetched from a server and pushed to it as often as n_fetch and n_push say."""
+        lengths = [event.nbytes > 0 for event in sends(run) if (event.rank, event.peer) == (rank, server)]
+        answers = sum((event.rank, event.peer) == (server, rank) for event in sends(run))
+        pushes, fetches = sum(lengths), len(lengths) - sum(lengths)
+        checks.that(
+            (fetches, answers, pushes) == (self.fetches, self.fetches, self.pushes),
+            f"{self.setting}: replica {rank} fetches from server {server} {fetches} times, gets {answers} shards, and "
+            f"pushes {pushes} times; expected {self.fetches}, {self.fetches} and {self.pushes}. A fetch is an empty "
+            "message and its answer, a push one message.",
+        )
+
+    def in_order_of_arrival(self, run) -> None:
+        """No server receives a message while another one has waited there for long."""
+        begun = {}  # when the messages of a pair of ranks were sent, in turn
+        for event in run.trace:
+            if event.op == "send":
+                begun.setdefault((event.rank, event.peer), []).append(event.start)
+        for server in range(self.servers):
+            waiting = {rank: begun.get((rank, server), [])[::-1] for rank in range(self.servers, len(run.results))}
+            for event in run.trace:
+                if event.op != "recv" or event.rank != server:
+                    continue
+                sent = waiting[event.peer].pop()
+                for other, times in waiting.items():
+                    checks.that(
+                        not times or times[-1] > sent - LATE,
+                        f"{self.setting}: server {server} receives what replica {event.peer} sent at {sent:.3f} s, and "
+                        f"lets replica {other} wait, which sent at {min(times, default=0):.3f} s. Take messages in "
+                        "order of arrival (wait_any).",
+                    )
 
     def replayed(self, run, server: int) -> tuple[list[torch.Tensor], list[list[tuple[int, int]]]]:
         """A server's shard after 0, 1, ... pushes, in the order in which its trace says that they came; and by replica,
@@ -193,7 +229,9 @@ def as_the_messages_came(student, rng):
     "Several replicas: each server applies the pushes in order of arrival."
     for servers, replicas, n_fetch, n_push in ((2, 2, 1, 1), (2, 3, 2, 2)):
         training = Training(servers, replicas, rng, n_fetch, n_push, 6)
-        training.agrees_with_messages(training.run(student, alpha=1e-3))
+        run = training.run(student, alpha=1e-3)
+        training.agrees_with_messages(run)
+        training.in_order_of_arrival(run)
 
 
 @exercise.check(points=4, needs="sums_between", seconds=SECONDS)

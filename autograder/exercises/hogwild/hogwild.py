@@ -62,14 +62,26 @@ def how_much_edges_overlap(student, rng):
         checks.close(got[2], rho, name=f"rho in {call}", mistakes=named, why="Edges that meet it / all edges.")
 
 
+PAIR = ("load", "store")
+
+
 def events_of(k: int, edge: tuple[int, ...]) -> list[tuple[str, int, int]]:
     """What update k does, in its order: it reads all, then loads and stores each."""
-    return [("read", k, v) for v in edge] + [(op, k, v) for v in edge for op in ("load", "store")]
+    return [("read", k, v) for v in edge] + [(op, k, v) for v in edge for op in PAIR]
+
+
+def in_any_order(rng: torch.Generator, k: int, edge: tuple[int, ...]) -> list[tuple[str, int, int]]:
+    """The same, with loads and stores in a random order, each load before its store."""
+    places = torch.randperm(2 * len(edge), generator=rng).view(-1, 2).sort(1).values.tolist()
+    placed = {
+        place: (op, k, v) for v, pair in zip(edge, places, strict=True) for op, place in zip(PAIR, pair, strict=True)
+    }
+    return [("read", k, v) for v in edge] + [placed[place] for place in range(len(placed))]
 
 
 def mixed(rng: torch.Generator, edges: list[tuple[int, ...]], at_once: int) -> list[tuple[str, int, int]]:
     """Return the events of all updates, each in its order; `at_once` updates overlap at a time."""
-    waiting = [events_of(k, edge) for k, edge in enumerate(edges)]
+    waiting = [in_any_order(rng, k, edge) for k, edge in enumerate(edges)]
     queues: list[list[tuple[str, int, int]]] = []
     found: list[tuple[str, int, int]] = []
     while waiting or queues:

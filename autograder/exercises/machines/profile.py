@@ -14,6 +14,7 @@ exercise = Exercise("profile", points=20, minutes=20, functions=("stalls", "wait
 
 HOST = ("cudaStreamSynchronize", "cudaDeviceSynchronize")  # calls that wait for the GPU
 CAUSES = ("input", "communication", "host")
+STREAMS = (7, 13)
 Stall = tuple[str, int, int]
 
 
@@ -83,6 +84,8 @@ def trace(rng: torch.Generator, stalls: int) -> list[dict]:
     """A trace whose four longest stalls differ in length: no sentence says which of equals comes first."""
     while True:
         events = traced.device_trace(rng, stalls)
+        for event in filter(is_compute, events):  # neither stream alone is the GPU
+            event["tid"] = STREAMS[int(torch.randint(2, (), generator=rng))]
         lengths = [length for *_, length in longest(events)[:4]]
         if len(set(lengths)) == len(lengths):
             return events
@@ -133,7 +136,12 @@ def the_three_longest_gaps(student, rng):
             "Copies count as computing here: only events of the category kernel compute.": lambda e: (
                 is_compute(e) or e.get("cat") == "gpu_memcpy"
             ),
-            "One stream is not the GPU: kernels on all streams compute.": lambda e: is_compute(e) and e["tid"] == 13,
+            **{
+                f"One stream is not the GPU: kernels on all streams compute, not on {one} alone.": lambda e, one=one: (
+                    is_compute(e) and e["tid"] == one
+                )
+                for one in STREAMS
+            },
         }
         told = {said: [s[1:] for s in longest(events, compute)[:3]] for said, compute in without.items()}
         told |= {

@@ -41,7 +41,7 @@ def designed(student, p: int, m: int, seconds: Seconds, cap: int) -> tuple[Order
     return orders, call
 
 
-def keeps_the_cap(orders: Orders, cap: int, call: str) -> None:
+def keeps_the_cap(orders: Orders, call: str, cap: int) -> None:
     """No stage holds more than `cap` microbatches from their F to their W."""
     for i, order in enumerate(orders):
         most = held(order)
@@ -57,7 +57,7 @@ def keeps_the_cap(orders: Orders, cap: int, call: str) -> None:
 def beats(student, p: int, m: int, seconds: Seconds, cap: int, other: Orders, name: str) -> None:
     """The student's schedule keeps to the cap and has a smaller bubble than `other`."""
     orders, call = designed(student, p, m, seconds, cap)
-    keeps_the_cap(orders, cap, call)
+    keeps_the_cap(orders, call, cap)
     work = m * sum(seconds)
     ours, theirs = (1 - work / play(each, *seconds).seconds for each in (orders, other))
     checks.that(
@@ -83,7 +83,7 @@ def within_the_cap(student, rng):
     for p, m in ((2, 5), (3, 8), (4, 9), (6, 14)):
         for cap in range(1, 2 * p + 2):
             orders, call = designed(student, p, m, seconds_of(rng), cap)
-            keeps_the_cap(orders, cap, call)
+            keeps_the_cap(orders, call, cap)
             most = max(map(held, orders))
             checks.that(
                 most > 1 or cap == 1,
@@ -94,10 +94,11 @@ def within_the_cap(student, rng):
 
 @exercise.check(points=4, needs="a_schedule")
 def beats_1f1b(student, rng):
-    "With cap = p, the memory of 1F1B, the bubble is smaller than 1F1B's, whatever F, B and W take."
+    "With cap = p the bubble is smaller than 1F1B's, whatever F, B and W take; with cap = p - 1 that is kept instead."
     for p in (2, 3, 4, 6, whole(rng, 2, 7)):
-        m = whole(rng, p, 3 * p)
-        beats(student, p, m, seconds_of(rng), p, one_f_one_b(p, m), "1F1B")
+        m, seconds = whole(rng, p, 3 * p), seconds_of(rng)
+        beats(student, p, m, seconds, p, one_f_one_b(p, m), "1F1B")
+        keeps_the_cap(*designed(student, p, m, seconds, p - 1), p - 1)
 
 
 @exercise.check(points=3, needs="a_schedule")

@@ -1,6 +1,7 @@
 """A stage that follows its order. Oracle: the undivided network on the whole batch, an event simulation, the trace."""
 
 import itertools
+from functools import partial
 
 import torch
 
@@ -10,7 +11,7 @@ from autograder.checks.messages import SECONDS, carried, sends, works
 from autograder.exercises.model_parallel.pipelines import held, play
 from autograder.exercises.model_parallel.published import one_f_one_b, zb_h1, zb_h2
 from autograder.exercises.ready_made import PIPELINES
-from autograder.exercises.under_way import waited_for
+from autograder.exercises.under_way import waited_for, waits_as_often
 from autograder.inside.harnesses import squared_error
 
 exercise = Exercise(
@@ -179,12 +180,10 @@ def of_counted(rng) -> tuple[Training, list]:
     return Training((2,) * m, p, rng), one_f_one_b(p, m)
 
 
-def waits_as_often(student, rng, run, setting: str) -> None:
-    """An answer that waits where its messages are counted, and loses points if not, waits in this run, too."""
-    if run.careless:
-        training, orders = of_counted(rng)
-        if not training.run(student, orders).careless:
-            waited_for(run, setting)
+def as_counted(student, rng):
+    """A run such as those whose messages are counted."""
+    training, orders = of_counted(rng)
+    return training.run(student, orders)
 
 
 @exercise.check(points=5, needs="as_one_machine", seconds=SECONDS)
@@ -202,7 +201,7 @@ def as_fast_as_predicted(student, rng):
         )
         works(run, [m * (f + b + w)] * p, setting)
         agrees(training, run, setting)
-        waits_as_often(student, rng, run, setting)
+        waits_as_often(run, setting, partial(as_counted, student, rng))
         if run.seconds > predicted + 1e-6:
             raise checks.CheckFailure(
                 f"{setting}: {run.seconds:g} s, expected {predicted:g} s at most.",

@@ -191,12 +191,32 @@ def who_waits_for_ever(student, rng):
     for schedule in (one_f_one_b, zb_h1):
         p, m = drawn(rng)
         orders, i, k = schedule(p, m), whole_number(rng, 0, p - 1), whole_number(rng, 0, m - 1)
+        goes_through(student, orders, f"p = {p}, m = {m}")
         swap = {("F", k, 0): ("B", k, 0), ("B", k, 0): ("F", k, 0)}
         orders[i] = [swap.get(op, op) for op in orders[i]]
         is_stuck(student, orders, i, k)
+    circle = [[(op, k, 0) for k in pair for op in "FB"] for pair in ((0, 1), (1, 0))]
+    is_stuck(student, circle, 0, 0, "B0 on stage 0, which has it before F1, needs B0 on stage 1, where it follows F1")
 
 
-def is_stuck(student, orders, i: int, k: int) -> None:
+def goes_through(student, orders, sizes: str) -> None:
+    """The student's bubble is a number where all stages can continue."""
+    try:
+        got = student.bubble([list(order) for order in orders], 1.0, 1.0, 1.0, 0.0)
+    except StudentError as error:
+        if error.kind == "exception" and error.type == "ValueError":
+            checks.fail(
+                f"bubble raises ValueError for a schedule with {sizes} that all stages can follow. Raise it only if no "
+                "stage can continue."
+            )
+        raise
+    checks.that(
+        checks.is_number(got),
+        f"bubble of a schedule with {sizes} is {show.an(show.type_name(got))}, expected a number.",
+    )
+
+
+def is_stuck(student, orders, i: int, k: int, why: str = "") -> None:
     """The student's bubble says that stage i can never do B of microbatch k, which its order has before F."""
     try:
         got = student.bubble([list(order) for order in orders], 1.0, 1.0, 1.0, 0.0)
@@ -207,6 +227,7 @@ def is_stuck(student, orders, i: int, k: int) -> None:
             checks.fail(f"Where no stage can continue, bubble raises {error.type}: raise ValueError.")
         raise
     checks.fail(
-        f"Stage {i} is to do B{k} before F{k}, which is impossible, but bubble returns {show.show(got)}. If no stage "
+        (why or f"Stage {i} is to do B{k} before F{k}")
+        + f", which is impossible, but bubble returns {show.show(got)}. If no stage "
         "can continue, raise ValueError with a sentence that says so."
     )

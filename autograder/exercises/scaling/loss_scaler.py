@@ -35,9 +35,10 @@ class Script:
         if large:  # two of them are more than FP16 has
             self.gradients = [[[torch.full_like(x, 6e4) for x in xs] for xs in mine] for mine in self.gradients]
         self.bad = [bool(bad.get(step)) for step in range(steps)]
-        for step, ranks in bad.items():
-            for rank, value in ranks.items():
-                self.gradients[rank][step][1][2] = value
+        first, plants = whole_number(rng, 0, 1), [(step, *plant) for step in bad for plant in bad[step].items()]
+        for n, (step, rank, value) in enumerate(plants, start=first):  # in both tensors in turn, anywhere in them
+            x = self.gradients[rank][step][n % 2]
+            x[whole_number(rng, 0, len(x) - 1)] = value
         told = "; ".join(f"step {step} on rank {next(iter(ranks))}" for step, ranks in bad.items())
         self.setting = f"p = {p}, scale {self.options['scale']:g}, interval {self.options['interval']}" + (
             f", a gradient that is not finite in {told}" if told else ""

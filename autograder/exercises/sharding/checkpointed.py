@@ -59,11 +59,11 @@ class Pass:
             if second:
                 block(self.weights, self.x, self.z, self.dropout)
                 torch.rand(3)
-            x, *weights = (t.clone().requires_grad_() for t in (self.x, *self.weights))
-            y = block(weights, x, self.z, self.dropout)
+            x, z, *weights = (t.clone().requires_grad_() for t in (self.x, self.z, *self.weights))
+            y = block(weights, x, z, self.dropout)
             drawn = [torch.rand(3), torch.rand(3)]
             y.backward(self.later * self.dy)
-        return y.detach(), [x.grad, None, *(w.grad for w in weights)], drawn
+        return y.detach(), [x.grad, z.grad, *(w.grad for w in weights)], drawn
 
     def agrees(self, student):
         got_y, grads, calls, kept, drawn = self.run(student)
@@ -74,8 +74,6 @@ class Pass:
         for name, got, expected, other in zip(
             ("x", "z", "the first weights", "the second weights"), grads, right, again, strict=True
         ):
-            if expected is None:
-                continue  # not needed, but an answer may compute it
             checks.that(
                 got is not None,
                 f"{setting}: {name} {'have' if 'weights' in name else 'has'} no gradient. "
@@ -131,23 +129,27 @@ def keeps_its_inputs_alone(student, rng):
 def notices_a_change(student, given: Pass) -> None:
     """An input that is changed between the passes is an error; one that is not has its gradient."""
 
-    def passes(factor: float):
-        arguments = given.weights[0], given.x, factor
+    def passes(which: int, factor: float):
+        arguments = given.weights[0], given.x, given.z, which, factor
         return student.ranks("Checkpointed", 1, lambda rank: arguments, harness="spoiled").results[0]
 
-    (error, *got), (heard, *_) = passes(1.0), passes(2.0)
-    checks.that(error == "", f"x is not changed between the passes, and the backward pass raises {show.show(error)}.")
-    x, weight = (t.clone().requires_grad_() for t in (given.x, given.weights[0]))
-    right = torch.autograd.grad(torch.tanh(x @ weight.T).sum(), (x, weight))
-    for name, grad, expected in zip(("x", "the weights"), got, right, strict=True):
-        checks.close(grad, expected, name=f"f with one input: the gradient of {name}")
+    error, *got = passes(0, 1.0)
     checks.that(
-        "modified by an inplace operation" in heard,
-        "x is changed in place between the passes, and the backward pass says nothing: its gradients are silently "
-        "those of another x. ctx.save_for_backward(*inputs) notices; an attribute of ctx does not.",
-        got=heard or "no error",
-        expected="autograd's error: modified by an inplace operation",
+        error == "", f"No input is changed between the passes, and the backward pass raises {show.show(error)}."
     )
+    x, z, weight = (t.clone().requires_grad_() for t in (given.x, given.z, given.weights[0]))
+    right = torch.autograd.grad((torch.tanh(x @ weight.T) * z).sum(), (x, z, weight))
+    for name, grad, expected in zip(("x", "z", "the weights"), got, right, strict=True):
+        checks.close(grad, expected, name=f"f with one product: the gradient of {name}")
+    for which, name in enumerate("xz"):
+        heard, *_ = passes(which, 2.0)
+        checks.that(
+            "modified by an inplace operation" in heard,
+            f"{name} is changed in place between the passes, and the backward pass says nothing: its gradients are "
+            f"silently those of another {name}. ctx.save_for_backward(*inputs) notices; an attribute of ctx does not.",
+            got=heard or "no error",
+            expected="autograd's error: modified by an inplace operation",
+        )
 
 
 @exercise.check(points=2, needs="as_if_it_were_kept", seconds=SECONDS)

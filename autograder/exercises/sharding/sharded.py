@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from functools import partial
 
 import torch
 
@@ -10,7 +11,7 @@ from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, carried, sends, works
 from autograder.exercises.drawing import whole_number
 from autograder.exercises.ready_made import SHARDING
-from autograder.exercises.under_way import waited_for
+from autograder.exercises.under_way import waited_for, waits_as_often
 from autograder.inside.shard_harnesses import DenseLayer
 
 exercise = Exercise(
@@ -194,10 +195,32 @@ def are_gathered(network: Network, run) -> None:
         )
 
 
-def waits_as_often(student, rng, network: Network, run) -> None:
-    """An answer that waits where its bytes are counted, and loses points if not, waits in this run, too."""
-    if run.careless and not Network(MANY, COUNTED, rng).run(student).careless:
-        waited_for(run, network.setting)
+def as_counted(student, rng):
+    """A run such as the one whose messages are counted."""
+    return Network(MANY, COUNTED, rng).run(student)
+
+
+def one_is_ahead(network: Network, run) -> None:
+    """When a layer begins a rank has asked for the weights up to the next one only, besides gradients of those before.
+
+    The peak cannot tell: frugal gradients leave room for another whole layer."""
+    count = len(network.widths)
+    gather = (network.p - 1) * network.numel * NUMBER // network.p // count
+    for rank in range(network.p):
+        mine = [event for event in run.trace if event.rank == rank]
+        begins = [event.start for event in mine if event.op == "compute" and event.end > event.start]
+        for (name, first), n in itertools.product((("forward", 0), ("backward", count)), range(count)):
+            start = begins[first + n]
+            asked = sum(event.nbytes for event in mine if event.op == "recv" and event.start <= start)
+            most = first + min(n + 2, count) + (n if name == "backward" else 0)
+            checks.that(
+                asked <= most * gather,
+                f"{network.setting}: when layer {n + 1} of the pass {name} begins, rank {rank} has already asked for "
+                f"{asked} bytes, {asked / gather:g} gathers. Two layers are whole at a time, the one that computes and "
+                "the next: begin no gather before.",
+                got=f"{asked} bytes",
+                expected=f"{most * gather} bytes at most, {most} gathers (a reduce-scatter receives as much as one)",
+            )
 
 
 LAYERS, WIDE = 8, 32  # a layer of 32 x 32 weights is much larger than 2 x 32 activations
@@ -207,9 +230,10 @@ LAYERS, WIDE = 8, 32  # a layer of 32 x 32 weights is much larger than 2 x 32 ac
 def two_layers_at_a_time(student, rng):
     "At rest and between the passes a rank keeps only its share; it never holds more than two whole layers."
     network = Network(MANY, (WIDE,) * (LAYERS + 1), rng)
-    run, layer = network.agrees(student, measured=True), WIDE * WIDE * NUMBER
+    run, layer = network.agrees(student, seconds=1.0, measured=True), WIDE * WIDE * NUMBER
+    works(run, [2.0 * LAYERS] * MANY, network.setting)
     are_gathered(network, run)
-    waits_as_often(student, rng, network, run)
+    waits_as_often(run, network.setting, partial(as_counted, student, rng))
     shares = LAYERS * layer // MANY
     for rank, (*_, (kept, forward, backward, between, end, *_)) in enumerate(run.results):
         at_rest = f"{LAYERS} layers of {layer} bytes over {MANY} ranks: rank {rank} "
@@ -255,6 +279,7 @@ def two_layers_at_a_time(student, rng):
                 got=f"{left} bytes",
                 expected=f"{most + 0.75 * layer:.0f} bytes at most",
             )
+    one_is_ahead(network, run)
 
 
 @exercise.check(points=5, needs="as_with_whole_layers", seconds=SECONDS)
@@ -273,7 +298,7 @@ def gathers_are_hidden(student, rng):
     }
     works(run, [2 * layers * work] * MANY, network.setting)
     are_gathered(network, run)
-    waits_as_often(student, rng, network, run)
+    waits_as_often(run, network.setting, partial(as_counted, student, rng))
     for rank, (*_, measured) in enumerate(run.results):
         for way, seconds in zip(right, measured[-2:], strict=True):
             late = type(seconds) is not float or seconds > right[way] + gather + 1e-6
