@@ -61,6 +61,8 @@ LINES = (
     "optparse",
     "cmd",
     "IPython.utils.text",
+    "_pyio",
+    "logging.handlers",
 )  # they fill lines, as buckets are filled
 BUCKETS = ("torch._utils._take_tensors", C10D, *LINES)  # tensors in groups of a size
 MACHINES_COLLECTIVES = ("hpcdl.comm.base.Communicator.all_reduce", "hpcdl.comm.base.Communicator.broadcast")
