@@ -5,6 +5,7 @@ import torch
 from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.exercises.ddp.grouping import bucketed, grouped
+from autograder.exercises.drawing import whole_number
 from autograder.exercises.ready_made import BUCKETS
 
 exercise = Exercise(
@@ -14,6 +15,12 @@ exercise = Exercise(
 
 def parameters(numels, rng, dtype=torch.float32) -> list[torch.Tensor]:
     return [torch.randn(n, generator=rng).to(dtype).requires_grad_() for n in numels]
+
+
+def drawn(rng) -> tuple[list[int], int]:
+    """Numbers of elements of some parameters, and a cap in bytes: at least the largest one, not more than all."""
+    numels = torch.randint(1, 10, (whole_number(rng, 6, 12),), generator=rng).tolist()
+    return numels, whole_number(rng, 4 * max(numels), 4 * sum(numels))
 
 
 def never_reset(sizes: list[int], cap: int) -> list[list[int]]:
@@ -69,7 +76,7 @@ def are_buckets(student, params: list, cap: int) -> None:
 @exercise.check(points=3)
 def in_reverse(student, rng):
     "Every parameter is in one bucket, and the last parameter comes first."
-    for numels, cap in (((3, 3, 3, 3), 24), (tuple(range(1, 13)), 60)):
+    for numels, cap in (((3, 3, 3, 3), 24), (tuple(range(1, 13)), 60), drawn(rng)):
         got = [i for group in bucketed(student, parameters(numels, rng), cap) for i in group]
         n = len(numels)
         lost, order = [i for i in range(n) if got.count(i) != 1], list(reversed(range(n)))
@@ -94,6 +101,9 @@ def full_up_to_the_cap(student, rng):
     few = (((2,) * 20, 32), ((2, 2, 2, 2), 16), ((2, 2, 2, 2), 15))  # in the first, each mistake has its own result
     for numels, cap in (*few, ((5, 1, 4, 2, 3), 24), ((6, 5, 4, 3, 2, 1), 40)):
         are_buckets(student, parameters(numels, rng), cap)
+    for _ in range(3):
+        numels, cap = drawn(rng)
+        are_buckets(student, parameters(numels, rng), cap)
     are_buckets(student, parameters((2, 2, 2, 2), rng, torch.float64), 32)
     mixed = parameters((4, 4), rng) + parameters((4, 4), rng, torch.float64) + parameters((4,), rng, torch.bfloat16)
     are_buckets(student, mixed, 40)
@@ -104,6 +114,10 @@ def a_parameter_larger_than_the_cap(student, rng):
     "A parameter that is larger than the cap has its own bucket, at every position."
     for numels in ((1, 9, 1), (9, 1, 1), (1, 1, 9), (9, 9, 1), (9,)):
         are_buckets(student, parameters(numels, rng), 16)
+    for _ in range(3):
+        numels, _ = drawn(rng)
+        numels[whole_number(rng, 0, len(numels) - 1)] = whole_number(rng, 20, 30)
+        are_buckets(student, parameters(numels, rng), 4 * whole_number(rng, 9, 14) + 2)  # none is filled exactly
 
 
 @exercise.check(points=1, needs="in_reverse")
@@ -133,8 +147,8 @@ def extreme_caps(student, rng):
 @exercise.check(points=1, needs="in_reverse")
 def the_same_on_every_rank(student, rng):
     "The buckets depend only on sizes: ranks whose weights differ get the same buckets."
-    numels = (7, 3, 8, 2, 6, 4, 5, 1)
-    first, *others = (bucketed(student, parameters(numels, rng), 40) for _ in range(4))
+    numels, cap = drawn(rng)
+    first, *others = (bucketed(student, parameters(numels, rng), cap) for _ in range(4))
     for other in others:
         checks.equal(
             other,
