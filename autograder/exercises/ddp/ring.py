@@ -31,6 +31,7 @@ exercise = Exercise(
 )
 
 RING = "ring_all_reduce"
+LENGTHS = (2, 3, 5, 6)  # of a piece, where p divides n
 
 
 @exercise.check(points=4, seconds=SECONDS)
@@ -61,7 +62,7 @@ def any_p_and_n(student, rng):
 def neighbours_only(student, rng):
     "Every rank sends to the right, to rank + 1, and receives from the left."
     for p in (5, 4, 8):
-        directions, n = set(), p * whole_number(rng, 2, 6)
+        directions, n = set(), p * one_of(LENGTHS, rng)
         for event in sends(has_sum_everywhere(student, RING, small_numbers(p, n, rng), f"p = {p}, n = {n}")):
             direction = (event.peer - event.rank) % p
             checks.that(
@@ -84,7 +85,7 @@ def neighbours_only(student, rng):
 def few_bytes(student, rng):
     "Each rank sends 2(p-1)/p times the size of x, the least that an all-reduce can send."
     for p in (2, 4, 5, 8):
-        sends_pieces(student, p, p * whole_number(rng, 2, 6), rng)
+        sends_pieces(student, p, p * one_of(LENGTHS, rng), rng)
     sends_pieces(student, 4, 5, rng)
     for p in (5, 8):
         sends_pieces(student, p, p * whole_number(rng, 1, 5) + whole_number(rng, 1, p - 1), rng)
@@ -109,7 +110,7 @@ def sends_pieces(student, p: int, length: int, rng) -> None:
 def all_at_once(student, rng):
     "It takes 2(p-1) steps: in each of them all ranks send and receive at the same time."
     for p in (2, 4, 5):
-        n = p * whole_number(rng, 2, 6)
+        n = p * one_of(LENGTHS, rng)
         run = has_sum_everywhere(student, RING, small_numbers(p, n, rng), f"p = {p}", alpha=1.0)
         most, cut = (
             2 * (p - 1),
