@@ -37,7 +37,7 @@ def bucketed(student, params: list, cap: int) -> list[list[int]]:
     return [[places[id(param)] for param in bucket] for bucket in got]
 
 
-def how_many_buckets(student, name: str, cap: int) -> int:
-    """The student's own number of buckets for a network: whether it is right is for `make_buckets` to say."""
+def bytes_of_buckets(student, name: str, cap: int) -> list[int]:
+    """The bytes of the student's own buckets for a network: whether they are right is for `make_buckets` to say."""
     params = [param.detach() for param in MODELS[name]().parameters() if param.requires_grad]
-    return len(bucketed(student, params, cap))
+    return [sum(params[i].nbytes for i in bucket) for bucket in bucketed(student, params, cap)]
