@@ -25,6 +25,6 @@ ADJOINT: Rules = {  # the derivative of im2col
     "window sees, R S slices of x; back, add them there.",
 }
 MATRIX: Rules = {  # the derivative of the convolution
-    "forbid": (*LIBRARIES, *DERIVATIVES),
+    "forbid": (*LIBRARIES, *SCATTERS, *DERIVATIVES),
     "instead": "Write the matrix yourself, without autograd: which weight meets which pixel in each output?",
 }
