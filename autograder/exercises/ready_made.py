@@ -93,6 +93,7 @@ TRANSFORMERS = (
     "aten::_transformer_encoder_layer_fwd*",
 )
 SOFTMAX = ("aten::*softmax*", "aten::nll_loss*", "scipy.special", "torch.distributions")
+LOGSUMEXP = ("aten::*logsumexp", "aten::*logcumsumexp", "aten::logaddexp*")
 LOGISTIC = (
     *(
         "aten::*sigmoid*",

@@ -9,13 +9,13 @@ from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.exercises.backprop.oracles import loss_oracle
 from autograder.exercises.drawing import F64, normal
-from autograder.exercises.ready_made import DERIVATIVES, SOFTMAX
+from autograder.exercises.ready_made import DERIVATIVES, LOGSUMEXP, SOFTMAX
 
 exercise = Exercise(
     "softmax_cross_entropy",
     points=10,
     minutes=10,
-    forbid=(*DERIVATIVES, *SOFTMAX),
+    forbid=(*DERIVATIVES, *SOFTMAX, *LOGSUMEXP),
     instead="Write it with max, exp, sum and log, and the gradient by its formula.",
 )
 
