@@ -8,6 +8,11 @@ from autograder.exercises.drawing import F32, F64, normal
 from autograder.exercises.gradient_descent.drawing import small
 from autograder.exercises.ready_made import DERIVATIVES
 
+LOSSES_IN_PYTHON = (  # of a squared error or a mean
+    "torch.nn.functional.gaussian_nll_loss",
+    "torch.nn.functional.poisson_nll_loss",
+    "torch.nn.modules.loss",
+)
 SHAPES = "The shapes do not fit: X is (n, d), w is (d,) and the error is (n,), so X @ w is right, and X.T @ error."
 
 exercise = Exercise(
@@ -15,7 +20,7 @@ exercise = Exercise(
     points=10,
     minutes=6,
     functions=("mse_loss", "mse_grad"),
-    forbid=(*DERIVATIVES, "aten::mse_loss", "aten::huber_loss", "aten::smooth_l1_loss"),
+    forbid=(*DERIVATIVES, "aten::mse_loss", "aten::huber_loss", "aten::smooth_l1_loss", *LOSSES_IN_PYTHON),
     instead="Write the formulas, for the loss and for its gradient.",
     meanings=dict.fromkeys(("size mismatch", "cannot be multiplied", "inconsistent"), SHAPES),
 )
