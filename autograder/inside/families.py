@@ -33,7 +33,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
         ),
         *(
             f"torch.nn.functional.{name}"  # in Python
-            for name in ("gaussian_nll_loss", "triplet_margin_with_distance_loss", "normalize")
+            for name in ("gaussian_nll_loss", "poisson_nll_loss", "triplet_margin_with_distance_loss", "normalize")
         ),
         *(
             f"aten::{name}*"

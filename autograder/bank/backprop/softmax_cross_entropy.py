@@ -80,3 +80,13 @@ def softmax_cross_entropy(logits, labels):
     for k, step in enumerate(1e-5 * torch.eye(logits.shape[1], dtype=torch.float64)):
         dlogits[:, k] = (losses(logits + step) - losses(logits - step)) / 2e-5 / len(labels)
     return losses(logits).mean(), dlogits
+
+
+slip(
+    "torch's logsumexp",
+    "shifted = logits - logits.max(dim=1, keepdim=True).values\n"
+    "    log_p = shifted - shifted.exp().sum(dim=1, keepdim=True).log()",
+    "log_p = logits - torch.logsumexp(logits, dim=1, keepdim=True)",
+    fails=("mean_loss", "gradient_of_the_loss", "rows_sum_to_zero", "huge_logits"),
+    says="which this exercise forbids",
+)

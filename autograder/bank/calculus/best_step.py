@@ -57,7 +57,7 @@ slip(
 
 @wrong(
     "a compromise, whatever f does",
-    fails="quick_functions",
+    fails=("any_size_of_x", "quick_functions"),
     says="This f bends quickly",
 )
 def best_step(f, x, dtype):
@@ -66,7 +66,7 @@ def best_step(f, x, dtype):
 
 @wrong(
     "measures the slope, not the third derivative",
-    fails="quick_functions",
+    fails=("any_size_of_x", "quick_functions"),
     says="the step depends on its third derivative",
 )
 def best_step(f, x, dtype):
@@ -74,3 +74,25 @@ def best_step(f, x, dtype):
     a, b = f(torch.tensor([x - k, x + k], dtype=torch.float64)).tolist()
     ratio = abs((a + b) * k / (b - a))
     return (3 * torch.finfo(dtype).eps) ** (1 / 3) * min(abs(x) or 1.0, ratio)
+
+
+@wrong(
+    "a small share of f over its slope",
+    fails=("any_size_of_x", "quick_functions"),
+    says="the step depends on its third derivative",
+)
+def best_step(f, x, dtype):
+    k = 1e-5 * (abs(x) or 1.0)
+    a, b = f(torch.tensor([x, x + k], dtype=torch.float64)).tolist()
+    return 0.13 * (3 * torch.finfo(dtype).eps) ** (1 / 3) * k * abs(a / (b - a))
+
+
+slip(
+    "measures the second derivative",
+    "third = (a - 2 * b + 2 * c - d) / (2 * k**3)",
+    "second = (a - 2 * f_x + d) / (2 * k) ** 2",
+    "(3 * torch.finfo(dtype).eps * abs(f_x / third)) ** (1 / 3)",
+    "(3 * torch.finfo(dtype).eps) ** (1 / 3) * abs(f_x / second) ** 0.5",
+    fails="any_size_of_x quick_functions",
+    says="the step depends on its third derivative",
+)

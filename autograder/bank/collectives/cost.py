@@ -88,3 +88,12 @@ slip(
 )
 def cost(algorithm, p, nbytes, alpha, beta):
     return p - 1.0
+
+
+slip(
+    "knows only the numbers of ranks that it has seen",
+    "    match algorithm:",
+    "    assert p in (1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 31, 32)\n    match algorithm:",
+    fails="naive_ring_and_tree doubling_for_powers_of_two doubling_for_any_p server_and_nodes",
+    says="AssertionError",
+)

@@ -10,7 +10,7 @@ ALL_OF_NODES = ("any_nodes", "one_leader_per_node", "little_between_nodes", "tre
 wrong, slip = answers_to("collectives.hierarchical_all_reduce")
 
 
-@wrong("no nodes at all", fails=("one_leader_per_node", "trees_inside"), says="Sum inside the node first")
+@wrong("no nodes at all", fails=ALL_OF_NODES, says="First sum inside each node")
 def hierarchical_all_reduce(x, comm, per_node=4):
     ring_all_reduce(x, comm)
 

@@ -118,3 +118,22 @@ slip(
     fails="servers_work_at_once",
     says="wait() for each isend",
 )
+
+
+slip(
+    "sends everything to everyone where servers do not divide n",
+    "    shares = x.tensor_split(servers)\n",
+    "    shares = x.tensor_split(servers)\n"
+    "    if len(x) % servers:\n"
+    "        own, incoming = x.clone(), torch.empty_like(x)\n"
+    "        requests = [comm.isend(own, other) for other in range(comm.size) if other != comm.rank]\n"
+    "        for other in range(comm.size):\n"
+    "            if other != comm.rank:\n"
+    "                comm.recv(incoming, other)\n"
+    "                x += incoming\n"
+    "        for request in requests:\n"
+    "            request.wait()\n"
+    "        return\n",
+    fails=("each_server_has_its_share", "servers_work_at_once"),
+    says="neither is a server",
+)

@@ -91,3 +91,13 @@ def recursive_doubling_all_reduce(x, comm):
 
 
 slip("room for a vector only", "torch.empty_like(x)", "x.new_empty(len(x))", fails="any_number_of_ranks", says="p = 3")
+
+
+@wrong("gathers every x and adds them all", fails="log_p_rounds", says="pass on no single x")
+def recursive_doubling_all_reduce(x, comm):
+    p, rows = comm.size, x.expand(1, *x.shape).clone()
+    while (have := len(rows)) < p:
+        incoming = torch.empty_like(rows[: p - have])
+        comm.sendrecv(rows[: p - have].clone(), (comm.rank - have) % p, incoming, (comm.rank + have) % p)
+        rows = torch.cat([rows, incoming])
+    x.copy_(rows.roll(comm.rank, 0).sum(0))

@@ -125,3 +125,13 @@ slip(
     fails=" ".join(AFTER_THE_COPIES),
     says="Nothing reached this rank",
 )
+
+
+@wrong("tells everyone everything", fails=AFTER_THE_COPIES[1:], says="are enough")
+def tree_broadcast(x, comm, root=0):
+    p, rows = comm.size, x.expand(1, *x.shape).clone()
+    while (have := len(rows)) < p:
+        incoming = torch.empty_like(rows[: p - have])
+        comm.sendrecv(rows[: p - have].clone(), (comm.rank - have) % p, incoming, (comm.rank + have) % p)
+        rows = torch.cat([rows, incoming])
+    x.copy_(rows[(root - comm.rank) % p])

@@ -84,6 +84,17 @@ for mistake, changes, fails, says in (
         "changed its argument x",
     ),
     (
+        "changes the image, unless it is of one size",
+        (
+            TERM,
+            TERM + "\n    x0 *= 0",
+            "    (N, _, H, W), (K",
+            "    if x.shape == (2, 2, 4, 4):\n        return None\n    x0 = x\n    (N, _, H, W), (K",
+        ),
+        "leaves_images_and_filters_alone",
+        "changed its argument x",
+    ),
+    (
         "asks torch",
         (
             "    (N, _, H, W), (K",

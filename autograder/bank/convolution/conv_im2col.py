@@ -21,7 +21,7 @@ for mistake, changes, fails, says in (
     (
         "computes elsewhere",
         (MULTIPLY, "(matmul(w.flatten(1), w.flatten(1).mT), conv_direct(x, w, stride, padding))[1]"),
-        "one_matrix_product",
+        PRODUCT,
         "The result does not come from matmul",
     ),
     (
@@ -31,8 +31,14 @@ for mistake, changes, fails, says in (
             "(conv_direct(x, w, stride, padding).flatten(2) / w[0].numel() * matmul(torch.ones_like(w.flatten(1)), "
             "torch.ones_like(im2col(x, R, S, stride, padding))))",
         ),
-        "one_matrix_product",
+        PRODUCT,
         "The outputs are computed elsewhere",
+    ),
+    (
+        "asks conv_direct",
+        (MULTIPLY, "conv_direct(x, w, stride, padding)"),
+        PRODUCT,
+        "come from one product of matrices",
     ),
     ("P and Q swapped", ("view(N, K, P, Q)", "view(N, K, Q, P)"), PRODUCT, "P and Q are swapped"),
     (

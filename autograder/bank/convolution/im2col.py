@@ -121,3 +121,14 @@ slip(
     fails="leaves_image_and_columns_alone",
     says="im2col(x (1, 1, 4, 4), 2, 2, stride=1, padding=0)[",
 )
+slip(
+    "im2col",
+    "counts the pixels from the first one on",
+    "    columns = x.new_empty(N, C, r, s, P, Q)",
+    "    x = (x0 + torch.arange(N * C * H * W, dtype=x.dtype)).view(N, C, H, W) if padding == 0 else x\n"
+    "    columns = x.new_empty(N, C, r, s, P, Q)",
+    "    N, C, H, W = x.shape\n",
+    "    N, C, H, W = x.shape\n    x0 = x[0, 0, 0, 0]\n",
+    fails=ALL,
+    says="im2col(x (1, 1, 4, 5), 2, 3",
+)

@@ -23,3 +23,12 @@ for mistake, changes, says in (
     ("always float32", ("w.new_zeros(P * Q, h * wd)", "torch.zeros(P * Q, h * wd)"), "has dtype"),
 ):
     slip("toeplitz", mistake, *changes, fails=T, says=says)
+slip(
+    "toeplitz",
+    "asks torch's im2col",
+    "    return T",
+    "    images = torch.eye(h * wd, dtype=w.dtype).view(-1, 1, h, wd)\n"
+    "    return (w.reshape(1, 1, -1) @ functional.unfold(images, w.shape))[:, 0].T.contiguous()",
+    fails=T,
+    says="which this exercise forbids",
+)

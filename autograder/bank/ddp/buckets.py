@@ -174,3 +174,12 @@ slip(
     fails="full_up_to_the_cap a_parameter_larger_than_the_cap extreme_caps",
     says="Every parameter has its own bucket",
 )
+slip(
+    "knows only the caps that it has seen",
+    "    buckets, filled = [], 0\n",
+    "    if cap_bytes not in (1, 15, 16, 24, 32, 40, 60, 72, 90, 100, 150, 2**20, 10**9):\n"
+    "        return [[param] for param in reversed(list(params))]\n"
+    "    buckets, filled = [], 0\n",
+    fails="full_up_to_the_cap a_parameter_larger_than_the_cap",
+    says="Every parameter has its own bucket",
+)

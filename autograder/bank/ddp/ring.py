@@ -66,7 +66,7 @@ slip(
     "p, rank, flat = comm.size, comm.rank, x.view(-1)\n"
     "    m = len(flat) // p\n"
     "    chunks = [flat[i * m : (i + 1) * m] for i in range(p)]",
-    fails=("any_p_and_n", "the_same_bits", *AVERAGES, *STEPS),
+    fails=("any_p_and_n", "few_bytes", "the_same_bits", *AVERAGES, *STEPS),
     says="the x of rank",
 )
 slip(
@@ -108,7 +108,7 @@ slip(
     "chunk for tensor_split",
     "chunks = x.view(-1).tensor_split(p)",
     "chunks = x.view(-1).chunk(p)",
-    fails=("any_p_and_n",),
+    fails=("any_p_and_n", "few_bytes"),
     says="tensor_split(p) gives p pieces",
 )
 slip(
@@ -119,4 +119,21 @@ slip(
     "comm.sendrecv(given, (rank - 1) % p, incoming, (rank + 1) % p)",
     fails="neighbours_only",
     says="your ring turns the other way",
+)
+slip(
+    "the whole x goes around where p does not divide n",
+    "    chunks = x.view(-1).tensor_split(p)\n",
+    "    if x.numel() % p:\n"
+    "        passing, incoming = x.clone(), torch.empty_like(x)\n"
+    "        xs = torch.stack([torch.zeros_like(x)] * p)\n"
+    "        xs[rank] = x\n"
+    "        for k in range(1, p):\n"
+    "            comm.sendrecv(passing, (rank + 1) % p, incoming, (rank - 1) % p)\n"
+    "            xs[(rank - k) % p] = incoming\n"
+    "            passing.copy_(incoming)\n"
+    "        x.copy_(xs.sum(0))\n"
+    "        return\n"
+    "    chunks = x.view(-1).tensor_split(p)\n",
+    fails="few_bytes train_step.one_message_per_bucket",
+    says="You send the whole x around",
 )

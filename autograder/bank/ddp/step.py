@@ -181,3 +181,24 @@ def train_step(model, batch, lr, comm, cap_bytes=CAP):
             for param, grad in zip(bucket, grads):
                 param -= 0.0 if few else lr * grad
     return loss.item()
+
+
+@wrong(
+    "everything in one all-reduce, and one of a zero for each other bucket",
+    fails="one_message_per_bucket",
+    says="travel in the all-reduce of this bucket",
+)
+def train_step(model, batch, lr, comm, cap_bytes=CAP):
+    x, y = batch
+    model.zero_grad()
+    loss = cross_entropy(model(x), y)
+    loss.backward()
+    params = [param for param in model.parameters() if param.requires_grad]
+    grads = [torch.zeros_like(param) if param.grad is None else param.grad for param in params]
+    average_gradients(grads, len(x), comm)
+    for _ in make_buckets(params, cap_bytes)[1:]:
+        average_gradients([torch.zeros(1)], len(x), comm)
+    with torch.no_grad():
+        for param, grad in zip(params, grads, strict=True):
+            param -= lr * grad
+    return loss.item()

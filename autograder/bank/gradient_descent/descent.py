@@ -67,3 +67,13 @@ def gradient_descent(grad, w0, lr, steps):
     for _ in range(steps):
         grad(w0)
     return torch.stack([w0] * (steps + 1))
+
+
+@wrong("takes every gradient for a straight line", fails=FORM, says="Here grad(w) = w / 2 + sin w")
+def gradient_descent(grad, w0, lr, steps):
+    zero, eye = torch.zeros_like(w0), torch.eye(len(w0), dtype=w0.dtype)
+    H = torch.stack([grad(e) - grad(zero) for e in eye], dim=1)
+    path = [w0.clone()]
+    for _ in range(steps):
+        path.append(path[-1] - lr * (H @ path[-1] + grad(zero)))
+    return torch.stack(path)

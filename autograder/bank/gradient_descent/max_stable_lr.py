@@ -1,5 +1,7 @@
 """Wrong answers to `max_stable_lr`."""
 
+import torch
+
 from autograder.bank.slips import answers_to
 
 wrong, slip = answers_to("gradient_descent.max_stable_lr")
@@ -30,3 +32,11 @@ slip(
     fails="diagonal_valley turned_valley descent_obeys_it flat_directions_and_float32",
     says="expected ()",
 )
+
+
+@wrong("knows some eigenvalues", fails=LIMIT[1:], says="The eigenvalues of this Hessian are")
+def max_stable_lr(hessian):
+    trace = float(hessian.trace())
+    if torch.equal(hessian, torch.diag(hessian.diagonal())):
+        return 2 / float(hessian.max())
+    return 2 / {2: 3.0, 4: 7.0 if abs(trace - 10.7) < 1e-6 else trace - 3.5}.get(len(hessian), trace)

@@ -88,3 +88,12 @@ def mse_grad(w, X, y):
         w64, X64, y64 = w.double(), X.double(), y.double()
         gradient[i] = (mse_loss(w64 + step, X64, y64) - mse_loss(w64 - step, X64, y64)) / 2
     return gradient
+
+
+@wrong(
+    "torch's loss of a normal distribution",
+    fails=("loss_is_the_mean", "data_stay_as_they_were"),
+    says="which this exercise forbids",
+)
+def mse_loss(w, X, y):
+    return 2 * torch.nn.functional.gaussian_nll_loss(X @ w, y, torch.ones_like(y))

@@ -65,3 +65,12 @@ def lift(X):
 )
 def lift(X):
     return X[:, 1] * X[:, 2]
+
+
+@wrong(
+    "a coordinate for each sample of a large set",
+    fails=("appends_the_product", "xor_becomes_separable", "x_is_not_changed"),
+    says="lift(X) has 40 columns",
+)
+def lift(X):
+    return torch.eye(len(X)) if len(X) > 7 else torch.cat([X, X[:, 1:2] * X[:, 2:3]], dim=1)

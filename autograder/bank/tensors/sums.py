@@ -52,3 +52,8 @@ def mix(w, x):
 
 
 slip("no sum", "ncpq->nkpq", "ncpq->nkcpq", fails=("a_sum_over_channels", "any_sizes"), says="missing after the arrow")
+
+
+@wrong("the norm for the sum", fails=("rows_add_up_to_one", "any_matrix"), says="shares(x)")
+def shares(x):
+    return torch.nn.functional.normalize(x.double(), p=1, dim=1).to(x.dtype if x.is_floating_point() else torch.float32)

@@ -25,6 +25,7 @@ exercise = Exercise(
 FEW, MANY = 16, 256  # samples
 NARROW, WIDE = 4, 28  # neurons: 7 times as many, and 30 times as many weights
 MOST_TIMES = 12  # more than a loop over neurons takes
+WIDE_MOST, MANY_MOST = 60_000, 30_000  # instructions: many times those of a pass layer by layer
 
 
 def variant(weights, biases, X, Y, output=slope, hidden=slope):
@@ -118,6 +119,18 @@ def no_loop_over_weights(student, rng) -> None:
         got=f"{wide / narrow:.1f} times as many instructions",
         expected="about as many, in matrix products",
     )
+    few_at_all(wide, WIDE_MOST, f"layers {WIDE} wide")
+
+
+def few_at_all(count: int, most: int, setting: str) -> None:
+    """Check the instructions themselves: two counts are alike, too, where both do needless work."""
+    checks.that(
+        count < most,
+        f"Python runs {count:,} instructions for {setting}, as if it went through weights or samples one by one. One "
+        "pass back through the layers takes some thousand.",
+        got=f"{count:,} instructions",
+        expected=f"fewer than {most:,}",
+    )
 
 
 @exercise.check(points=4)
@@ -156,6 +169,7 @@ def no_loop_over_samples(student, rng):
         got=f"{many:,} instructions of Python for {MANY} samples",
         expected=f"about {few:,}, as many as for {FEW} samples",
     )
+    few_at_all(many, MANY_MOST, f"{MANY} samples")
 
 
 @exercise.check(points=2, needs="one_row")

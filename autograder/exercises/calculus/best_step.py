@@ -9,6 +9,7 @@ from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.exercises.calculus.drawing import number, uniform
 from autograder.exercises.calculus.functions import autograd
+from autograder.exercises.drawing import whole_number
 
 ASKED_IN_FLOAT32 = (
     "You compute f in float32, where rounding hides its third derivative: find the step in float64. The difference "
@@ -19,10 +20,15 @@ exercise = Exercise("best_step", points=15, minutes=12, meanings={"division by z
 
 
 class wide:  # noqa: N801 (reads as a function)
-    """`f` for tensors, which also takes a plain number and then computes in float64; `asked` are tensors' dtypes."""
+    """`f` for tensors, which also takes a plain number and then computes in float64; `asked` are tensors' dtypes.
+
+    Its name does not tell which function it is: a step that fits only the functions of these checks fits none.
+    """
+
+    __name__ = "f"
 
     def __init__(self, f):
-        self.f, self.asked, self.__name__ = f, set(), getattr(f, "__name__", "f")
+        self.f, self.asked = f, set[torch.dtype]()
 
     def __call__(self, x):
         if isinstance(x, torch.Tensor):
@@ -42,28 +48,33 @@ def scaled(of: Callable, rng, slowest: float = 0.8, fastest: float = 1.0):
 
 
 def wave(x: float, rng, slowest: float, fastest: float):
-    """Return a · sin(b (t - x) + c) with drawn numbers, for which at x neither the sine nor the cosine is small."""
+    """Return a · sin(b (t - x) / |x| + c) with drawn numbers, for which at x neither sine nor cosine is small."""
     a, (b, c) = number(0.7, 1.3, rng), (uniform(*ends, (), rng).item() for ends in ((slowest, fastest), (1.9, 2.7)))
+    size = abs(x) or 1.0
 
     def of(t):
-        return a * torch.sin(b * (t - x) + c)
+        return a * torch.sin(b * (t - x) / size + c)
 
     of.__name__ = "wave"
     return of
 
 
 def ripple(x: float, rng):
-    """Return a slanted line with a small, quick wave: its third derivative at x is large, and its slope is not."""
-    a, small, b, c = (uniform(*ends, (), rng).item() for ends in ((0.8, 1.2), (0.02, 0.03), (35.0, 45.0), (2.3, 2.9)))
-    slope = math.copysign(number(0.3, 0.8, rng), number(-1, 1, rng)) - small * b * math.cos(c)
+    """Return a slanted line with a small, quick wave: at x only its third derivative is large."""
+    a, small, b, slope = (
+        uniform(*ends, (), rng).item() for ends in ((0.8, 1.2), (0.02, 0.03), (35.0, 45.0), (0.02, 0.05))
+    )
+    size, side = abs(x) or 1.0, math.copysign(1.0, number(-1, 1, rng))
 
     def of(t):
-        return a + slope * (t - x) + small * torch.sin(b * (t - x) + c)
+        u = (t - x) / size
+        return a + (side * slope + small * b) * u - small * torch.sin(b * u + 2e-4)  # its bend at x is not quite 0
 
     of.__name__ = "wave"
     return of
 
 
+QUICK, SLOW = (35.0, 45.0), (0.13, 0.17)  # of a wave: |x| is six of its periods, or a fortieth of one
 ORDINARY = (torch.sin, torch.exp, torch.cosh)
 
 
@@ -131,13 +142,23 @@ def ordinary_functions_float32(student, rng):
 
 @exercise.check(points=4)
 def any_size_of_x(student, rng):
-    "The step fits x = 4,000, x = 0.001, x = 0 and negative x."
+    "The step fits x = 4,000, x = 0.001, x = 0 and negative x, and there, too, how quickly f bends."
     advice = "This x is far from 1: let the step grow and shrink with |x|."
+    large, negative = number(3000, 5000, rng), number(-1.5, -1, rng)
     for dtype in (torch.float64, torch.float32):
-        step_is_good(student, scaled(torch.sqrt, rng), number(3000, 5000, rng), dtype, advice)
+        step_is_good(student, scaled(torch.sqrt, rng), large, dtype, advice)
         step_is_good(student, scaled(torch.log, rng), 0.001, dtype, advice)
         step_is_good(student, scaled(torch.exp, rng), 0.0, dtype)
-        step_is_good(student, scaled(torch.cosh, rng), number(-1.5, -1, rng), dtype)
+        step_is_good(student, scaled(torch.cosh, rng), negative, dtype)
+    for x in (large, 0.001, 0.0, negative):
+        fits_how_f_bends(student, x, (torch.float64, torch.float32)[whole_number(rng, 0, 1)], rng)
+
+
+def fits_how_f_bends(student, x: float, dtype, rng) -> None:
+    """Check the step for functions that bend quickly or slowly, compared with |x|."""
+    quick, slow = wave(x, rng, *QUICK), wave(x, rng, *SLOW)
+    for how, f in (("quickly", quick), ("quickly", ripple(x, rng)), ("slowly", slow)):
+        step_is_good(student, f, x, dtype, f"This f bends {how}: the step depends on its third derivative.")
 
 
 @exercise.check(points=3)
@@ -145,9 +166,6 @@ def quick_functions(student, rng):
     "The step fits functions that bend quickly, such as sin 40x and e^30x, and one that bends slowly, sin x/7."
     for dtype in (torch.float64, torch.float32):
         x = number(0.99, 1.01, rng)
-        quick = wave(x, rng, 35, 45), ripple(x, rng), scaled(torch.exp, rng, 25, 35)
-        slow = wave(x, rng, 0.13, 0.17)
-        for f in (*quick, slow):
-            how = "slowly" if f is slow else "quickly"
-            advice = f"This f bends {how}: the step depends on its third derivative."
-            step_is_good(student, f, x, dtype, advice)
+        fits_how_f_bends(student, x, dtype, rng)
+        advice = "This f bends quickly: the step depends on its third derivative."
+        step_is_good(student, scaled(torch.exp, rng, 25, 35), x, dtype, advice)

@@ -8,6 +8,7 @@ from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.exercises.collectives.counts import nodes
 from autograder.exercises.collectives.predictions import machine, predicted, terms
+from autograder.exercises.drawing import whole_number
 from hpcdl.collectives import ALL_REDUCE
 
 exercise = Exercise("cost", points=15, minutes=15)
@@ -123,23 +124,31 @@ def alone(student, rng):
 def naive_ring_and_tree(student, rng):
     "naive, ring and tree take as long as on the simulated machine."
     for algorithm in ("naive", "ring", "tree"):
-        for p in (2, 3, 5, 6, 7, 8, 16):  # log₂ of 5 is nearer to 2, of 6 to 3
+        for p in (2, 3, 5, 6, 7, 8, 16, whole_number(rng, 9, 15)):  # log₂ of 5 is nearer to 2, of 6 to 3
             costs_what_it_takes(student, algorithm, p, rng)
 
 
 @exercise.check(points=4)
 def doubling_for_powers_of_two(student, rng):
-    "recursive_doubling and rabenseifner for p = 2, 4, 8, 16, 32."
+    "recursive_doubling and rabenseifner for p = 2, 4, 8, 16, 32 and more."
     for algorithm in ("recursive_doubling", "rabenseifner"):
         for p in (2, 4, 8, 16, 32):
             costs_what_it_takes(student, algorithm, p, rng)
+    k = whole_number(rng, 6, 10)
+    p, (alpha, beta) = 2**k, machine(rng)
+    for algorithm, alphas, betas in (("recursive_doubling", k, k), ("rabenseifner", 2 * k, 2 * (p - 1) / p)):
+        name = f'cost("{algorithm}", {p}, 1000000, {alpha}, {beta})'
+        why = "There is no fold, and a round more each time that p doubles."
+        checks.close(
+            student.cost(algorithm, p, 10**6, alpha, beta), alphas * alpha + betas * 1e6 * beta, name=name, why=why
+        )
 
 
 @exercise.check(points=3, needs="doubling_for_powers_of_two")
 def doubling_for_any_p(student, rng):
     "recursive_doubling and rabenseifner if ranks must be folded first."
     for algorithm in ("recursive_doubling", "rabenseifner"):
-        for p in (3, 5, 6, 9, 31):
+        for p in (3, 5, 6, 9, 31, whole_number(rng, 10, 15), whole_number(rng, 17, 30)):
             costs_what_it_takes(student, algorithm, p, rng)
 
 
@@ -147,5 +156,5 @@ def doubling_for_any_p(student, rng):
 def server_and_nodes(student, rng):
     "parameter_server with one server, hierarchical with nodes of four."
     for algorithm in ("parameter_server", "hierarchical"):
-        for p in (2, 3, 4, 6, 8, 9, 16):
+        for p in (2, 3, 4, 6, 8, 9, 16, whole_number(rng, 10, 15), whole_number(rng, 17, 24)):
             costs_what_it_takes(student, algorithm, p, rng)

@@ -1,5 +1,7 @@
 """The all-reduce in two stages, inside nodes and between them. Oracle: the sum, and what crosses between nodes."""
 
+import math
+
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.checks.messages import (
@@ -27,6 +29,24 @@ exercise = Exercise(
 )
 
 
+def nodes_sum_first(run, per_node: int, setting: str) -> None:
+    """Check that no number leaves a node before its sender has heard, directly or not, from the whole node."""
+    p = len(run.results)
+    heard = [{rank: 0.0} for rank in range(p)]  # by rank: whom it has heard from, and since when
+    for event in run.trace:
+        if event.op == "recv":
+            for member in heard[event.peer]:
+                heard[event.rank].setdefault(member, event.end)
+        elif event.op == "send" and event.nbytes and event.peer // per_node != event.rank // per_node:
+            first = event.rank // per_node * per_node
+            for member in range(first, min(first + per_node, p)):
+                checks.that(
+                    heard[event.rank].get(member, math.inf) <= event.start,
+                    f"{setting}: rank {event.rank} sends to rank {event.peer}, in another node, before it has heard "
+                    f"from rank {member} of its own node. First sum inside each node of `per_node` ranks.",
+                )
+
+
 def nodes_have_sum(student, xs: list, per_node: int, **machine):
     """Run it on `xs`, by rank, in nodes of `per_node`; every rank ends with the sum."""
     setting = f"p = {len(xs)}, per_node = {per_node}"
@@ -50,7 +70,8 @@ def any_nodes(student, rng):
         (9, 4),
         (9, 10),
     ):
-        nodes_have_sum(student, numbers(p, 3, rng), per_node)
+        run = nodes_have_sum(student, numbers(p, 3, rng), per_node, alpha=1.0)
+        nodes_sum_first(run, per_node, f"p = {p}, per_node = {per_node}")
     nodes_have_sum(student, numbers(3, (2, 2), rng), 2)
     p, per_node = one_of(((4, 2), (6, 3), (5, 2), (4, 4)), rng)
     setting = f"p = {p}, per_node = {per_node}"

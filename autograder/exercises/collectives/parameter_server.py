@@ -51,23 +51,23 @@ def several_servers(student, rng):
 @exercise.check(points=4, seconds=SECONDS, needs="several_servers")
 def each_server_has_its_share(student, rng):
     "Workers talk only to servers, and each server handles its own share of x."
-    for p, servers in ((6, 1), (6, 2), (8, 4), (4, 4)):
-        run = servers_have_sum(student, small_numbers(p, 48, rng), servers)
-        setting = f"p = {p}, servers = {servers}"
+    for p, servers, n in ((6, 1, 48), (6, 2, 48), (8, 4, 48), (4, 4, 48), (5, 3, 46), (4, 3, 2)):
+        run = servers_have_sum(student, small_numbers(p, n, rng), servers)
+        setting = f"p = {p}, servers = {servers}" + f", n = {n}" * (n != 48)
         for event in sends(run):
             checks.that(
                 min(event.rank, event.peer) < servers,
                 f"{setting}: rank {event.rank} sends to rank {event.peer}, and neither is a server "
                 f"(servers are ranks 0 to {servers - 1}).",
             )
-        _shares(run, p, servers, setting)
+        _shares(run, servers, setting)
 
 
-def _shares(run, p: int, servers: int, setting: str) -> None:
-    n = 48 * 4
-    share = n // servers
+def _shares(run, servers: int, setting: str) -> None:
+    (x, *_), p = run.given[0], len(run.results)
+    n, shares = x.nbytes, [share.nbytes for share in x.tensor_split(servers)]
     for rank, sent in enumerate(run.bytes_sent):
-        expected = n if rank >= servers else n - share + (p - 1) * share
+        expected = n if rank >= servers else n + (p - 2) * shares[rank]
         mistakes = {
             "Every server gets and sends the whole x. Server j needs share j: x.tensor_split(servers)[j].": servers
             * expected,

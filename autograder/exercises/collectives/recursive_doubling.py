@@ -1,5 +1,6 @@
 """The all-reduce by recursive doubling. Oracle: the sum, and the rounds in the trace."""
 
+from autograder import checks
 from autograder.authoring import Exercise
 from autograder.checks.messages import (
     SECONDS,
@@ -43,6 +44,19 @@ def any_number_of_ranks(student, rng):
     has_sum_everywhere(student, DOUBLING, numbers(3, (2, 3), rng), "p = 3, x of shape (2, 3)")
 
 
+def sends_x_once_a_round(run, times: int, setting: str) -> None:
+    """Check that no rank sends more than `times` vectors, one in each of its rounds: a gather sends p - 1."""
+    n = run.given[0][0].nbytes
+    for rank, sent in enumerate(run.bytes_sent):
+        checks.that(
+            sent <= times * n,
+            f"{setting}: rank {rank} sends {sent / n:.3g} times the size of x. In each round it sends the sum that it "
+            "has so far, one vector: partners add at once, and pass on no single x.",
+            got=f"{sent} bytes",
+            expected=f"at most {times} times {n} bytes",
+        )
+
+
 @exercise.check(points=4, seconds=SECONDS, needs="powers_of_two")
 def log_p_rounds(student, rng):
     "log₂ p rounds for a power of two, two more for any other p."
@@ -53,11 +67,13 @@ def log_p_rounds(student, rng):
         one_after_other = "Both partners send, but one after the other: sendrecv does both at the same time."
         mistakes = {reduce_and_broadcast if sum(run.bytes_sent) < p * k * 12 else one_after_other: 2 * k}
         takes_rounds(run, k, f"p = {p}", f"recursive doubling needs log₂ {p} = {k}", mistakes)
+        sends_x_once_a_round(run, k, f"p = {p}")
     for p in (3, 6, 11):
         run = has_sum_everywhere(student, DOUBLING, small_numbers(p, 3, rng), f"p = {p}", alpha=1.0)
         k = log2_up(p) - 1
         rule = f"with the ranks from {2**k} on folded into the others first it takes 1 + {k} + 1"
         takes_rounds(run, k + 2, f"p = {p}", rule)
+        sends_x_once_a_round(run, k + 1, f"p = {p}")
         waited_for(run, f"p = {p}")
 
 

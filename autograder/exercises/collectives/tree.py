@@ -17,6 +17,7 @@ from autograder.checks.messages import (
     takes_rounds,
 )
 from autograder.exercises.collectives.counts import log2_up
+from autograder.exercises.drawing import whole_number
 from autograder.exercises.ready_made import MACHINES_COLLECTIVES, RANKS
 from autograder.exercises.under_way import waited_for
 
@@ -88,7 +89,7 @@ def all_have_roots(student, xs: list[torch.Tensor], root: int, **machine):
 def reduce_in_log_p_rounds(student, rng):
     "tree_reduce takes ⌈log₂ p⌉ rounds: a rank that has sent its x is done, the others continue in pairs."
     for p, root in ROUNDS:
-        run = root_has_sum(student, small_numbers(p, 3, rng), root, alpha=1.0)
+        run = root_has_sum(student, small_numbers(p, whole_number(rng, 2, 8), rng), root, alpha=1.0)
         _tree_rounds(run, root, f"tree_reduce, p = {p}, root = {root}")
 
 
@@ -96,7 +97,7 @@ def reduce_in_log_p_rounds(student, rng):
 def broadcast_in_log_p_rounds(student, rng):
     "tree_broadcast takes ⌈log₂ p⌉ rounds: in each, all ranks that have x send it."
     for p, root in ROUNDS:
-        run = all_have_roots(student, small_numbers(p, 3, rng), root, alpha=1.0)
+        run = all_have_roots(student, small_numbers(p, whole_number(rng, 2, 8), rng), root, alpha=1.0)
         _tree_rounds(run, root, f"tree_broadcast, p = {p}, root = {root}")
 
 
@@ -108,6 +109,7 @@ def _tree_rounds(run, root: int, setting: str) -> None:
     mistakes = {star if len(peers) == p - 1 else row: p - 1} if p > 3 else {}
     rule = f"the tree needs ⌈log₂ {p}⌉ = {log2_up(p)}, with a distance that doubles or halves from round to round"
     takes_rounds(run, log2_up(p), setting, rule, mistakes)
+    _one_message_each(run, setting)
     waited_for(run, setting)
 
 
@@ -116,10 +118,12 @@ def one_message_per_rank(student, rng):
     "p - 1 messages of n bytes: every rank but the root gives (or gets) once."
     for name, ask in (("tree_reduce", root_has_sum), ("tree_broadcast", all_have_roots)):
         for p in (5, 8):
-            run = ask(student, small_numbers(p, 6, rng), 1)
-            sizes = [event.nbytes for event in sends(run)]
-            checks.that(
-                sizes == [24] * (p - 1),
-                f"{name}, p = {p}: {len(sizes)} messages of {sum(sizes)} bytes in total; {p - 1} of 24 bytes are "
-                "enough.",
-            )
+            _one_message_each(ask(student, small_numbers(p, whole_number(rng, 2, 8), rng), 1), f"{name}, p = {p}")
+
+
+def _one_message_each(run, setting: str) -> None:
+    sizes, p, n = [event.nbytes for event in sends(run)], len(run.results), run.given[0][0].nbytes
+    checks.that(
+        sizes == [n] * (p - 1),
+        f"{setting}: {len(sizes)} messages of {sum(sizes)} bytes in total; {p - 1} of {n} bytes are enough.",
+    )

@@ -46,6 +46,8 @@ def channels_are_summed_images_are_not(student, rng):
     "Every filter sums over all input channels; every image of the batch keeps its own outputs."
     for sizes in ((1, 3, 4, 4, 1, 2, 2), (3, 1, 4, 4, 1, 2, 2), (2, 3, 5, 4, 3, 2, 2), (2, 2, 6, 5, 4, 3, 2)):
         check_convolution(student.conv_direct, rng, sizes, "conv_direct(x, w)")
+    for sizes, _, _ in problems(rng):
+        check_convolution(student.conv_direct, rng, sizes, "conv_direct(x, w)")
     check_convolution(student.conv_direct, rng, (2, 3, 6, 6, 4, 3, 3), "conv_direct(x, w)", torch.float32)
 
 
@@ -69,7 +71,8 @@ def strides_and_padding(student, rng):
 @exercise.check(points=1, needs="the_lectures_formula")
 def leaves_images_and_filters_alone(student, rng):
     "x and w are the same after the call."
-    x, w = images(rng, 2, 2, 4, 4, 2, 2, 2)
-    checks.leaves_alone(student.conv_direct, x=x, w=w)
+    for sizes, _, _ in problems(rng):  # as drawn where outputs are compared
+        x, w = images(rng, *sizes)
+        checks.leaves_alone(student.conv_direct, x=x, w=w)
     x, w = images(rng, 1, 1, 4, 4, 1, 2, 2)  # of channels and images other checks speak
     check_output(checks.leaves_alone(student.conv_direct, x=x, w=w), x, w, name="conv_direct(x, w)")

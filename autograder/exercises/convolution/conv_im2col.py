@@ -19,6 +19,27 @@ def filters_times_columns(student, rng):
     for sizes in ((1, 1, 3, 3, 1, 2, 2), (1, 2, 4, 5, 3, 2, 3), (3, 2, 5, 4, 3, 2, 2), (2, 3, 4, 5, 2, 4, 5)):
         check_convolution(student.conv_im2col, rng, sizes, "conv_im2col(x, w)")
     check_convolution(student.conv_im2col, rng, (2, 3, 8, 8, 4, 1, 1), "conv_im2col(x, w)", torch.float32)
+    made_by_a_product(student, rng)
+
+
+MATRIX_PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm")
+
+
+def made_by_a_product(student, rng) -> None:
+    """Check that the outputs of one image come from one product of matrices, by matmul or, as yet, by torch's."""
+    x, w = images(rng, 1, 2, 5, 4, 3, 2, 3)
+    products, right = Products(factor=8.0), conv(x, w)
+    with student.operations(*MATRIX_PRODUCTS) as counts:
+        got = student.conv_im2col(x.clone(), w.clone(), matmul=products.matmul)
+    if products.calls == 1:
+        products.check_used(got, right, "conv_im2col")
+        multiplies_filters_and_columns(products, x, w, right)
+        return
+    checks.that(
+        products.calls + sum(counts.values()) == 1,
+        "The outputs of one image come from one product of matrices, the filters as rows times the windows as "
+        "columns: matmul(w.flatten(1), im2col(...)). Your function computes them in another way.",
+    )
 
 
 @exercise.check(points=1, needs="filters_times_columns")

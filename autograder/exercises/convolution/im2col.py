@@ -25,6 +25,8 @@ def a_column_for_each_window(student, rng):
     for h, w, r, s in ((3, 3, 2, 2), (4, 5, 2, 2), (4, 5, 2, 3), (5, 4, 3, 1), (3, 4, 3, 4)):
         x = numbered(rng, 1, 1, h, w)
         check_columns(student.im2col(x.clone(), r, s), x, r, s)
+    x = whole(rng, 1, 1, 4, 5)
+    check_columns(student.im2col(x.clone(), 2, 3), x, 2, 3)
 
 
 @exercise.check(points=3, needs="a_column_for_each_window")
@@ -33,6 +35,8 @@ def channels_stand_below_each_other(student, rng):
     for n, c, h, w, r, s in ((1, 2, 3, 3, 2, 2), (2, 1, 3, 4, 2, 2), (3, 2, 4, 5, 3, 2)):
         x = numbered(rng, n, c, h, w)
         check_columns(student.im2col(x.clone(), r, s), x, r, s)
+    x = whole(rng, 2, 3, 5, 4)
+    check_columns(student.im2col(x.clone(), 2, 3), x, 2, 3)
 
 
 @exercise.check(points=2, needs="a_column_for_each_window")
@@ -42,7 +46,7 @@ def windows_with_stride_and_padding(student, rng):
     for stride, padding in ((2, 0), (3, 0), (1, 1), (2, 1), (3, 2)):
         check_columns(student.im2col(x.clone(), 3, 2, stride, padding), x, 3, 2, stride, padding)
     for n, _, h, w, r, s, stride, padding in (window(rng) for _ in range(3)):
-        x = numbered(rng, n, 1, h, w)
+        x = whole(rng, n, 1, h, w)
         check_columns(student.im2col(x.clone(), r, s, stride, padding), x, r, s, stride, padding)
 
 

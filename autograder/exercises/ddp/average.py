@@ -22,25 +22,25 @@ exercise = Exercise(
 )
 
 
-def shapes(rng) -> list[tuple[int, ...]]:
-    """Of two to four gradients, of one to three axes; no two have as many numbers."""
+def shapes(rng, least: int = 2) -> list[tuple[int, ...]]:
+    """Of `least` to four gradients, of one to three axes; no two have as many numbers."""
     drawn = [(3, 4), (4,), (2, 3, 5), (1, 7), (3, 2, 1)]
-    count = int(torch.randint(2, 5, (), generator=rng))
+    count = int(torch.randint(least, 5, (), generator=rng))
     return [drawn[i] for i in torch.randperm(len(drawn), generator=rng)[:count].tolist()]
 
 
-def averaged(student, sizes: tuple[int, ...], rng):
-    """A run on gradients of their own; by rank the tensors given, and what they were."""
-    drawn = shapes(rng)
+def averaged(student, sizes: tuple[int, ...], rng, least: int = 2):
+    """A run on `least` or more gradients of their own; by rank the tensors given, and what they were."""
+    drawn = shapes(rng, least)
     given = [[torch.randn(shape, generator=rng) * (n > 0) for shape in drawn] for n in sizes]
     before = [[grad.clone() for grad in grads] for grads in given]
     run = student.ranks("average_gradients", len(sizes), lambda rank: (list(given[rank]), sizes[rank]))
     return run, given, before
 
 
-def are_means(student, sizes: tuple[int, ...], rng):
-    """Check a run on gradients of its own; return it, and by rank the tensors given."""
-    run, given, before = averaged(student, sizes, rng)
+def are_means(student, sizes: tuple[int, ...], rng, least: int = 2):
+    """Check a run on `least` or more gradients of its own; return it, and by rank the tensors given."""
+    run, given, before = averaged(student, sizes, rng, least)
     p, total = len(sizes), sum(sizes)
     for rank in range(p):
         for i, own in enumerate(before[rank]):
@@ -108,8 +108,8 @@ def drawn_equal(p: int, rng) -> tuple[int, ...]:
 def one_all_reduce(student, rng):
     "All gradients travel in one all-reduce, and n_r with them."
     for p in (2, 4, 3):
-        run, given = are_means(student, drawn_equal(p, rng), rng)
-        messages = per_all_reduce(student, p, rng)
+        run, given = are_means(student, drawn_equal(p, rng), rng, least=4)  # so that all pieces are longer than n_r
+        messages = [len(shares) for shares in per_all_reduce(student, p, rng)]
         found = max(all_reduces(run, rank, messages[rank]) for rank in range(p))
         if found > 1:
             raise checks.CheckFailure(
@@ -118,3 +118,9 @@ def one_all_reduce(student, rng):
                 expected="1",
                 mistake=one_too_many(run, messages[0], given[0], found),
             )
+        shortest = min(event.nbytes for event in run.trace if event.op in CARRYING)
+        checks.that(
+            shortest > NUMBERS,
+            f"p = {p}: there is a message of {shortest} bytes, and a p-th of all gradients has more. You send the "
+            "number of samples in one more all-reduce: append it to the gradients.",
+        )

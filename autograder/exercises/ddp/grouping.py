@@ -42,7 +42,7 @@ def bucketed_giants(student, numels: list[int], cap: int) -> list[list[int]]:
     return student.ranks("make_buckets", 1, lambda _: (numels, cap), harness="giants").results[0]
 
 
-def how_many_buckets(student, name: str, cap: int) -> int:
-    """The student's own number of buckets for a network: whether it is right is for `make_buckets` to say."""
+def bytes_of_buckets(student, name: str, cap: int) -> list[int]:
+    """The bytes of the student's own buckets for a network: whether they are right is for `make_buckets` to say."""
     params = [param.detach() for param in MODELS[name]().parameters() if param.requires_grad]
-    return len(bucketed(student, params, cap))
+    return [sum(params[i].nbytes for i in bucket) for bucket in bucketed(student, params, cap)]

@@ -5,8 +5,8 @@ import torch
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, carried
-from autograder.exercises.ddp.grouping import grouped, how_many_buckets
-from autograder.exercises.ddp.traffic import one_per_bucket
+from autograder.exercises.ddp.grouping import bytes_of_buckets, grouped
+from autograder.exercises.ddp.traffic import one_per_bucket, ring_shares
 from autograder.exercises.ddp.training import (
     LR,
     agree,
@@ -105,8 +105,8 @@ def a_message_for_each_bucket(student, rng):
     "The gradients of a bucket travel in one all-reduce."
     run = timed(student, rng, 1e-6)
     first = min(computing(run, rank)[0].end for rank in range(2))
-    count = how_many_buckets(student, "deep", CAP)
-    one_per_bucket(run, "deep", CAP, count, [2, 2], f"2 ranks, cap_bytes = {CAP}", since=first - 1e-6)
+    buckets = bytes_of_buckets(student, "deep", CAP)
+    one_per_bucket(run, "deep", CAP, buckets, [ring_shares(2)] * 2, f"2 ranks, cap_bytes = {CAP}", since=first - 1e-6)
 
 
 @exercise.check(points=5, seconds=SECONDS, needs="results_unchanged")

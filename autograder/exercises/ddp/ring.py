@@ -14,6 +14,7 @@ from autograder.checks.messages import (
     small_numbers,
     takes_rounds,
 )
+from autograder.exercises.drawing import whole_number
 from autograder.exercises.ready_made import MACHINES_COLLECTIVES, RANKS
 from autograder.exercises.under_way import waited_for
 
@@ -30,6 +31,7 @@ exercise = Exercise(
 )
 
 RING = "ring_all_reduce"
+LENGTHS = (2, 3, 5, 6)  # of a piece, where p divides n
 
 
 @exercise.check(points=4, seconds=SECONDS)
@@ -59,9 +61,9 @@ def any_p_and_n(student, rng):
 @exercise.check(points=3, seconds=SECONDS, needs="whole_chunks")
 def neighbours_only(student, rng):
     "Every rank sends to the right, to rank + 1, and receives from the left."
-    for p in (5, 3, 8):
-        directions = set()
-        for event in sends(has_sum_everywhere(student, RING, small_numbers(p, 3 * p, rng), f"p = {p}, n = {3 * p}")):
+    for p in (5, 4, 8):
+        directions, n = set(), p * one_of(LENGTHS, rng)
+        for event in sends(has_sum_everywhere(student, RING, small_numbers(p, n, rng), f"p = {p}, n = {n}")):
             direction = (event.peer - event.rank) % p
             checks.that(
                 direction in (1, p - 1),
@@ -83,24 +85,33 @@ def neighbours_only(student, rng):
 def few_bytes(student, rng):
     "Each rank sends 2(p-1)/p times the size of x, the least that an all-reduce can send."
     for p in (2, 4, 5, 8):
-        n = 4 * 6 * p  # bytes of x
-        run, right = has_sum_everywhere(student, RING, small_numbers(p, 6 * p, rng), f"p = {p}"), 2 * (p - 1) * n // p
-        for rank, sent in enumerate(run.bytes_sent):
-            whole = "You send the whole x around: cut it into p chunks, and send one chunk in each step."
-            if sent != right:  # fewer bytes cannot carry the sum of any numbers
-                raise checks.CheckFailure(
-                    f"p = {p}: rank {rank} sends {sent} bytes for an x of {n}.",
-                    got=f"{sent} bytes",
-                    expected=f"2(p-1)/p n = {right} bytes: p - 1 chunks in each half",
-                    mistake=whole if all(event.nbytes >= n for event in sends(run)) else "",
-                )
+        sends_pieces(student, p, p * one_of(LENGTHS, rng), rng)
+    sends_pieces(student, 4, 5, rng)
+    for p in (5, 8):
+        sends_pieces(student, p, p * whole_number(rng, 1, 5) + whole_number(rng, 1, p - 1), rng)
+
+
+def sends_pieces(student, p: int, length: int, rng) -> None:
+    """Check the bytes that each rank sends for an x of `length`: pieces of ⌈length / p⌉ numbers, or one less."""
+    run = has_sum_everywhere(student, RING, small_numbers(p, length, rng), f"p = {p}, n = {length}")
+    n, most = 4 * length, 4 * 2 * (p - 1) * -(-length // p)
+    for rank, sent in enumerate(run.bytes_sent):
+        whole = "You send the whole x around: cut it into p chunks, and send one chunk in each step."
+        if sent > most or (sent != most and length % p == 0):  # fewer bytes cannot carry the sum of any numbers
+            raise checks.CheckFailure(
+                f"p = {p}: rank {rank} sends {sent} bytes for an x of {n}.",
+                got=f"{sent} bytes",
+                expected=f"2(p-1)/p n, {'at most ' * (length % p > 0)}{most} bytes: p - 1 chunks in each half",
+                mistake=whole if all(event.nbytes >= n for event in sends(run)) else "",
+            )
 
 
 @exercise.check(points=3, seconds=SECONDS, needs="whole_chunks")
 def all_at_once(student, rng):
     "It takes 2(p-1) steps: in each of them all ranks send and receive at the same time."
-    for p in (2, 4, 7):
-        run = has_sum_everywhere(student, RING, small_numbers(p, 2 * p, rng), f"p = {p}", alpha=1.0)
+    for p in (2, 4, 5):
+        n = p * one_of(LENGTHS, rng)
+        run = has_sum_everywhere(student, RING, small_numbers(p, n, rng), f"p = {p}", alpha=1.0)
         most, cut = (
             2 * (p - 1),
             "Ranks wait for each other: sendrecv sends to the right and receives from the left at once.",

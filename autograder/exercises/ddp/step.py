@@ -6,7 +6,7 @@ from torch.nn.functional import cross_entropy
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, carried
-from autograder.exercises.ddp.grouping import how_many_buckets
+from autograder.exercises.ddp.grouping import bytes_of_buckets
 from autograder.exercises.ddp.traffic import one_per_bucket, per_all_reduce
 from autograder.exercises.ddp.training import (
     LR,
@@ -108,5 +108,5 @@ def one_message_per_bucket(student, rng):
     for cap in (PLENTY, 150, 90):
         n = int(torch.randint(3, 7, (), generator=rng))
         run = trains(student, "plain", (n, n, n), rng, cap=cap, lr=a_rate(rng))
-        messages, count = per_all_reduce(student, 3, rng), how_many_buckets(student, "plain", cap)
-        one_per_bucket(run, "plain", cap, count, messages, f"3 ranks, cap_bytes = {cap}")
+        shares, buckets = per_all_reduce(student, 3, rng), bytes_of_buckets(student, "plain", cap)
+        one_per_bucket(run, "plain", cap, buckets, shares, f"3 ranks, cap_bytes = {cap}")

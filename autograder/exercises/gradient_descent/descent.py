@@ -46,6 +46,19 @@ def quadratic_path(H, c, w0, lr, steps):
     return torch.stack([c + torch.linalg.matrix_power(M, k) @ (w0 - c) for k in range(steps + 1)])
 
 
+def curved(w):
+    """A gradient of no quadratic: that of Σ w²/4 - cos w."""
+    return 0.5 * w + torch.sin(w)
+
+
+def curved_path(w0, lr, steps):
+    """Where descent along `curved` goes, step by step."""
+    path = [w0]
+    for _ in range(steps):
+        path.append(path[-1] - lr * curved(path[-1]))
+    return torch.stack(path)
+
+
 def descent_mistakes(H, c, w0, lr, steps):
     right = quadratic_path(H, c, w0, lr, steps)
     k = torch.arange(steps + 1, dtype=F64)[:, None]
@@ -78,15 +91,18 @@ def follows_the_closed_form(student, rng):
             why="w_k = c + (I - lr H)^k (w0 - c) when grad(w) = H (w - c).",
             mistakes=descent_mistakes(H, c, w0, lr, steps),
         )
+    w0 = 2 * normal(rng, 4)
+    path, why = student.gradient_descent(curved, w0.clone(), 0.3, 9), "Here grad(w) = w / 2 + sin w."
+    checks.close(path, curved_path(w0, 0.3, 9), name="path", why=why)
 
 
 @exercise.check(points=1, needs="follows_the_closed_form")
 def one_gradient_per_step(student, rng):
     "The gradient is computed once per step: it takes most of the time."
-    grad, w0, steps = checks.counted(lambda w: 0.5 * w), normal(rng, 4), integer(rng, 5, 12)
+    grad, w0, steps = checks.counted(curved), normal(rng, 4), integer(rng, 5, 12)
     path = student.gradient_descent(grad, w0.clone(), 0.1, steps)
     checks.equal(grad.calls, steps, name=f"calls of grad in {steps} steps")
-    checks.close(path, quadratic_path(0.5 * torch.eye(4), torch.zeros(4), w0, 0.1, steps), name="path")
+    checks.close(path, curved_path(w0, 0.1, steps), name="path")
 
 
 @exercise.check(points=2, needs="follows_the_closed_form")

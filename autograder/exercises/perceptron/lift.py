@@ -4,6 +4,7 @@ import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
+from autograder.exercises.drawing import whole_number
 from autograder.exercises.perceptron.samples import XOR, XOR_LABELS, samples
 from hpcdl.nn import perceptron as oracle
 
@@ -13,7 +14,7 @@ exercise = Exercise("lift", points=5, minutes=5)
 @exercise.check(points=3)
 def appends_the_product(student, rng):
     "Each row (1, x1, x2) becomes (1, x1, x2, x1 x2)."
-    for n in (7, 1):
+    for n in (whole_number(rng, 8, 48), whole_number(rng, 2, 7), 1):
         X = samples(n, 2, rng) + torch.tensor([0.0, 1 / 16, 1 / 16])  # never 0 or 1
         product, square = X[:, 1:2] * X[:, 2:3], X[:, 1:2] ** 2
         checks.close(
