@@ -98,6 +98,7 @@ def servers_work_at_once(student, rng):
     waited_for(run, "p = 5, servers = 1")
     for p, servers in ((8, 2), (8, 4), (8, 8)):
         run = servers_have_sum(student, small_numbers(p, 96, rng), servers, beta=1.0)
+        waited_for(run, f"p = {p}, servers = {servers}")
         ideal = 2 * (p - 1) * 96 * 4 / servers
         checks.that(
             run.seconds <= 1.3 * ideal,

@@ -68,6 +68,7 @@ def log_p_rounds(student, rng):
         mistakes = {reduce_and_broadcast if sum(run.bytes_sent) < p * k * 12 else one_after_other: 2 * k}
         takes_rounds(run, k, f"p = {p}", f"recursive doubling needs log₂ {p} = {k}", mistakes)
         sends_x_once_a_round(run, k, f"p = {p}")
+        waited_for(run, f"p = {p}")
     for p in (3, 6, 11):
         run = has_sum_everywhere(student, DOUBLING, small_numbers(p, 3, rng), f"p = {p}", alpha=1.0)
         k = log2_up(p) - 1

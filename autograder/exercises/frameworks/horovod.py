@@ -8,7 +8,7 @@ from torch.nn.functional import cross_entropy
 
 from autograder import checks, show
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS, carried, sends
+from autograder.checks.messages import SECONDS, carried, carrying
 from autograder.exercises.frameworks.serial import MOMENTUM, NUMBER, network, numel, samples, weights_agree, weights_of
 from autograder.exercises.ready_made import RANKS
 from hpcdl.nn.awkward import MODELS
@@ -167,7 +167,7 @@ def several_passes_one_sum(student, rng):
         run = training.agrees(student)
         sizes = [param.numel() for param in MODELS[training.name]().parameters()]
         once = sum(2 * (p - 1) * size * NUMBER for size in sizes) * 2  # by all ranks, in two steps
-        sent = sum(event.nbytes for event in sends(run))
+        sent = sum(event.nbytes for event in carrying(run))
         if sent > once:
             raise checks.CheckFailure(
                 f"{training.setting}: all ranks together send {sent} bytes of gradients; {once} are enough.",
@@ -190,7 +190,7 @@ def during_the_backward_pass(student, rng):
             len(layers) == 12 and all(abs(event.end - event.start - 1.0) < 1e-9 for event in layers),
             f"Rank {rank} works {len(layers)} times; a backward pass through 12 layers is 12 times 1 s.",
         )
-        first = min((event.start for event in sends(run) if event.rank == rank), default=float("inf"))
+        first = min((event.start for event in carrying(run) if event.rank == rank), default=float("inf"))
         checks.that(
             first < layers[-1].start,
             f"12 layers, a second of backward pass each: rank {rank} sends its first gradient "
@@ -200,7 +200,7 @@ def during_the_backward_pass(student, rng):
             got=f"first message at {first:.0f} s",
             expected="first message at 1 s, when the last layer's gradient is there",
         )
-        as_soon_as_it_is_there(rank, layers, [event for event in sends(run) if event.rank == rank])
+        as_soon_as_it_is_there(rank, layers, [event for event in carrying(run) if event.rank == rank])
 
 
 def as_soon_as_it_is_there(rank: int, layers: list, mine: list) -> None:
