@@ -102,8 +102,8 @@ def full_up_to_the_cap(student, rng):
     for numels, cap in (*few, ((5, 1, 4, 2, 3), 24), ((6, 5, 4, 3, 2, 1), 40)):
         are_buckets(student, parameters(numels, rng), cap)
     for _ in range(3):
-        numels, cap = drawn(rng)
-        are_buckets(student, parameters(numels, rng), cap)
+        several, cap = drawn(rng)
+        are_buckets(student, parameters(several, rng), cap)
     are_buckets(student, parameters((2, 2, 2, 2), rng, torch.float64), 32)
     mixed = parameters((4, 4), rng) + parameters((4, 4), rng, torch.float64) + parameters((4,), rng, torch.bfloat16)
     are_buckets(student, mixed, 40)
@@ -115,9 +115,9 @@ def a_parameter_larger_than_the_cap(student, rng):
     for numels in ((1, 9, 1), (9, 1, 1), (1, 1, 9), (9, 9, 1), (9,)):
         are_buckets(student, parameters(numels, rng), 16)
     for _ in range(3):
-        numels, _ = drawn(rng)
-        numels[whole_number(rng, 0, len(numels) - 1)] = whole_number(rng, 20, 30)
-        are_buckets(student, parameters(numels, rng), 4 * whole_number(rng, 9, 14) + 2)  # none is filled exactly
+        several, _ = drawn(rng)
+        several[whole_number(rng, 0, len(several) - 1)] = whole_number(rng, 20, 30)
+        are_buckets(student, parameters(several, rng), 4 * whole_number(rng, 9, 14) + 2)  # none is filled exactly
 
 
 @exercise.check(points=1, needs="in_reverse")
