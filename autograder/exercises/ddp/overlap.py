@@ -159,7 +159,15 @@ def communication_is_hidden(student, rng):
     seconds = 0.9 / 66  # a message is half a bucket of 128 bytes and the number of samples: 0.9 s
     run = timed(student, rng, seconds)
     apart = DEPTH + sum(2 * nbytes / 2 * seconds for nbytes in buckets_of("deep", CAP))
-    start = min(computing(run, rank)[0].start for rank in range(2))
+    starts, whole = [computing(run, rank)[0].start for rank in range(2)], sum(buckets_of("deep", CAP))
+    for rank, begin in enumerate(starts):
+        sent = sum(event.nbytes for event in transfers(run, rank, since=begin))
+        checks.that(
+            sent >= whole,
+            f"Rank {rank} sends {sent} bytes in a step, and an all-reduce of the gradients between 2 ranks sends "
+            f"{whole}: send them in their own dtype.",
+        )
+    start = min(starts)
     took = run.seconds - start
     checks.that(
         took < 0.85 * apart,

@@ -106,13 +106,18 @@ def equal_lengths(student, rng):
 def new_each_epoch(student, rng):
     "Each epoch distributes the samples again: in another order, and with different samples for each rank."
     for seed, epoch in ((0, number(rng)), (number(rng), 0)):  # seed * epoch would be 0 again
-        _differ(student, seed, epoch)
+        _differ(student, seed, epoch, epoch + 1)
+    epoch = number(rng)
+    _differ(student, number(rng), epoch, epoch + MULTIPLE)
 
 
-def _differ(student, seed: int, epoch: int) -> None:
+MULTIPLE = 2**10 * 9 * 125 * 7  # of 24, 64, 1,000 and many other numbers: as many orders would come again then
+
+
+def _differ(student, seed: int, epoch: int, later: int) -> None:
     """The shards of two epochs are shuffled, and hold different samples."""
     n, size = 64, 4  # that chance gives a rank the same samples twice: 1 in C(64, 16) = 5e14
-    first, second = (shards(student, n, size, each, seed) for each in (epoch, epoch + 1))
+    first, second = (shards(student, n, size, each, seed) for each in (epoch, later))
     for found in (first, second):
         each_once(found, n, f"n = {n}, {size} ranks, seed {seed}")
     dealt = torch.arange(n)
@@ -126,10 +131,10 @@ def _differ(student, seed: int, epoch: int) -> None:
             whose = "" if other == rank else f" on rank {other}"
             checks.that(
                 not torch.equal(before.sort()[0], second[rank].sort()[0]),
-                f"{name} holds the same samples in epoch {epoch + 1} as in epoch {epoch}{whose}, with seed {seed}. "
+                f"{name} holds the same samples in epoch {later} as in epoch {epoch}{whose}, with seed {seed}. "
                 "Seed the generator with the epoch, too (seed + epoch), and permute all n samples before you "
                 "distribute them.",
-                got=f"epoch {epoch}: {show.show(before)}, epoch {epoch + 1}: {show.show(second[rank])}",
+                got=f"epoch {epoch}: {show.show(before)}, epoch {later}: {show.show(second[rank])}",
             )
     in_order = [[index for shard in shards for index in shard.tolist()] for shards in (first, second)]
     checks.equal(*map(sorted, in_order), name=f"the {n} samples of one epoch, sorted")

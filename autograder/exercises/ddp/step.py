@@ -64,12 +64,13 @@ def as_one_machine(student, rng):
 @exercise.check(points=1, seconds=SECONDS, needs="as_one_machine")
 def returns_its_loss(student, rng):
     "It returns the loss of this rank's samples, before the step."
-    run, weights, batches = train(student, "plain", (4, 4), rng)
-    for rank, (_, losses) in enumerate(run.results):
-        model = network("plain", weights)
-        x, y = batches[rank][0]
-        expected = cross_entropy(model(x), y).item()
-        checks.close(losses[0], expected, name=f"train_step(...) on rank {rank}", rtol=1e-4)
+    for sizes in ((4, 4), parts(rng, least=1)):
+        run, weights, batches = train(student, "plain", sizes, rng)
+        for rank, (_, losses) in enumerate(run.results):
+            model = network("plain", weights)
+            x, y = batches[rank][0]
+            expected = cross_entropy(model(x), y).item()
+            checks.close(losses[0], expected, name=f"train_step(...) on rank {rank} of {len(sizes)}", rtol=1e-4)
 
 
 @exercise.check(points=3, seconds=SECONDS, needs="as_one_machine")
