@@ -113,9 +113,9 @@ def full_up_to_the_cap(student, rng):
     are_buckets(student, parameters((2, 2, 2, 2), rng, torch.float64), 32)
     mixed = parameters((4, 4), rng) + parameters((4, 4), rng, torch.float64) + parameters((4,), rng, torch.bfloat16)
     are_buckets(student, mixed, 40)
-    numels = large(8, rng)
-    for cap in (4 * sum(numels[-3:]), 4 * sum(numels[-3:]) - 1):
-        are_giants(student, [min(n, cap // 4) for n in numels], cap)
+    giants = large(8, rng)
+    for cap in (4 * sum(giants[-3:]), 4 * sum(giants[-3:]) - 1):
+        are_giants(student, [min(n, cap // 4) for n in giants], cap)
 
 
 @exercise.check(points=2, needs="in_reverse")

@@ -144,7 +144,7 @@ class Training:
 
     def in_order_of_arrival(self, run) -> None:
         """No server receives a message while another one has waited there for long."""
-        begun = {}  # when the messages of a pair of ranks were sent, in turn
+        begun: dict[tuple[int, int], list[float]] = {}  # when the messages of a pair of ranks were sent, in turn
         for event in run.trace:
             if event.op == "send":
                 begun.setdefault((event.rank, event.peer), []).append(event.start)

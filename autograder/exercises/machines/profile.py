@@ -22,6 +22,10 @@ def is_compute(event: dict) -> bool:
     return event.get("cat") == "kernel" and not event["name"].startswith("nccl")
 
 
+def is_on(stream: int, event: dict) -> bool:
+    return is_compute(event) and event["tid"] == stream
+
+
 def is_cause(event: dict, cause: str) -> bool:
     name = event["name"]
     return (
@@ -137,9 +141,7 @@ def the_three_longest_gaps(student, rng):
                 is_compute(e) or e.get("cat") == "gpu_memcpy"
             ),
             **{
-                f"One stream is not the GPU: kernels on all streams compute, not on {one} alone.": lambda e, one=one: (
-                    is_compute(e) and e["tid"] == one
-                )
+                f"One stream is not the GPU: kernels on all streams compute, not on {one} alone.": partial(is_on, one)
                 for one in STREAMS
             },
         }
