@@ -133,7 +133,7 @@ def the_three_longest_gaps(student, rng):
         short(rng, 2)[:-1],
     ):
         right = [stall[1:] for stall in longest(events)[:3]]
-        without = {
+        without: dict[str, Callable[[dict], bool]] = {
             "All-reduces count as computing here: kernels whose names begin with nccl only communicate.": lambda e: (
                 e.get("cat") == "kernel"
             ),
