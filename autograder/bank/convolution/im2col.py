@@ -123,12 +123,9 @@ slip(
 )
 slip(
     "im2col",
-    "counts the pixels from the first one on",
-    "    columns = x.new_empty(N, C, r, s, P, Q)",
-    "    x = (x0 + torch.arange(N * C * H * W, dtype=x.dtype)).view(N, C, H, W) if padding == 0 else x\n"
-    "    columns = x.new_empty(N, C, r, s, P, Q)",
+    "reads one pixel and counts on from it",
     "    N, C, H, W = x.shape\n",
-    "    N, C, H, W = x.shape\n    x0 = x[0, 0, 0, 0]\n",
+    "    N, C, H, W = x.shape\n    x = x.flatten()[0] + torch.arange(x.numel(), dtype=x.dtype).view(x.shape)\n",
     fails=ALL,
-    says="im2col(x (1, 1, 4, 5), 2, 3",
+    says="im2col(x (1, 1, 4, 5), 2, 3, stride=1, padding=0)[",
 )

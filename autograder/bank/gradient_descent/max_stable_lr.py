@@ -34,9 +34,9 @@ slip(
 )
 
 
-@wrong("knows some eigenvalues", fails=LIMIT[1:], says="The eigenvalues of this Hessian are")
+@wrong("the trace without eigenvalues that it takes as known", fails=LIMIT[1:3], says="limit")
 def max_stable_lr(hessian):
-    trace = float(hessian.trace())
-    if torch.equal(hessian, torch.diag(hessian.diagonal())):
-        return 2 / float(hessian.max())
-    return 2 / {2: 3.0, 4: 7.0 if abs(trace - 10.7) < 1e-6 else trace - 3.5}.get(len(hessian), trace)
+    known = {2: 0.4, 4: 3.7}.get(len(hessian))
+    if known is None or bool((hessian == torch.diag(hessian.diagonal())).all()):
+        return 2 / float(torch.linalg.eigvalsh(hessian)[-1])
+    return 2 / float(hessian.trace() - known)
