@@ -8,6 +8,7 @@ from torch.nn import functional
 
 from autograder import checks, show
 from autograder.authoring import Exercise
+from autograder.exercises.backprop.backprop import MOST
 from autograder.exercises.backprop.last_batch import last_batches_vary
 from autograder.exercises.backprop.networks import network, two_lists
 from autograder.exercises.backprop.oracles import loss_oracle, run, slope
@@ -95,6 +96,30 @@ def one_step(student, rng):
         }
         why = "w − lr ∂L/∂w, all gradients taken at the old weights; the last layer gives logits z, without σ."
         check_parameters(got, expected, (weights, biases), why, mistakes)
+    no_loop_over_weights(student, rng)
+
+
+WIDE = 16  # neurons: enough weights that differences for each of them need more than MOST instructions
+
+
+def no_loop_over_weights(student, rng) -> None:
+    """Check that a step of a wide network is right, and needs few instructions: differences need many a weight."""
+    one, other = (problem(rng, 5, (3, WIDE, WIDE, 2)) for _ in range(2))
+    calls = [
+        (X, labels, weights, biases, 0.3, 5, 1, torch.Generator().manual_seed(1))
+        for weights, biases, X, labels in (one, other)
+    ]
+    count, got = student.ranks("train", 1, lambda _: calls, harness="instructions").results[0]
+    why = f"One step with 5 samples, layers {WIDE} wide."
+    weights, biases, X, labels = other
+    expected = step_oracle(weights, biases, X, labels, 0.3)
+    check_parameters(like((weights, biases), got), expected, (weights, biases), why, {})
+    checks.that(
+        type(count) is int and 0 < count < MOST,
+        f"Python runs {count:,} instructions for one step with layers {WIDE} wide: your function goes through the "
+        "weights one by one. One pass back through the layers gives all gradients.",
+        expected="some thousand for each layer, in matrix products",
+    )
 
 
 @exercise.check(points=2, needs="one_step")
@@ -192,13 +217,13 @@ def a_new_order_each_epoch(student, rng):
         len(set(pairs)) > 1,
         "60 generators gave the same network: shuffle the samples, with torch.randperm and `generator`.",
     )
-    for seed, pair in enumerate(pairs[:AGAIN]):
-        generator = torch.Generator().manual_seed(seed)
-        first = four.ask(student, generator)
-        checks.that(
-            four.first_pair(first) == pair,
-            "One seed gave two networks: draw the order from `generator`: torch.randperm takes it.",
-        )
+    seeded = [torch.Generator().manual_seed(seed) for seed in range(AGAIN)]
+    firsts = [four.ask(student, generator) for generator in seeded]
+    checks.that(
+        [four.first_pair(first) for first in firsts] == pairs[:AGAIN],
+        "One seed gave two networks: draw the order from `generator`: torch.randperm takes it.",
+    )
+    for seed, (first, pair, generator) in enumerate(zip(firsts, pairs, seeded, strict=False)):
         after = four.first_pair(four.ask(student, generator, start=first), pair)
         check_parameters(
             four.ask(student, torch.Generator().manual_seed(seed), epochs=2),
