@@ -1,5 +1,7 @@
 """Wrong answers to `max_stable_lr`."""
 
+import torch
+
 from autograder.bank.slips import answers_to
 
 wrong, slip = answers_to("gradient_descent.max_stable_lr")
@@ -30,3 +32,11 @@ slip(
     fails="diagonal_valley turned_valley descent_obeys_it flat_directions_and_float32",
     says="expected ()",
 )
+
+
+@wrong("the trace without eigenvalues that it takes as known", fails=LIMIT[1:3], says="limit")
+def max_stable_lr(hessian):
+    known = {2: 0.4, 4: 3.7}.get(len(hessian))
+    if known is None or bool((hessian == torch.diag(hessian.diagonal())).all()):
+        return 2 / float(torch.linalg.eigvalsh(hessian)[-1])
+    return 2 / float(hessian.trace() - known)
