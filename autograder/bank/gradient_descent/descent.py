@@ -67,3 +67,21 @@ def gradient_descent(grad, w0, lr, steps):
     for _ in range(steps):
         grad(w0)
     return torch.stack([w0] * (steps + 1))
+
+
+@wrong(
+    "takes every valley for a quadratic one",
+    fails=FORM,
+    says="Here the gradient is not linear in w",
+)
+def gradient_descent(grad, w0, lr, steps):
+    if steps == 0:
+        return w0[None].clone()
+    at_0, one = grad(torch.zeros_like(w0)), torch.eye(len(w0), dtype=w0.dtype)
+    H = torch.stack([grad(row) - at_0 for row in one], dim=1)
+    for _ in range(steps - 1 - len(w0)):
+        grad(w0)
+    c, M, path = -torch.linalg.pinv(H) @ at_0, one - lr * H, [w0]
+    for _ in range(steps):
+        path.append(c + M @ (path[-1] - c))
+    return torch.stack(path)

@@ -1,4 +1,4 @@
-"""Gradient descent: the path from w0. Oracle: its closed form on a quadratic valley."""
+"""Gradient descent: the path from w0. Oracle: its closed form on a quadratic valley, and elsewhere a loop."""
 
 import torch
 
@@ -78,15 +78,46 @@ def follows_the_closed_form(student, rng):
             why="w_k = c + (I - lr H)^k (w0 - c) when grad(w) = H (w - c).",
             mistakes=descent_mistakes(H, c, w0, lr, steps),
         )
+    Bent(rng).check_path(student)
+
+
+class Bent:
+    """A valley whose gradient is not linear, H w + sin(3 w): no closed form leads through it. It keeps where it was
+    asked."""
+
+    lr = 0.1
+
+    def __init__(self, rng):
+        d, self.steps = integer(rng, 2, 4), integer(rng, 5, 12)
+        self.H, self.w0 = valley(rng, [0.5 + i for i in range(d)]), normal(rng, d)
+        self.asked: list[torch.Tensor] = []
+        self.__name__ = "grad"
+
+    def gradient(self, w):
+        return self.H @ w + (3 * w).sin()
+
+    def __call__(self, w):
+        checks.tensor(w, name="the w that you pass to grad", shape=self.w0.shape)
+        self.asked.append(w.clone())
+        return self.gradient(w)
+
+    def check_path(self, student) -> torch.Tensor:
+        path, right = student.gradient_descent(self, self.w0.clone(), self.lr, self.steps), [self.w0]
+        for _ in range(self.steps):
+            right.append(right[-1] - self.lr * self.gradient(right[-1]))
+        why = "Here the gradient is not linear in w: each step needs the gradient at the last point."
+        checks.close(path, torch.stack(right), name="path", why=why)
+        return path
 
 
 @exercise.check(points=1, needs="follows_the_closed_form")
 def one_gradient_per_step(student, rng):
     "The gradient is computed once per step: it takes most of the time."
-    grad, w0, steps = checks.counted(lambda w: 0.5 * w), normal(rng, 4), integer(rng, 5, 12)
-    path = student.gradient_descent(grad, w0.clone(), 0.1, steps)
-    checks.equal(grad.calls, steps, name=f"calls of grad in {steps} steps")
-    checks.close(path, quadratic_path(0.5 * torch.eye(4), torch.zeros(4), w0, 0.1, steps), name="path")
+    grad = Bent(rng)
+    path = grad.check_path(student)
+    checks.equal(len(grad.asked), grad.steps, name=f"calls of grad in {grad.steps} steps")
+    where = "the points at which you asked for a gradient"
+    checks.close(torch.stack(grad.asked), path[:-1], name=where, why="Each step begins at the last point of the path.")
 
 
 @exercise.check(points=2, needs="follows_the_closed_form")
