@@ -1,7 +1,10 @@
 """Whether an order of samples is random, and a new one: not a list that is turned, cut, or taken in steps."""
 
 import itertools
+import math
 from collections import Counter
+
+import torch
 
 from .ladder import that
 
@@ -39,4 +42,27 @@ def drawn_again(order: list[int], before: list[int], *, advice: str) -> None:
         f"that came {abs(step)} {'later' if step > 0 else 'earlier'} there. {advice}",
         got=order,
         expected="a permutation of its own",
+    )
+
+
+def fair_places(orders: list[list[int]], *, advice: str) -> None:
+    """Check that every index comes equally often at every place, in some hundred orders of the same n indices.
+
+    Of the n² counts the sum of (count - mean)² / mean, times (n - 1) / n, has about the chi-squared distribution with
+    (n - 1)² degrees of freedom, which is larger than `most` once in 1e9 (Laurent and Massart, 2000).
+    """
+    n, mean = len(orders[0]), len(orders) / len(orders[0])
+    counts = torch.zeros(n, n).index_put_(
+        (torch.arange(n).expand(len(orders), n), torch.tensor(orders)), torch.ones(()), accumulate=True
+    )
+    free, x = (n - 1) ** 2, math.log(1e9)
+    most = free + 2 * math.sqrt(free * x) + 2 * x
+    found = ((counts - mean) ** 2 / mean).sum().item() * (n - 1) / n
+    place, index = divmod(int((counts - mean).abs().argmax()), n)
+    that(
+        found < most,
+        f"Index {index} is at place {place} in {int(counts[place, index])} of {len(orders)} orders, expected about "
+        f"{mean:.0f}: the order is not random. {advice}",
+        got=f"chi-squared {found:.0f}",
+        expected=f"about {free}, less than {most:.0f}",
     )

@@ -88,3 +88,10 @@ slip(
     fails="sizes_of_batches",
     says="the indices of these 4 batches, sorted",
 )
+slip(
+    "index 0 always comes first",
+    "torch.randperm(n, generator=generator)",
+    "torch.cat([torch.zeros(1, dtype=torch.int64), 1 + torch.randperm(n - 1, generator=generator)])",
+    fails="new_order_each_epoch",
+    says="Index 0 is at place 0 in",
+)
