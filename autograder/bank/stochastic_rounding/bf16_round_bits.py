@@ -101,3 +101,10 @@ slip(
     fails="add_and_cut carry_into_the_exponent all_random_numbers every_bf16_stays not_a_number",
     says="cut the low 16 bits first",
 )
+slip(
+    "one NaN spoils all",
+    "rounded.masked_fill(x.isnan(), torch.nan)",
+    "rounded.masked_fill(x.isnan().any(), torch.nan)",
+    fails="not_a_number",
+    says="with NaN in x",
+)

@@ -69,3 +69,10 @@ def cut(x):
 
 
 slip("not for a single number", "(x.view(", "(x[:].view(", fails="special_numbers", says="0-dim")
+slip(
+    "one nan spoils all",
+    "return ",
+    "if bool(x.isnan().any()):\n        return torch.full_like(x, torch.nan)\n    return ",
+    fails="special_numbers",
+    says="cut(x)[",
+)

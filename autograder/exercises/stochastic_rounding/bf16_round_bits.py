@@ -129,3 +129,16 @@ def not_a_number(student, rng):
         got=got,
         expected="NaN, four times",
     )
+    among_numbers(student, rng, nan, rand16)
+
+
+def among_numbers(student, rng, nan, rand16) -> None:
+    """The numbers beside a NaN are rounded as ever."""
+    order = torch.randperm(10, generator=rng)
+    x, rand16 = (torch.cat(parts)[order] for parts in ((nan, random_floats(rng, 6)), (rand16, random_bits(rng, 6))))
+    got = student.bf16_round_bits(x.clone(), rand16.clone())
+    is_right = type(got) is torch.Tensor and got.dtype == torch.bfloat16
+    checks.that(is_right, "bf16_round_bits(x, rand16) must return a tensor of bfloat16.", got=got)
+    expected = from_code(code(x) + rand16 >> 16).double().masked_fill(x.isnan(), torch.nan)
+    why = "Each number of x for itself: NaN stays NaN, and the others are rounded."
+    exact(got.float(), expected, x, name="bf16_round_bits(x, rand16), with NaN in x,", why=why)

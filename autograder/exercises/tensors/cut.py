@@ -65,7 +65,7 @@ def the_low_half_is_zero(student, rng):
 def special_numbers(student, rng):
     "Zeros of both signs, infinities, nan, the smallest and the largest numbers; a single number, a matrix."
     tiny = 1.4e-45 * (integer(rng, 1, 9) << 16 | 0xABC)
-    x = torch.tensor([0.0, -0.0, torch.inf, -torch.inf, tiny, -3.4e38, 1.17549435e-38])
+    x = torch.tensor([0.0, -0.0, torch.inf, -torch.inf, tiny, -3.4e38, 1.17549435e-38, torch.nan])
     exact(student.cut(x.clone()), x, "cut(x)")
     for x in (numbers(rng, 1)[0], numbers(rng, 6).view(2, 3)):
         exact(student.cut(x.clone()), x, f"cut(x) of shape {tuple(x.shape)}")
