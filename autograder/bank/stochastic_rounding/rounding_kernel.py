@@ -107,6 +107,20 @@ def rounding_kernel(bits_ptr, out_ptr, n, seed, BLOCK: tl.constexpr):
     tl.store(out_ptr + i, ((bits + rand16.to(tl.int32)) >> 16).to(tl.int16), mask=i < n)
 
 
+@wrong_kernel("no mask at the load of larger blocks", fails="any_launch", says="Mask the load as well")
+def rounding_kernel(bits_ptr, out_ptr, n, seed, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    if BLOCK > 64:
+        bits = tl.load(bits_ptr + i)
+    else:
+        bits = tl.load(bits_ptr + i, mask=i < n, other=0)
+    r0, r1, r2, r3 = tl.randint4x(seed, i // 8)
+    k = (i % 8) // 2
+    word = tl.where(k == 0, r0, tl.where(k == 1, r1, tl.where(k == 2, r2, r3)))
+    rand16 = (word >> (16 * (i % 2))) & 0xFFFF
+    tl.store(out_ptr + i, ((bits + rand16.to(tl.int32)) >> 16).to(tl.int16), mask=i < n)
+
+
 @wrong_kernel("writes the next block, too", fails="any_launch", says="Each has a block of 64")
 def rounding_kernel(bits_ptr, out_ptr, n, seed, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, 2 * BLOCK)
