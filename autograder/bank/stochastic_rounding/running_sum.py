@@ -145,3 +145,27 @@ slip(
     fails="stochastic_does_not_stall",
     says="random numbers are used again",
 )
+slip(
+    "random numbers of six bits",
+    "torch.rand(s.shape, generator=generator)",
+    "torch.randint(64, s.shape, generator=generator) / 64",
+    fails="stochastic_does_not_stall",
+    says="vary too much",
+)
+slip(
+    "at random in fixed point only, without its ends",
+    "stochastic_round(s + x, fmt, torch.rand(s.shape, generator=generator))",
+    "(torch.floor((s + x) / fmt.eps + torch.rand(s.shape, generator=generator)) * fmt.eps\n"
+    '                 if hasattr(fmt, "eps") else s + x)',
+    fails="stochastic_does_not_stall",
+    says="in BF16",
+)
+slip(
+    "continues beyond the ends",
+    "stochastic_round(s + x, fmt, torch.rand(s.shape, generator=generator))",
+    "(torch.floor((s + x) / fmt.eps + torch.rand(s.shape, generator=generator)) * fmt.eps\n"
+    '                 if hasattr(fmt, "eps")\n'
+    "                 else stochastic_round(s + x, fmt, torch.rand(s.shape, generator=generator)))",
+    fails="stochastic_does_not_stall",
+    says="in Fixed(il=4, fl=4)",
+)

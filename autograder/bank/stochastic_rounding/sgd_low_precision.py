@@ -117,3 +117,23 @@ def sgd_low_precision(w, grad, lr, fmt, mode, generator):
         return round_nearest_even(new, fmt).view(w.shape)
     u = torch.rand((new.numel() + 1) // 2, generator=generator).repeat_interleave(2)[: new.numel()]
     return stochastic_round(new, fmt, u).view(w.shape)
+
+
+@wrong("random numbers of four bits", fails="small_updates_count", says="a weight's move, in ε, is")
+def sgd_low_precision(w, grad, lr, fmt, mode, generator):
+    new = w - lr * grad
+    if mode == "nearest":
+        return round_nearest_even(new, fmt)
+    return stochastic_round(new, fmt, torch.randint(16, new.shape, generator=generator) / 16)
+
+
+@wrong("continues beyond the ends", fails=STEP, says="Fixed(il=3, fl=4)")
+def sgd_low_precision(w, grad, lr, fmt, mode, generator):
+    new = w - lr * grad
+    if not hasattr(fmt, "eps"):
+        u = torch.rand(new.shape, generator=generator)
+        return round_nearest_even(new, fmt) if mode == "nearest" else stochastic_round(new, fmt, u)
+    steps = new / fmt.eps
+    return fmt.eps * (
+        steps.round() if mode == "nearest" else (steps + torch.rand(w.shape, generator=generator)).floor()
+    )

@@ -5,9 +5,9 @@ import math
 import torch
 
 from autograder import checks
-from autograder.checks.number_formats import digits, values
+from autograder.checks.number_formats import beside, digits, values
 from autograder.exercises.drawing import F64
-from hpcdl.numerics.rounding import Fixed
+from hpcdl.numerics.rounding import Fixed, Format
 
 FIXED = (Fixed(4, 4), Fixed(2, 14), Fixed(8, 8))
 PARTS = 16  # x in a check lie k/16 of the way between two values of the format
@@ -45,18 +45,20 @@ def beyond(fmt) -> tuple[torch.Tensor, torch.Tensor]:
 SATURATES = "A format without infinity saturates: a number outside [fmt.min, fmt.max] becomes the nearer end."
 
 
-def are_neighbours(got: torch.Tensor, x: torch.Tensor, fmt: Fixed, what: str, of: str) -> None:
-    """Check that each of `got` is one of the two values of a fixed-point format next to x, which is within its range.
+def are_neighbours(got: torch.Tensor, x: torch.Tensor, fmt: Format, what: str, of: str) -> None:
+    """Check that each of `got` is one of the two values of a format next to x, or the end of the format beyond which x
+    is.
 
     The sentence begins with `what`, "a new weight is", and names x by `of`.
     """
-    eps = 2.0**-fmt.fl
-    wrong = (got % eps != 0) | ((got.double() - x).abs() >= eps)
+    ends = values(fmt)[[0, -1]]
+    lower, upper = beside(x.double().nan_to_num(0.0).clamp(*ends), fmt)
+    wrong = (got != lower) & (got != upper)
     if bool(wrong.any()):
         value, exact = (t[wrong][0].item() for t in (got, x))
         checks.fail(
             f"{what} {digits(value)}, which is not a neighbour of {of} = {digits(exact)} in {fmt}. Round this number "
             "itself, in each step, to one of its two neighbours.",
             got=got,
-            expected=f"multiples of {eps:g}, each less than {eps:g} from the exact number",
+            expected=f"numbers of {fmt}, each next to the exact number, or the end of the format that is nearer to it",
         )

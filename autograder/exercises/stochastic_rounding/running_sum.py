@@ -47,6 +47,11 @@ def sizes(rng, fmt, n: int, columns: int = 1) -> torch.Tensor:
     return torch.randint(3, 15, (n, columns), generator=rng) / 16 * 2.0**-fmt.fl
 
 
+def fine(rng, n: int) -> torch.Tensor:
+    """Shares of ε from 0.05 to 0.22 that random numbers of few bits cannot give; float32 still adds them exactly."""
+    return (2 * torch.randint(1536, 7168, (n, 1), generator=rng) + 1) / 65_536
+
+
 @exercise.check(points=4)
 def rounded_after_every_addition(student, rng):
     "After each addition the sum is rounded to the format; the result holds all partial sums."
@@ -93,7 +98,7 @@ def stochastic_does_not_stall(student, rng):
     )
 
     def average():
-        xs = (sizes(rng, fmt, n) / 4).expand(n, COLUMNS).clone()  # far below ε/2
+        xs = fine(rng, n).mul(eps).expand(n, COLUMNS).clone()  # far below ε/2
         sums = ask_sum(student, xs, fmt, "stochastic", fresh(rng)) / eps
         below = "Terms below ε/2 never take the sum away from 0: in this mode, round it with stochastic_round."
         checks.that(bool(sums.any()), below)
@@ -112,6 +117,26 @@ def stochastic_does_not_stall(student, rng):
         checks.mean(sums[-1], right, low=0, high=n, what=f"the sum of {n} terms below ε/2, in ε,", why=why)
 
     checks.retested(average)
+    moves_in_floating_point(student, rng)
+    stops_at_the_ends(student, rng)
+
+
+def moves_in_floating_point(student, rng) -> None:
+    """In bfloat16 a sum of ones continues beyond 256, where rounding to nearest stalls: up by 2 in every other step."""
+    ones = torch.ones(300, 100)
+
+    def average():
+        moves = ask_sum(student, ones, BF16, "stochastic", fresh(rng)).diff(dim=0)[256:] / 2
+        why = "From 256 to 512 bfloat16 has only even numbers: s + 1 lies half way, and E[Round(s + 1)] = s + 1."
+        checks.mean(moves, 0.5, low=0, high=1, what="a move of a sum of ones beyond 256 in BF16, by 2,", why=why)
+
+    checks.retested(average)
+
+
+def stops_at_the_ends(student, rng) -> None:
+    """A sum in fixed point stays at the end that it reaches."""
+    fmt = Fixed(4, 4)
+    ask_sum(student, torch.tensor([[1.0, -1.0]]).repeat(12, 20) * (1 + fmt.eps / 2), fmt, "stochastic", fresh(rng))
 
 
 @exercise.check(points=3, needs="rounded_after_every_addition")

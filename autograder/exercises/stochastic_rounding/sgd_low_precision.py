@@ -11,7 +11,7 @@ from autograder.checks.number_formats import beside, exact
 from autograder.exercises.drawing import F32
 from autograder.exercises.stochastic_rounding.generators import fresh, independent, repeats, vary_as_chance
 from autograder.exercises.stochastic_rounding.inputs import are_neighbours
-from hpcdl.numerics.rounding import Fixed
+from hpcdl.numerics.rounding import BF16, Fixed
 
 exercise = Exercise("sgd_low_precision", points=10, minutes=10, uses=("round_nearest_even", "stochastic_round"))
 
@@ -21,6 +21,17 @@ def weights(rng, fmt, n: int):
     eps = 2.0**-fmt.fl
     w = torch.randint(-40, 41, (n,), generator=rng) * eps
     return w, torch.randint(-30, 31, (n,), generator=rng) * eps / 4
+
+
+def other_weights(rng, n: int):
+    """Formats, weights in them and gradients: floating-point ones, whose spacing differs; and the ends of a fixed-point
+    format, with steps that lead outside."""
+    numbers, powers = (torch.randint(*ends, (n,), generator=rng) for ends in ((128, 256), (5, 8)))
+    signs = 2 * torch.randint(0, 2, (n,), generator=rng) - 1
+    yield BF16, signs * numbers / 2.0**powers, torch.randint(-30, 31, (n,), generator=rng) / 512
+    fmt = Fixed(3, 4)
+    ends, beyond = torch.tensor([fmt.max, fmt.min]), torch.tensor([-1.0, 1.0])
+    yield fmt, ends.repeat(n // 2), (beyond * torch.randint(1, 60, (n // 2, 1), generator=rng) / 32).flatten()
 
 
 def ask_step(student, w, grad, lr, fmt, mode, generator=None):
@@ -54,6 +65,11 @@ def a_step_to_nearest(student, rng):
         name = f'sgd_low_precision(w, grad, {lr}, {fmt}, "nearest", generator)'
         got = ask_step(student, w, grad, lr, fmt, "nearest")
         exact(got, formats.nearest(new, fmt), new, name=name, why="x is w − lr · grad here.", mistakes=mistakes)
+    for fmt, w, grad in other_weights(rng, 60):
+        new, (low, *_, high) = w.double() - 0.5 * grad.double(), formats.values(fmt)
+        name = f'sgd_low_precision(w, grad, 0.5, {fmt}, "nearest", generator)'
+        got = ask_step(student, w, grad, 0.5, fmt, "nearest")
+        exact(got, formats.nearest(new.clamp(low, high), fmt), new, name=name, why="x is w − lr · grad here.")
 
 
 @exercise.check(points=1, needs="a_step_to_nearest")
@@ -61,6 +77,8 @@ def weights_stay_in_the_format(student, rng):
     "With mode “stochastic” each new weight is one of the two neighbours of w − lr · grad."
     for fmt in (Fixed(4, 4), Fixed(2, 14)):
         w, grad = weights(rng, fmt, 200)
+        ask_step(student, w, grad, 0.5, fmt, "stochastic")
+    for fmt, w, grad in other_weights(rng, 200):
         ask_step(student, w, grad, 0.5, fmt, "stochastic")
 
 
@@ -93,7 +111,8 @@ def small_updates_count(student, rng):
     "An update far below half a spacing moves the weight in expectation: it seldom moves, but by a whole spacing."
     fmt, n = Fixed(2, 14), 50_000
     eps = 2.0**-fmt.fl
-    for share in (1 / 16, -1 / 16, 1 / 4):
+    drawn = (torch.rand(2, generator=rng) * 0.02).tolist()  # no odds that random numbers of few bits can give
+    for share in (0.035 + drawn[0], -0.035 - drawn[1], 0.004, 1 / 4):
         grad, sign = torch.full((n,), share * eps), round(math.copysign(1, share))
 
         def one_step(grad=grad, share=share, sign=sign):
