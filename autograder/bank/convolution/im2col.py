@@ -121,3 +121,11 @@ slip(
     fails="leaves_image_and_columns_alone",
     says="im2col(x (1, 1, 4, 4), 2, 2, stride=1, padding=0)[",
 )
+slip(
+    "im2col",
+    "reads one pixel and counts on from it",
+    "    N, C, H, W = x.shape\n",
+    "    N, C, H, W = x.shape\n    x = x.flatten()[0] + torch.arange(x.numel(), dtype=x.dtype).view(x.shape)\n",
+    fails=ALL,
+    says="im2col(x (1, 1, 4, 5), 2, 3, stride=1, padding=0)[",
+)

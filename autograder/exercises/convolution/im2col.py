@@ -14,7 +14,7 @@ from autograder.exercises.convolution.drawing import numbered, whole, window
 from autograder.exercises.convolution.libraries import ADJOINT
 from autograder.exercises.convolution.oracles import columns, output
 from autograder.exercises.convolution.outputs import TWO_SIDES
-from autograder.exercises.drawing import F64
+from autograder.exercises.drawing import F64, normal
 
 exercise = Exercise("im2col", points=15, minutes=15, functions=("im2col", "col2im"), **ADJOINT)
 
@@ -25,6 +25,13 @@ def a_column_for_each_window(student, rng):
     for h, w, r, s in ((3, 3, 2, 2), (4, 5, 2, 2), (4, 5, 2, 3), (5, 4, 3, 1), (3, 4, 3, 4)):
         x = numbered(rng, 1, 1, h, w)
         check_columns(student.im2col(x.clone(), r, s), x, r, s)
+    any_pixels(student, rng, 1, 1, 4, 5, 2, 3)
+
+
+def any_pixels(student, rng, n: int, c: int, h: int, w: int, r: int, s: int, stride: int = 1, padding: int = 0) -> None:
+    """Check im2col for pixels that are in no order, as `numbered` ones are."""
+    x = normal(rng, n, c, h, w)
+    check_columns(student.im2col(x.clone(), r, s, stride, padding), x, r, s, stride, padding)
 
 
 @exercise.check(points=3, needs="a_column_for_each_window")
@@ -33,6 +40,7 @@ def channels_stand_below_each_other(student, rng):
     for n, c, h, w, r, s in ((1, 2, 3, 3, 2, 2), (2, 1, 3, 4, 2, 2), (3, 2, 4, 5, 3, 2)):
         x = numbered(rng, n, c, h, w)
         check_columns(student.im2col(x.clone(), r, s), x, r, s)
+    any_pixels(student, rng, 2, 3, 4, 5, 3, 2)
 
 
 @exercise.check(points=2, needs="a_column_for_each_window")
@@ -44,6 +52,7 @@ def windows_with_stride_and_padding(student, rng):
     for n, _, h, w, r, s, stride, padding in (window(rng) for _ in range(3)):
         x = numbered(rng, n, 1, h, w)
         check_columns(student.im2col(x.clone(), r, s, stride, padding), x, r, s, stride, padding)
+    any_pixels(student, rng, 2, 1, 7, 6, 3, 2, 2, 1)
 
 
 MEAN = "This is the mean of the overlapping values: the adjoint adds them up."
