@@ -58,7 +58,17 @@ for mistake, changes, fails, says in (
             "tl.load(x + ((n[:, None] * C + c[None, :]) * H + h) * W + v, mask=inside, other=0.0)",
             "tl.where(inside, tl.load(x + ((n[:, None] * C + c[None, :]) * H + h) * W + v), 0.0)",
         ),
-        "masked_borders",
+        BORDERS,
+        "numbers outside of x and w, and uses none of them",
+    ),
+    (
+        "loads what lies beyond the border, and chooses afterwards",
+        (
+            "tl.load(x + ((n[:, None] * C + c[None, :]) * H + h) * W + v, mask=inside, other=0.0)",
+            "tl.where(inside, tl.load(x + ((n[:, None] * C + c[None, :]) * H + h) * W + v, "
+            "mask=(m < N * P * Q)[:, None] & (d < C * R * S)[None, :]), 0.0)",
+        ),
+        PADDED,
         "numbers outside of x and w, and uses none of them",
     ),
     (
