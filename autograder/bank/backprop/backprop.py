@@ -61,7 +61,7 @@ def backprop(weights, biases, X, Y):
     return weight_sums, bias_sums
 
 
-@wrong("loops over samples, as often for few", fails="no_loop_over_samples", says="weights or samples one by one")
+@wrong("loops over samples, as often for few", fails="no_loop_over_samples", says="goes through them one by one")
 def backprop(weights, biases, X, Y):
     weight_sums = [torch.zeros_like(W) for W in weights]
     bias_sums = [torch.zeros_like(b) for b in biases]
@@ -113,22 +113,3 @@ slip(
     fails="no_loop_over_samples",
     says="a second call: bias_grads[1]",
 )
-
-
-@wrong(
-    "sample by sample, and never fewer than 256 times",
-    fails=("one_row", *MEAN, "leaves_parameters_alone"),
-    says="as if it went through weights or samples one by one",
-)
-def backprop(weights, biases, X, Y):
-    N = len(X)
-    weight_grads, bias_grads = [torch.zeros_like(w) for w in weights], [torch.zeros_like(b) for b in biases]
-    for k in range(max(N, 256)):
-        zs, activations = feedforward(weights, biases, X[k % N])
-        delta, share = output_error(activations[-1], Y[k % N], zs[-1]), (k < N) / N
-        for i in range(len(weights) - 1, -1, -1):
-            weight_grads[i] += share * torch.outer(delta, activations[i])
-            bias_grads[i] += share * delta
-            if i:
-                delta = backpropagate_error(delta, weights[i], zs[i - 1])
-    return weight_grads, bias_grads

@@ -161,7 +161,7 @@ slip(
     says="in BF16",
 )
 slip(
-    "goes on beyond the ends",
+    "continues beyond the ends",
     "stochastic_round(s + x, fmt, torch.rand(s.shape, generator=generator))",
     "(torch.floor((s + x) / fmt.eps + torch.rand(s.shape, generator=generator)) * fmt.eps\n"
     '                 if hasattr(fmt, "eps")\n'

@@ -127,7 +127,7 @@ def sgd_low_precision(w, grad, lr, fmt, mode, generator):
     return stochastic_round(new, fmt, torch.randint(16, new.shape, generator=generator) / 16)
 
 
-@wrong("goes on beyond the ends", fails=STEP, says="Fixed(il=3, fl=4)")
+@wrong("continues beyond the ends", fails=STEP, says="Fixed(il=3, fl=4)")
 def sgd_low_precision(w, grad, lr, fmt, mode, generator):
     new = w - lr * grad
     if not hasattr(fmt, "eps"):

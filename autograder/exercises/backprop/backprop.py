@@ -25,7 +25,7 @@ exercise = Exercise(
 FEW, MANY = 16, 256  # samples
 NARROW, WIDE = 4, 28  # neurons: 7 times as many, and 30 times as many weights
 MOST_TIMES = 12  # more than a loop over neurons takes
-WIDE_MOST, MANY_MOST = 60_000, 30_000  # instructions: many times those of a pass layer by layer
+MOST, MOST_OF_SAMPLES = 200_000, 50_000  # instructions in all, many times as many as without such loops
 
 
 def variant(weights, biases, X, Y, output=slope, hidden=slope):
@@ -113,23 +113,11 @@ def no_loop_over_weights(student, rng) -> None:
     """Check that the gradient comes from few passes: differences need one or two for each weight."""
     narrow, wide = (work(student, rng, (3, width, width + 1, 2), 1) for width in (NARROW, WIDE))
     checks.that(
-        wide < MOST_TIMES * narrow,
+        wide < min(MOST_TIMES * narrow, MOST),
         f"Python runs {wide:,} instructions for layers {WIDE} wide and {narrow:,} for layers {NARROW} wide: your "
         "function goes through the weights one by one. One pass back through the layers gives all gradients.",
-        got=f"{wide / narrow:.1f} times as many instructions",
-        expected="about as many, in matrix products",
-    )
-    few_at_all(wide, WIDE_MOST, f"layers {WIDE} wide")
-
-
-def few_at_all(count: int, most: int, setting: str) -> None:
-    """Check the instructions themselves: two counts are alike, too, where both do needless work."""
-    checks.that(
-        count < most,
-        f"Python runs {count:,} instructions for {setting}, as if it went through weights or samples one by one. One "
-        "pass back through the layers takes some thousand.",
-        got=f"{count:,} instructions",
-        expected=f"fewer than {most:,}",
+        got=f"{wide:,} instructions, {wide / narrow:.1f} times as many",
+        expected="about as many, some thousand for each layer, in matrix products",
     )
 
 
@@ -163,13 +151,12 @@ def no_loop_over_samples(student, rng):
     "Python has as much to do for a batch of 256 samples as for one of 16: no loop over samples."
     few, many = (work(student, rng, (4, 5, 3), N) for N in (FEW, MANY))
     checks.that(
-        many < 2 * few,
+        many < min(2 * few, MOST_OF_SAMPLES),
         f"Python runs {many:,} instructions for {MANY} samples and {few:,} for {FEW}: your function goes through them "
         "one by one. One matrix product per layer, delta.T @ a, sums over all samples at once.",
         got=f"{many:,} instructions of Python for {MANY} samples",
-        expected=f"about {few:,}, as many as for {FEW} samples",
+        expected=f"about as many as for {FEW} samples, some thousand for each layer",
     )
-    few_at_all(many, MANY_MOST, f"{MANY} samples")
 
 
 @exercise.check(points=2, needs="one_row")

@@ -122,8 +122,8 @@ def stochastic_does_not_stall(student, rng):
 
 
 def moves_in_floating_point(student, rng) -> None:
-    """In bfloat16 a sum of ones goes on beyond 256, where rounding to nearest stalls: up by 2 in every other step."""
-    ones = torch.ones(400, 100)
+    """In bfloat16 a sum of ones continues beyond 256, where rounding to nearest stalls: up by 2 in every other step."""
+    ones = torch.ones(300, 100)
 
     def average():
         moves = ask_sum(student, ones, BF16, "stochastic", fresh(rng)).diff(dim=0)[256:] / 2
