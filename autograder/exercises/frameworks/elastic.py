@@ -12,7 +12,7 @@ from autograder.checks.messages import SECONDS, carried, works
 from autograder.exercises.drawing import whole_number
 from autograder.exercises.frameworks.serial import MOMENTUM, RTOL, network, samples, weights_agree, weights_of
 from autograder.exercises.ready_made import RANKS
-from autograder.exercises.restarts import comes_from_files
+from autograder.exercises.restarts import comes_from_files, momentum_of
 
 exercise = Exercise(
     "elastic",
@@ -51,13 +51,20 @@ class Job:
 
         return student.ranks("train_elastic", p, arguments, harness="resuming", **machine)
 
-    def serial(self, restarted_at: int = NEVER, forgets: str = "") -> tuple[list[float], list[torch.Tensor]]:
+    def momentum(self, step: int) -> torch.Tensor:
+        """The momentum that one process has after so many steps."""
+        before, after = (self.serial(until=step)[1] for step in (step - 1, step))
+        return momentum_of(before, after, lr_at(step - 1))
+
+    def serial(
+        self, restarted_at: int = NEVER, forgets: str = "", until: int = NEVER
+    ) -> tuple[list[float], list[torch.Tensor]]:
         """All losses and the last weights; with `forgets`, after a restart: momentum, rate, or weights; or a batch's
-        own length."""
+        own length. `until`: only so many steps."""
         model = network("plain", self.weights)
         optimizer = torch.optim.SGD(model.parameters(), 0.0, momentum=MOMENTUM)
         losses = []
-        for step, chosen in enumerate(self.batches):
+        for step, chosen in enumerate(self.batches[:until]):
             if step == restarted_at and forgets == "momentum":
                 optimizer.state.clear()
             if step == restarted_at and forgets == "weights":
@@ -179,7 +186,10 @@ def restarts(student, job: Job, p: int, files: dict, rng, start: int, setting: s
     def ask():
         continues(job, job.run(student, p, files), start, setting)
 
-    comes_from_files(files, rng, ask, lambda others: ends_right(job, job.run(student, p, others)), setting)
+    def still(others):
+        ends_right(job, job.run(student, p, others))
+
+    comes_from_files(files, rng, ask, still, setting, [job.momentum(start)])
 
 
 def continues(job: Job, run, start: int, setting: str) -> None:
