@@ -30,7 +30,11 @@ slip(
 )
 
 
-@wrong("the whole x goes around", fails=("few_bytes", "the_same_bits", *STEPS), says="You send the whole x around")
+@wrong(
+    "the whole x goes around",
+    fails=("few_bytes", "all_at_once", "the_same_bits", *STEPS),
+    says="You send the whole x around",
+)
 def ring_all_reduce(x, comm):
     p, rank = comm.size, comm.rank
     passing, incoming = x.clone(), torch.empty_like(x)
@@ -78,7 +82,11 @@ slip(
 )
 
 
-@wrong("a star", fails=("any_p_and_n", "neighbours_only", "few_bytes"), says="which is not its neighbour on the ring")
+@wrong(
+    "a star",
+    fails=("any_p_and_n", "neighbours_only", "few_bytes", "all_at_once"),
+    says="which is not its neighbour on the ring",
+)
 def ring_all_reduce(x, comm):
     if comm.rank:
         comm.send(x, 0)
@@ -137,3 +145,17 @@ slip(
     fails="few_bytes train_step.one_message_per_bucket",
     says="You send the whole x around",
 )
+
+
+@wrong(
+    "the whole x goes around, and each adds in the order of ranks",
+    fails=("few_bytes", "all_at_once"),
+    says="every rank sends a chunk to the right",
+)
+def ring_all_reduce(x, comm):
+    p, rank = comm.size, comm.rank
+    xs = [torch.empty_like(x) for _ in range(p)]
+    xs[rank].copy_(x)
+    for step in range(p - 1):
+        comm.sendrecv(xs[(rank - step) % p], (rank + 1) % p, xs[(rank - step - 1) % p], (rank - 1) % p)
+    x.copy_(sum(xs))

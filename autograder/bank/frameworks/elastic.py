@@ -130,3 +130,16 @@ slip(
     fails="one_writer",
     says="one rank writes it, the others wait",
 )
+slip(
+    "the first state alone is waited for",
+    *("            comm.barrier()\n", "            if step < 5:\n                comm.barrier()\n"),
+    fails="a_barrier_before_going_on",
+    says="comm.barrier() after the write",
+)
+slip(
+    "the first state alone is waited for, and the end",
+    "            comm.barrier()\n",
+    "            if step < 5:\n                comm.barrier()\n    comm.barrier()\n",
+    fails="a_barrier_before_going_on",
+    says="begins step 10 at",
+)

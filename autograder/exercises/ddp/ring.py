@@ -117,7 +117,21 @@ def all_at_once(student, rng):
             "Ranks wait for each other: sendrecv sends to the right and receives from the left at once.",
         )
         takes_rounds(run, most, f"p = {p}", f"a ring needs 2(p-1) = {most}", {cut: round(run.seconds)})
+        sends_in_each_step(run, most, f"p = {p}")
         waited_for(run, f"p = {p}")
+
+
+def sends_in_each_step(run, steps: int, setting: str) -> None:
+    """Check that no rank sends fewer messages than there are steps."""
+    for rank in range(len(run.results)):
+        sent = sum(event.rank == rank and event.nbytes > 0 for event in sends(run))
+        checks.that(
+            sent >= steps,
+            f"{setting}: rank {rank} sends in {sent} of the 2(p-1) = {steps} steps; in each of them every rank sends a "
+            "chunk to the right: p - 1 steps to sum, p - 1 to pass the sums on.",
+            got=f"{sent} messages",
+            expected=f"{steps} messages of a p-th of x",
+        )
 
 
 @exercise.check(points=2, seconds=SECONDS, needs="whole_chunks")

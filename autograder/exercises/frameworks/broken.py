@@ -23,7 +23,7 @@ from autograder.exercises.frameworks.serial import (
     weights_of,
 )
 from autograder.exercises.ready_made import RANKS
-from autograder.exercises.restarts import comes_from_files
+from autograder.exercises.restarts import comes_from_files, momentum_of
 from autograder.exercises.sharding.save_load import after, moments
 from autograder.sessions.errors import StudentError
 
@@ -237,6 +237,9 @@ def killed_at_any_write(student, rng):
     checks.that(written == 2, f"{alone.setting}: the rank writes {written} files; it writes one for each state.")
     saved = [events[begins[1] - 1][0], events[-1][0]]  # when each state was complete
     drawn = one_of([m for m in moments(logs) if m >= saved[0]], rng)  # other numbers are on the disk then, too
+    momenta = [
+        momentum_of(job.trained(right[: step - 1]), job.trained(right[:step]), LR) for step in (every, 2 * every)
+    ]
     for moment in (-1.0, *moments(logs)):
         job.setting = "saved, p = 2, started again after a kill " + (
             "before the first write" if moment < 0 else f"{moment:g} s after the start (a write takes 1 s)"
@@ -245,7 +248,7 @@ def killed_at_any_write(student, rng):
         files = after(logs, {}, moment)
         ask = lambda files=files, done=complete: resumes(job, student, parts, files, batches, done)  # noqa: E731
         still = lambda files: job.agrees(job.run(student, "saved", parts, files), right, {})  # noqa: E731
-        comes_from_files(files, rng, ask, still, job.setting) if moment == drawn else ask()
+        comes_from_files(files, rng, ask, still, job.setting, momenta) if moment == drawn else ask()
 
 
 def resumes(job: Job, student, parts, files: dict, batches: list[torch.Tensor], complete: int) -> None:

@@ -12,7 +12,7 @@ from autograder.checks.messages import SECONDS, carried, works
 from autograder.exercises.drawing import whole_number
 from autograder.exercises.frameworks.serial import MOMENTUM, RTOL, network, samples, weights_agree, weights_of
 from autograder.exercises.ready_made import RANKS
-from autograder.exercises.restarts import comes_from_files
+from autograder.exercises.restarts import comes_from_files, momentum_of
 
 exercise = Exercise(
     "elastic",
@@ -51,13 +51,20 @@ class Job:
 
         return student.ranks("train_elastic", p, arguments, harness="resuming", **machine)
 
-    def serial(self, restarted_at: int = NEVER, forgets: str = "") -> tuple[list[float], list[torch.Tensor]]:
+    def momentum(self, step: int) -> torch.Tensor:
+        """The momentum that one process has after so many steps."""
+        before, after = (self.serial(until=step)[1] for step in (step - 1, step))
+        return momentum_of(before, after, lr_at(step - 1))
+
+    def serial(
+        self, restarted_at: int = NEVER, forgets: str = "", until: int = NEVER
+    ) -> tuple[list[float], list[torch.Tensor]]:
         """All losses and the last weights; with `forgets`, after a restart: momentum, rate, or weights; or a batch's
-        own length."""
+        own length. `until`: only so many steps."""
         model = network("plain", self.weights)
         optimizer = torch.optim.SGD(model.parameters(), 0.0, momentum=MOMENTUM)
         losses = []
-        for step, chosen in enumerate(self.batches):
+        for step, chosen in enumerate(self.batches[:until]):
             if step == restarted_at and forgets == "momentum":
                 optimizer.state.clear()
             if step == restarted_at and forgets == "weights":
@@ -179,7 +186,10 @@ def restarts(student, job: Job, p: int, files: dict, rng, start: int, setting: s
     def ask():
         continues(job, job.run(student, p, files), start, setting)
 
-    comes_from_files(files, rng, ask, lambda others: ends_right(job, job.run(student, p, others)), setting)
+    def still(others):
+        ends_right(job, job.run(student, p, others))
+
+    comes_from_files(files, rng, ask, still, setting, [job.momentum(start)])
 
 
 def continues(job: Job, run, start: int, setting: str) -> None:
@@ -232,19 +242,27 @@ def one_writer(student, rng):
 @exercise.check(points=2, seconds=SECONDS, needs="as_one_process")
 def a_barrier_before_going_on(student, rng):
     "No rank begins the next step before the state is on the disk."
-    job = Job(rng, steps=6)
+    job = Job(rng, steps=whole_number(rng, 16, 21))
     run = job.run(student, 3, {})
     on_disk(run, 3, "p = 3")
-    written = max(event.end for event in run.trace if event.op == "compute")
+    began = [moments for *_, moments in run.results]
+    for write in sorted((event for event in run.trace if event.op == "compute"), key=lambda event: event.end):
+        done = sum(moment <= write.start for moment in began[write.rank])  # steps before this state
+        if done < len(job.batches):
+            all_wait(run, write.end, done, [moments[done] for moments in began])
+
+
+def all_wait(run, written: float, step: int, began: list[float]) -> None:
+    """Every rank meets the others after the write, and begins the next step afterwards."""
     met = {event.rank for event in run.trace if event.op == "barrier" and event.end >= written}
     checks.that(
         met == {0, 1, 2},
-        "The others continue while rank 0 still writes: a step later the state of step 5 may not be on the disk. "
+        f"The others continue while rank 0 still writes: a step later the state of step {step} may not be on the disk. "
         "comm.barrier() after the write, on all ranks.",
     )
-    for rank, (*_, began) in enumerate(run.results):
+    for rank, moment in enumerate(began):
         checks.that(
-            began[SAVE_EVERY] >= written - 1e-9,
-            f"Rank {rank} begins step {SAVE_EVERY} at {began[SAVE_EVERY]:g} s, and the state of the steps before is on "
-            f"the disk at {written:g} s. comm.barrier() after the write and before the next step, on all ranks.",
+            moment >= written - 1e-9,
+            f"Rank {rank} begins step {step} at {moment:g} s, and the state of the steps before is on the disk at "
+            f"{written:g} s. comm.barrier() after the write and before the next step, on all ranks.",
         )
