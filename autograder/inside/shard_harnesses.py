@@ -135,10 +135,16 @@ def recomputed(function: Any, weights: list, x: torch.Tensor, z: torch.Tensor, d
         once, kept = calls[0], memory.live.total - known - y.nbytes
     drawn = [torch.rand(3)]
     factors.append(later)
-    y.backward(dy)
+    grads = returned(y, (x, z), dy)
     drawn.append(torch.rand(3))
     torch.set_rng_state(before)
-    return y.detach(), [x.grad, z.grad, *(param.grad for param in params)], (once, calls[0]), kept, drawn
+    return y.detach(), [*grads, *(param.grad for param in params)], (once, calls[0]), kept, drawn
+
+
+def returned(y: torch.Tensor, inputs: Sequence[torch.Tensor], dy: torch.Tensor) -> list[torch.Tensor | None]:
+    """Return the gradients that a backward pass returns for inputs, and what it has added to theirs by itself."""
+    grads = torch.autograd.grad(y, inputs, dy, allow_unused=True)
+    return [g if g is None or x.grad is None else g + x.grad for g, x in zip(grads, inputs, strict=True)]
 
 
 def spoiled(
