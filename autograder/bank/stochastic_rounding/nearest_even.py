@@ -1,7 +1,7 @@
 """Wrong answers to `round_nearest_even`."""
 
 from autograder.bank.slips import answers_to
-from autograder.bank.stochastic_rounding.later import AFTER
+from autograder.bank.stochastic_rounding.later import AFTER, AFTER_A_STEP
 
 wrong, slip = answers_to("stochastic_rounding.round_nearest_even")
 TIES = ("ties_to_even", "any_bits")
@@ -50,7 +50,7 @@ def round_nearest_even(x, fmt):
     return torch.copysign(fmt.bounded(rounded * eps), x).float()
 
 
-@wrong("wraps for saturates", fails="ends_and_zeros", says="saturates")
+@wrong("wraps for saturates", fails=("ends_and_zeros", *AFTER_A_STEP), says="saturates")
 def round_nearest_even(x, fmt):
     x = x.double()
     eps = spacing(x, fmt)
