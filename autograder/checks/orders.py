@@ -1,12 +1,9 @@
 """Whether an order of samples is random, and a new one: not a list that is turned, cut, or taken in steps."""
 
 import itertools
-import math
 from collections import Counter
 
-import torch
-
-from .ladder import that
+from .ladder import fail, that
 
 SHUFFLED = 50  # an order of as many indices, or more, can be judged
 MOST = 15  # steps of one length: of the orders of 50 indices, fewer than 49 / 15! = 4e-11 have so many
@@ -45,24 +42,8 @@ def drawn_again(order: list[int], before: list[int], *, advice: str) -> None:
     )
 
 
-def fair_places(orders: list[list[int]], *, advice: str) -> None:
-    """Check that every index comes equally often at every place, in some hundred orders of the same n indices.
-
-    Of the n² counts the sum of (count - mean)² / mean, times (n - 1) / n, has about the chi-squared distribution with
-    (n - 1)² degrees of freedom, which is larger than `most` once in 1e9 (Laurent and Massart, 2000).
-    """
-    n, mean = len(orders[0]), len(orders) / len(orders[0])
-    counts = torch.zeros(n, n).index_put_(
-        (torch.arange(n).expand(len(orders), n), torch.tensor(orders)), torch.ones(()), accumulate=True
-    )
-    free, x = (n - 1) ** 2, math.log(1e9)
-    most = free + 2 * math.sqrt(free * x) + 2 * x
-    found = ((counts - mean) ** 2 / mean).sum().item() * (n - 1) / n
-    place, index = divmod(int((counts - mean).abs().argmax()), n)
-    that(
-        found < most,
-        f"Index {index} is at place {place} in {int(counts[place, index])} of {len(orders)} orders, expected about "
-        f"{mean:.0f}: the order is not random. {advice}",
-        got=f"chi-squared {found:.0f}",
-        expected=f"about {free}, less than {most:.0f}",
-    )
+def no_fixed_place(orders: list[list[int]], *, advice: str) -> None:
+    """Check that no index is at one place in all orders: chance would do it once in n^(k - 2) for k orders of n."""
+    fixed = next((place for place, indices in enumerate(zip(*orders, strict=True)) if len(set(indices)) == 1), None)
+    if fixed is not None:
+        fail(f"Index {orders[0][fixed]} is at place {fixed} in all {len(orders)} orders. {advice}")

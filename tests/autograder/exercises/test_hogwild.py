@@ -23,7 +23,10 @@ def test_every_update_of_a_mixed_schedule_keeps_its_own_order():
     edges = hogwild.edges_of(rng, 6, 5, 3)
     found = hogwild.mixed(rng, edges, 3)
     for k, edge in enumerate(edges):
-        assert [event for event in found if event[1] == k] == hogwild.events_of(k, edge)
+        events = [event for event in found if event[1] == k]
+        assert sorted(events) == sorted(hogwild.events_of(k, edge))
+        assert events[: len(edge)] == [("read", k, v) for v in edge]
+        assert all(events.index(("load", k, v)) < events.index(("store", k, v)) for v in edge)
 
 
 def test_the_dense_direction_solves_a_quadratic_that_it_knows():
