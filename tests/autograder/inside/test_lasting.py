@@ -63,6 +63,18 @@ def test_the_next_exercise_allows_what_this_one_refuses(guard, calls):
     assert calls == ["aten::mm"]
 
 
+def test_a_door_still_hears_after_another_guard_has_opened_it(calls):
+    name, told = "torch.nn.functional.normalize", []
+    ours, plain = LastingGuard(calls.append), forbidden.Guard(told.append)
+    for guard in (ours, plain, ours):
+        guard.forbid((name,))
+        with guard.up(), pytest.raises(forbidden.ForbiddenCallError):
+            functional.normalize(torch.ones(1, 2))
+        guard.forbid(())
+        functional.normalize(torch.ones(1, 2))
+    assert (calls, told) == ([name, name], [name])
+
+
 def test_a_guard_that_refuses_nothing_lets_all_compute():
     code = (
         "import torch; from autograder.inside.lasting import LastingGuard\nwith LastingGuard().up(): torch.ones(2) * 2"
