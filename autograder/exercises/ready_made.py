@@ -54,14 +54,10 @@ PIPELINES = ("torch.distributed.pipelining",)
 LOADERS = ("torch.utils.data",)
 RANKS = ("torch.distributed.distributed_c10d", "torch.nn.parallel")
 C10D = "torch._C._distributed_c10d._compute_bucket_assignment_by_size"
-LINES = (
-    "pprint",
-    "email",
-    "argparse",
-    "optparse",
-    "cmd",
-    "IPython.utils.text",
-)  # they fill lines, as buckets are filled
+LINES = (  # they fill lines, as buckets are filled
+    *("pprint", "email", "argparse", "optparse", "cmd", "distutils.fancy_getopt"),
+    *("IPython.utils.text", "IPython.lib.pretty", "numpy._core.arrayprint", "pandas.io.formats", "rich"),
+)
 BUCKETS = ("torch._utils._take_tensors", C10D, *LINES)  # tensors in groups of a size
 MACHINES_COLLECTIVES = ("hpcdl.comm.base.Communicator.all_reduce", "hpcdl.comm.base.Communicator.broadcast")
 SHARDING = (
@@ -90,12 +86,15 @@ TRANSFORMERS = (
     "aten::_native_multi_head_attention*",
     "aten::_transformer_encoder_layer_fwd*",
 )
-LOGARITHMS = ("aten::logaddexp*", "aten::*logsumexp", "aten::*logcumsumexp")  # of sums of exp
-SOFTMAX = ("aten::*softmax*", "aten::nll_loss*", "scipy.special", "torch.distributions")
+LOGARITHMS = (  # of sums of exp
+    *("aten::logaddexp*", "aten::*logsumexp", "aten::*logcumsumexp", "numpy.logaddexp", "numpy.logaddexp2"),
+)
+OF_TRITON = "triton.language.standard"  # what it has ready for kernels
+SOFTMAX = ("aten::*softmax*", "aten::nll_loss*", "scipy.special", "torch.distributions", OF_TRITON)
 LOGISTIC = (
     *("aten::*sigmoid*", "aten::glu*", "aten::silu*", "aten::*softmax*"),
     *LOGARITHMS,
-    *("scipy.special", "scipy.stats"),
+    *("scipy.special", "scipy.stats", OF_TRITON),
 )
 
 BY_HAND = "The derivative is what you write here: no autograd, no finished finite differences."

@@ -9,20 +9,18 @@ import importlib.machinery
 import os
 import sys
 import types
-from collections.abc import Callable
 from typing import Any
 
 import numpy
 
 from .forbidden import finder as hidden
 from .library import is_below
-from .shims import in_front
+from .shims import shimmed
 
-PACKAGES = ("scipy.ndimage", "scipy.optimize", "scipy.signal", "scipy.special")
+PACKAGES = ("scipy.ndimage", "scipy.optimize", "scipy.signal", "scipy.special", "pandas._libs.window")
 FOLDERS = tuple(name.replace(".", os.sep) for name in PACKAGES)
 KINDS = (types.BuiltinFunctionType, numpy.ufunc)
 CYTHON = "cython_function_or_method"
-TOLD = ("nin", "nout", "nargs", "ntypes", "types", "identity", "signature")  # what code asks a ufunc for
 
 
 def install() -> None:
@@ -66,14 +64,3 @@ class ShimLoader(importlib.abc.Loader):
         for name, value in list(vars(module).items()):
             if isinstance(value, KINDS) or type(value).__name__ == CYTHON:
                 setattr(module, name, shimmed(f"{module.__name__}.{name}", value))
-
-
-def shimmed(name: str, function: Any) -> Callable:
-    """Return a shim before a C function, with what code asks it for: its name, text, and types."""
-    shim: Any = in_front(name, function)
-    shim.__name__ = shim.__qualname__ = name.rpartition(".")[2]
-    shim.__module__, shim.__doc__ = name.rpartition(".")[0], getattr(function, "__doc__", None)
-    for told in TOLD:
-        if hasattr(function, told):
-            setattr(shim, told, getattr(function, told))
-    return shim

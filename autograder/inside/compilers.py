@@ -1,12 +1,17 @@
-"""Tell a compiler's own use of libraries from an answer's: Numba and torch import SciPy and others for themselves."""
+"""Tell a compiler's own use of libraries from an answer's: Numba and torch import SciPy and others for themselves.
+
+And tell which functions an answer's compiled code uses: Numba has its own form of many of NumPy's, behind no door.
+"""
 
 import os
 import re
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.machinery import PathFinder
+from typing import Any
+from weakref import WeakKeyDictionary
 
 from .doors import behind, is_door, opaque
 
@@ -57,3 +62,32 @@ def _identity_behind(find: Callable) -> Callable:
         return find(cls, function)
 
     return from_function
+
+
+_used: WeakKeyDictionary[Any, tuple[int, frozenset[str]]] = WeakKeyDictionary()  # and how often each was compiled
+
+
+def used_by(compiled: Any) -> frozenset[str]:
+    """Return the names of a function that Numba compiles, of all that it uses, and of what those use."""
+    times, names = _used.get(compiled, (-1, frozenset()))
+    if times != len(compiled.overloads):
+        names = frozenset(_names_in(compiled, set()))
+        _used[compiled] = len(compiled.overloads), names
+    return names
+
+
+def _names_in(compiled: Any, seen: set[int]) -> Iterator[str]:
+    if id(compiled) in seen:
+        return
+    seen.add(id(compiled))
+    yield name_of(compiled.py_func)
+    for made in list(compiled.overloads.values()):
+        for kind in list(getattr(made.type_annotation, "typemap", {}).values()):
+            if (inner := getattr(kind, "dispatcher", None)) is not None:
+                yield from _names_in(inner, seen)
+            elif callable(function := getattr(kind, "typing_key", None)):
+                yield name_of(function)
+
+
+def name_of(function: Any) -> str:
+    return f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', '')}"

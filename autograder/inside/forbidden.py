@@ -155,6 +155,11 @@ class Guard:
         if self.library.denies(name) or (function in self.denied and not packages.by_others(name, self.patterns)):
             self.knock(name)
 
+    def uses(self, names: frozenset[str]) -> None:
+        """Knock if an answer's compiled code uses a function that an exercise forbids."""
+        if (closed := _closed_among(names, self.patterns)) and not self.is_down():
+            self.knock(closed)
+
     @contextlib.contextmanager
     @whole
     def up(self, is_up: bool = True):
@@ -241,6 +246,12 @@ def graphs(enabled: bool, _set: Callable = torch._C._set_grad_enabled) -> Iterat
         yield
     finally:
         _set(before)
+
+
+@functools.lru_cache(maxsize=256)
+def _closed_among(names: frozenset[str], patterns: tuple[str, ...]) -> str:
+    """Return one of the names that patterns close; empty if they close none."""
+    return min((name for name in names if is_below(name, *dotted_of(patterns))), default="")
 
 
 def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:

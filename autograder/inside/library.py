@@ -22,7 +22,7 @@ from typing import Any, cast
 import hpcdl
 from autograder.boundary.own import contextlib
 
-from .compilers import see_behind_doors
+from .compilers import name_of, see_behind_doors, used_by
 from .doors import owner_of
 
 # What a check passes to answers (the machine of the ranks, networks, number formats), and what no exercise is about.
@@ -66,6 +66,8 @@ class Library:
 
     def close(self, opened: tuple[str, ...] | None) -> None:
         """Let answers call only these names, and names below them, from now on; None opens everything."""
+        if opened is not None:
+            self.bar_compilers()  # a cell may have imported them
         if opened == self.opened:
             return
         before, self.opened = self.opened, opened
@@ -81,7 +83,6 @@ class Library:
                     self.guard.doors.open(function)
             self.bar_copies()
             self.guard.doors.bar(cast(types.FunctionType, inspect.findsource), self.asks_for_source)
-            self.bar_compilers()
 
     def bar(self, module: types.ModuleType) -> None:
         """Put doors before the functions of an hpcdl module."""
@@ -102,12 +103,13 @@ class Library:
         bar = self.guard.doors.bar
         if triton := sys.modules.get("triton.runtime.interpreter"):
             for function in (triton.InterpretedFunction.run, triton.InterpretedFunction.__call__):
-                bar(function, lambda args: self.runs(name_of(args[0].fn)))
+                bar(function, lambda args: self.runs_compiled(frozenset((name_of(args[0].fn),))))
         if numba := sys.modules.get("numba.core.registry"):
             dispatcher = numba.CPUDispatcher
             if not hasattr(dispatcher.__call__, "__code__"):
                 dispatcher.__call__ = through(dispatcher.__call__)
-            bar(dispatcher.__call__, lambda args: self.runs(name_of(args[0].py_func)))
+            bar(dispatcher.__call__, lambda args: self.runs_compiled(used_by(args[0])))
+            bar(sys.modules["numba.core.typing.context"].BaseContext._get_global_type, self.compiles)
             see_behind_doors()
 
     def is_open(self, name: str) -> bool:
@@ -125,6 +127,18 @@ class Library:
         """Handle a call of the function with this name; reports use `shown`."""
         if not self.guard.is_down() and self.denies(name):
             self.guard.knock(shown or name)
+
+    def runs_compiled(self, names: frozenset[str]) -> None:
+        """Handle a call of compiled code that is, or uses, the functions with these names."""
+        for name in names:
+            if is_below(name, "hpcdl"):
+                self.runs(name)
+        self.guard.uses(names)
+
+    def compiles(self, args: tuple) -> None:
+        """Handle that Numba compiles what uses this function."""
+        if callable(args[1]):
+            self.guard.uses(frozenset((name_of(args[1]),)))
 
     def asks_for_source(self, args: tuple) -> None:
         """Refuse to give an answer the source of a closed function."""
@@ -245,10 +259,6 @@ def _plain(value) -> Iterator[types.FunctionType]:
     for function in inner:
         if function is not None:
             yield from _plain(function)
-
-
-def name_of(function: Any) -> str:
-    return f"{function.__module__}.{function.__qualname__}"
 
 
 LIBRARY, CHECKS = "hpcdl", "autograder"

@@ -59,11 +59,12 @@ TRACING = ("sys.settrace", "sys.setprofile", "sys._current_frames", "sys.monitor
 FRAMES = ("tb_frame", "gi_frame", "cr_frame", "ag_frame")
 WRITTEN = ("__code__", "__defaults__", "__kwdefaults__", "__class__", "__bases__", "f_trace")
 # CPython's own tests, other interpreters and stacks: C code that calls Python, or has memory or frames, without events
-# that we hear.
+# that we hear. NumPy's tests: windows and convolutions in C.
 INTERPRETERS = ("greenlet", "_xxsubinterpreters", "_xxinterpchannels", "_interpreters", "_interpchannels",
                 "_interpqueues", "_testcapi", "_testinternalcapi", "_testlimitedcapi", "_testexternalinspection",
                 "_testmultiphase", "_testbuffer", "_testclinic", "_xxtestfuzz", "_ctypes_test",
-                "_remote_debugging")  # fmt: skip
+                "_remote_debugging", "_umath_tests", "_multiarray_tests", "_rational_tests", "_struct_ufunc_tests",
+                "_operand_flag_tests", "_simd")  # fmt: skip
 SEAL = "autograder.seal"  # event: check that the machinery is unchanged
 LEFT = "autograder.left"  # event: an answer has left this behind
 

@@ -14,6 +14,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import torch
 from numpy._core import multiarray
 
@@ -70,6 +71,7 @@ SHIMS = frozenset((*FUNCTIONS, *CALLBACKS))
 NAMED: dict[str, tuple[Any, str]] = {  # refused where an exercise names them
     f"numpy._core.multiarray.{name}": (multiarray, name) for name in ("correlate", "correlate2")
 }
+NAMED |= {f"numpy.{name}": (numpy, name) for name in ("logaddexp", "logaddexp2")}
 NAMED["torch._C._jit_differentiate"] = C, "_jit_differentiate"
 NAMED |= {f"torch._C._autograd.{name}": (C._autograd, name) for name in ("_enable_profiler", "_enable_profiler_legacy")}
 NAMED["torch._C._profiler._add_execution_trace_observer"] = C._profiler, "_add_execution_trace_observer"
@@ -77,6 +79,8 @@ if torch.distributed.is_available():
     C10D: Any = torch._C._distributed_c10d
     FUNCTIONS_OF_C10D = [name for name, value in vars(C10D).items() if isinstance(value, types.BuiltinFunctionType)]
     NAMED |= {f"torch._C._distributed_c10d.{name}": (C10D, name) for name in FUNCTIONS_OF_C10D}
+TOLD = ("nin", "nout", "nargs", "ntypes", "types", "identity", "signature")  # what code asks a ufunc for
+WAYS = ("reduce", "accumulate", "reduceat", "outer", "at")  # to call one
 GRAPHS = {"_set_grad_enabled": True, "_InferenceMode": False}  # the argument with which each turns graphs on
 STARTS = ("start_new_thread", "start_new", "start_joinable_thread")  # of `_thread`
 
@@ -90,6 +94,19 @@ def in_front(name: str, function: Callable) -> Callable:
         return function(*args, **kwargs)
 
     return opaque(call)
+
+
+def shimmed(name: str, function: Any) -> Callable:
+    """Return a shim before a C function, with what code asks it for: its name, text, and types."""
+    shim: Any = in_front(name, function)
+    shim.__name__ = shim.__qualname__ = name.rpartition(".")[2]
+    shim.__module__, shim.__doc__ = name.rpartition(".")[0], getattr(function, "__doc__", None)
+    for told in TOLD:
+        if hasattr(function, told):
+            setattr(shim, told, getattr(function, told))
+    for way in WAYS if isinstance(function, numpy.ufunc) else ():
+        setattr(shim, way, in_front(name, getattr(function, way)))
+    return shim
 
 
 def in_front_of_callbacks(name: str, function: Callable) -> Callable:
@@ -151,7 +168,9 @@ def install(guard: Any) -> None:
         if isinstance(owner, type):
             setattr(owner, attribute, in_front(name, vars(owner)[attribute]))
         elif (function := getattr(owner, attribute, None)) is not None:
-            replace(function, in_front(name, function))
+            replace(
+                function, shimmed(name, function) if isinstance(function, numpy.ufunc) else in_front(name, function)
+            )
     for name, (owner, attribute) in CALLBACKS.items():
         setattr(owner, attribute, in_front_of_callbacks(name, getattr(owner, attribute)))
     for attribute, on in GRAPHS.items():

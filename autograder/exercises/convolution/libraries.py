@@ -8,7 +8,7 @@ NUMPYS = ("numpy.convolve", "numpy.correlate", "numpy._core.multiarray.correlate
 WAVES = ("aten::stft", "aten::istft")  # their frequency 0 is a sum of windows times weights
 # Derivatives are forbidden, too: the matrix of a linear function is its Jacobian, and its transpose a backward pass.
 SCATTERS = ("aten::im2col", "aten::col2im")
-LIBRARIES = (*CONVOLUTION, *NUMPYS, *WAVES, *SCATTERS, "scipy.signal", "scipy.ndimage")
+LIBRARIES = (*CONVOLUTION, *NUMPYS, *WAVES, *SCATTERS, "scipy.signal", "scipy.ndimage", "pandas._libs.window")
 WINDOWS = ("aten::unfold", "numpy.lib.stride_tricks.sliding_window_view")
 OWN: Rules = {
     "forbid": (*LIBRARIES, *DERIVATIVES),

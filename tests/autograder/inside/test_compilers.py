@@ -32,9 +32,9 @@ BY_NAME = {
 }
 
 
-def result_of(session):
+def result_of(session, *patterns):
     lab = Lab("watched", number=0, title="Watched")
-    exercise = lab.exercise("f", points=1, minutes=1, forbid=families.closed([]))
+    exercise = lab.exercise("f", points=1, minutes=1, forbid=(*patterns, *families.closed([])))
     exercise.check(points=1)(lambda student, rng: float(student.f(1.0)) > 0 or 1 / 0)
     return run_exercise(exercise, session, seeds(b"", ""))
 
@@ -76,3 +76,29 @@ def test_the_nearest_other_code_counts():
     assert asked(f"{compilers.USERS[0]}core/mine.py")
     assert not asked("cell 3")
     assert not asked(f"{sys.prefix}/numba/mine.py")
+
+
+COMPILED = {
+    "at the first call": "@numba.njit\ndef g(a): return numpy.hypot(a, a)\ndef f(x): return g(x)",
+    "by a cell before": "@numba.njit\ndef g(a): return numpy.hypot(a, a)\ng(1.0)\ndef f(x): return g(x)",
+    "by another name": "own = numpy.hypot\n@numba.njit\ndef g(a): return own(a, a)\ndef f(x): return g(x)",
+    "in what it calls": "@numba.njit\ndef h(a): return numpy.hypot(a, a)\n@numba.njit\ndef g(a): return h(a)\n"
+    "g(1.0)\ndef f(x): return g(x)",
+}
+
+
+@pytest.mark.parametrize("way", COMPILED)
+def test_what_numba_compiles_uses_no_closed_function(local, way):
+    """Numba has its own form of NumPy's functions, so that theirs never runs."""
+    pytest.importorskip("numba")
+    code = f"import numba, numpy\n{COMPILED[way]}"
+    closed = result_of(local(code), "numpy.hypot")
+    assert (closed.points, len(closed.forbidden)) == (0, 1)
+    assert "numpy.hypot" in closed.forbidden[0]
+    assert result_of(local(code)).points == 1
+
+
+def test_reductions_of_a_closed_function_of_numpys_are_closed(remote):
+    code = "import numpy\nreduce = numpy.logaddexp.reduce\ndef f(x): return reduce([x, x])"
+    assert result_of(remote(code), "numpy.logaddexp").forbidden
+    assert result_of(remote(code)).points == 1
