@@ -88,7 +88,11 @@ def errors(
 def backprop(
     weights: Tensors, biases: Tensors, X: torch.Tensor, Y: torch.Tensor, activation: Activation = SIGMOID
 ) -> tuple[Tensors, Tensors]:
-    """`(weight_grads, bias_grads)` of the mean cost over a batch X (N, n_1), Y (N, n_L): shapes as the parameters."""
+    """`(weight_grads, bias_grads)` of the mean cost over a batch X (N, n_1), Y (N, n_L): shapes as the parameters.
+
+    A sample X (n_1,), Y (n_L,) is a batch of one.
+    """
+    X, Y = torch.atleast_2d(X), torch.atleast_2d(Y)
     zs, activations = feedforward(weights, biases, X, activation)
     deltas = errors(weights, zs, activations[-1], Y, activation)
     weight_grads = [delta.T @ a / len(X) for delta, a in zip(deltas, activations[:-1], strict=True)]

@@ -91,8 +91,8 @@ class Value:
         return Value(y, "", (self,), (y * (1 - y),), "σ")
 
     def relu(self):
-        positive = self.data > 0
-        return Value(self.data if positive else 0.0, "", (self,), (float(positive),), "ReLU")
+        data = 0.0 if self.data <= 0 else self.data  # NaN stays NaN
+        return Value(data, "", (self,), (float(data > 0),), "ReLU")
 
 
 def lifted(x: Value | float) -> Value:

@@ -26,13 +26,19 @@ def central(f: Callable, x: Number, h: Number):
 
 
 def gradient(f: Callable, x: torch.Tensor, h: float = 1e-5) -> torch.Tensor:
-    """All partial derivatives of a number f(x), by central differences: of the shape of x, 2 evaluations for each."""
-    result = torch.empty_like(x)
+    """All partial derivatives of a number f(x), by central differences: of the shape of x, 2 evaluations for each.
+
+    Raises TypeError unless x is in float64: of other dtypes' digits, the difference of two values of f leaves none.
+    """
+    if x.dtype != torch.float64:
+        raise TypeError(f"gradient: x is in {x.dtype}, whose digits are too few for differences; give x.double()")
+    result = torch.empty(x.numel(), dtype=x.dtype)
     for i in range(x.numel()):
-        step = torch.zeros_like(x)
-        step.view(-1)[i] = h
-        result.view(-1)[i] = (f(x + step) - f(x - step)) / (2 * h)
-    return result
+        step = torch.zeros_like(result)
+        step[i] = h
+        step = step.view(x.shape)
+        result[i] = (f(x + step) - f(x - step)) / (2 * h)
+    return result.view(x.shape)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ arithmetic (Clifford, 1873; for programs Wengert, "A simple automatic derivative
 have torch's names: the same `lambda x: (2 * x).sin()` takes a tensor, a Dual, or a Dual of Duals.
 """
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -13,20 +14,24 @@ import torch
 
 
 class Dual:
-    """A value and the slope of that value; each is a tensor, or again a Dual for higher derivatives."""
+    """A value and the slope of that value; each is a tensor, or again a Dual for higher derivatives.
 
-    def __init__(self, value: Any, slope: Any = 0.0):
-        self.value, self.slope = value, slope
+    Each derivative has an ε of its own, known by its `level`: where two meet, the higher one takes the lower one's
+    Dual as a constant. So a function that is differentiated may differentiate inside.
+    """
+
+    def __init__(self, value: Any, slope: Any = 0.0, level: int = 0):
+        self.value, self.slope, self.level = value, slope, level
 
     def __repr__(self):
         return f"Dual({self.value}, {self.slope})"
 
     def __neg__(self):
-        return Dual(-self.value, -self.slope)
+        return Dual(-self.value, -self.slope, self.level)
 
     def __add__(self, other):
-        other = lifted(other)
-        return Dual(self.value + other.value, self.slope + other.slope)
+        x, y, level = alike(self, other)
+        return Dual(x.value + y.value, x.slope + y.slope, level)
 
     def __sub__(self, other):
         return self + -other
@@ -35,39 +40,41 @@ class Dual:
         return -self + other
 
     def __mul__(self, other):
-        other = lifted(other)
-        return Dual(self.value * other.value, self.slope * other.value + self.value * other.slope)
+        x, y, level = alike(self, other)
+        return Dual(x.value * y.value, x.slope * y.value + x.value * y.slope, level)
 
     def __truediv__(self, other):
-        return self * lifted(other) ** -1
+        return self * (other if isinstance(other, Dual) else Dual(other, 0.0, self.level)) ** -1
 
     def __rtruediv__(self, other):
         return other * self**-1
 
     def __pow__(self, n):
-        """x^n for a number n; the slope n x^(n-1) x' is 0 for n = 0, also at x = 0."""
-        return Dual(self.value**n, n * self.value ** (n - 1) * self.slope if n else 0.0 * self.slope)
+        """x^n for a number n, whose slope n x^(n-1) x' is 0 for n = 0, also at x = 0; for a Dual n it is e^(n ln x)."""
+        if isinstance(n, Dual):
+            return (self.log() * n).exp()
+        return Dual(self.value**n, n * self.value ** (n - 1) * self.slope if n else 0.0 * self.slope, self.level)
 
     def __rpow__(self, c):
         """c^x for a number c > 0: the slope is c^x ln(c) x'."""
-        return (self * math.log(c)).exp()
+        return (self * log(c)).exp()
 
     def exp(self):
-        return Dual(exp(self.value), exp(self.value) * self.slope)
+        return Dual(exp(self.value), exp(self.value) * self.slope, self.level)
 
     def log(self):
-        return Dual(log(self.value), self.slope / self.value)
+        return Dual(log(self.value), self.slope / self.value, self.level)
 
     def sin(self):
-        return Dual(sin(self.value), cos(self.value) * self.slope)
+        return Dual(sin(self.value), cos(self.value) * self.slope, self.level)
 
     def cos(self):
-        return Dual(cos(self.value), -sin(self.value) * self.slope)
+        return Dual(cos(self.value), -sin(self.value) * self.slope, self.level)
 
     def abs(self):
         """|x|, whose slope x/|x| does not exist at 0: it is NaN there."""
         size = absolute(self.value)
-        return Dual(size, self.value / size * self.slope)
+        return Dual(size, self.value / size * self.slope, self.level)
 
     __radd__, __rmul__ = __add__, __mul__
 
@@ -75,9 +82,11 @@ class Dual:
 Number = float | torch.Tensor | Dual
 
 
-def lifted(x: Number) -> Dual:
-    """Return a constant as a Dual: its slope is 0."""
-    return x if isinstance(x, Dual) else Dual(x)
+def alike(x: Number, y: Number) -> tuple[Dual, Dual, int]:
+    """Return both as Duals of the higher level, and the level; what has none, or a lower one, has slope 0 there."""
+    level = max(a.level for a in (x, y) if isinstance(a, Dual))
+    x, y = (a if isinstance(a, Dual) and a.level == level else Dual(a, 0.0, level) for a in (x, y))
+    return x, y, level
 
 
 def _elementary(on_numbers, name: str):
@@ -88,28 +97,29 @@ def _elementary(on_numbers, name: str):
 exp, log = _elementary(math.exp, "exp"), _elementary(math.log, "log")
 sin, cos = _elementary(math.sin, "sin"), _elementary(math.cos, "cos")
 absolute = _elementary(abs, "abs")
+_levels = itertools.count(1)  # a derivative that begins later, perhaps inside another, has a higher one
 
 
 def derivatives(f: Callable, x: Number, order: int = 1) -> list:
     """`[f(x), f'(x), ..., f⁽ᵒʳᵈᵉʳ⁾(x)]`, by Duals nested `order` deep; `x` is a number or tensor."""
+    levels = [next(_levels) for _ in range(order)]
     nested: Number = x
-    for level in range(order):
-        nested = Dual(nested, _one(level))
+    for level in levels:
+        nested = Dual(nested, 1.0, level)
     result = [f(nested)]
-    for _ in range(order):  # peel one level: the values' values, then the slope of the last
-        result = [_part(y, "value") for y in result] + [_part(result[-1], "slope")]
+    for level in reversed(levels):  # the values' values, then the slope of the last
+        result = [_parts(y, level)[0] for y in result] + [_parts(result[-1], level)[1]]
     return result
 
 
 def partials(f: Callable, *xs: Number) -> list:
     """Return the partial derivatives of `f(*xs)`, one evaluation of `f` for each variable."""
-    return [lifted(f(*[Dual(x, float(i == j)) for j, x in enumerate(xs)])).slope for i in range(len(xs))]
+    level = next(_levels)
+    slopes = [[float(i == j) for j in range(len(xs))] for i in range(len(xs))]
+    points = [[Dual(x, slope, level) for x, slope in zip(xs, row, strict=True)] for row in slopes]
+    return [_parts(f(*point), level)[1] for point in points]
 
 
-def _one(level: int):
-    """The slope 1 of a variable that is already nested `level` deep."""
-    return 1.0 if level == 0 else Dual(_one(level - 1), 0.0)
-
-
-def _part(y, name: str):
-    return getattr(y, name) if isinstance(y, Dual) else y if name == "value" else 0.0
+def _parts(y: Number, level: int) -> tuple[Any, Any]:
+    """Return the value and the slope that a result has at a level."""
+    return (y.value, y.slope) if isinstance(y, Dual) and y.level == level else (y, 0.0)

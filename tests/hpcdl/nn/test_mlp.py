@@ -60,3 +60,11 @@ def test_initial_weights_keep_the_size_of_z():
     assert not any(b.any() for b in biases)
     for W in weights:
         assert float(W.std()) == pytest.approx(2 / W.shape[1] ** 0.5, rel=0.02)
+
+
+def test_the_gradients_of_a_sample_are_those_of_a_batch_of_one():
+    weights, biases = mlp.initial([3, 3, 3], torch.Generator().manual_seed(0), dtype=torch.float64)
+    x, y = torch.arange(3.0).double(), torch.ones(3).double()
+    one, batch = mlp.backprop(weights, biases, x, y), mlp.backprop(weights, biases, x[None], y[None])
+    for mine, right in zip(one, batch, strict=True):
+        assert all(map(torch.equal, mine, right))

@@ -110,3 +110,7 @@ def test_the_ends_of_the_range_do_not_overflow():
     zero = Value(0.0)
     backward(zero**0)
     assert zero.grad == 0.0
+
+
+def test_relu_passes_a_nan_on_as_torchs_does():
+    assert math.isnan(Value(math.nan).relu().data)

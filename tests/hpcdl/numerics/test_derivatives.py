@@ -66,3 +66,14 @@ def test_the_measured_gradient_equals_autograd_in_any_shape(shape):
     before = x.detach().clone()
     torch.testing.assert_close(gradient(f, before), x.grad, rtol=1e-8, atol=1e-9)
     assert torch.equal(before, x.detach())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
+def test_a_gradient_that_differences_cannot_measure_is_refused(dtype):
+    with pytest.raises(TypeError, match=rf"x is in {dtype}.*x\.double\(\)"):
+        gradient(lambda x: (x**2).sum(), torch.tensor([1, 2, 300]).to(dtype))
+
+
+def test_the_gradient_of_a_transposed_tensor_is_measured():
+    x = torch.arange(6.0, dtype=torch.float64).view(2, 3).T
+    torch.testing.assert_close(gradient(lambda x: (x**2).sum(), x), 2 * x, rtol=1e-8, atol=1e-9)

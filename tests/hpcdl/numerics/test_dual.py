@@ -72,3 +72,18 @@ def test_operands_stay_as_they_were():
     x, y = Dual(2.0, 1.0), Dual(3.0, -1.0)
     for _ in (x + y, x - y, x * y, x / y, x**2, -x, 1 - x, 1 / x, 2**x):
         assert (x.value, x.slope, y.value, y.slope) == (2.0, 1.0, 3.0, -1.0)
+
+
+def test_a_function_that_is_differentiated_may_differentiate_inside():
+    """The ε of the one is a number to the other (Siskind and Pearlmutter, "Nesting forward-mode AD", 2008)."""
+    assert derivatives(lambda x: x * derivatives(lambda y: x + y, 1.0)[1], 1.0) == [1.0, 1.0]
+    assert partials(lambda x: partials(lambda y: x * y * y, 3.0)[0], 2.0) == [6.0]
+    inner = lambda x: derivatives(lambda y: x * y**3, x, 2)[2]  # 6 x^2  # noqa: E731
+    assert derivatives(inner, 2.0, 2) == [24.0, 24.0, 12.0]
+
+
+@pytest.mark.parametrize("x", [0.3, 1.0, 2.5])
+def test_a_power_may_have_a_variable_in_its_exponent(x):
+    f = lambda x: x ** (2 * x)  # noqa: E731
+    assert [float(d) for d in derivatives(f, x, 2)] == pytest.approx(by_autograd(f, x, 2), rel=1e-12)
+    assert partials(lambda x, y: x**y, 2.0, 3.0) == pytest.approx([12.0, 8 * math.log(2.0)])
