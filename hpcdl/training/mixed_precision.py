@@ -39,8 +39,9 @@ class LossScaler:
     its `MasterWeights`. A power of two changes only a gradient's exponent. With `comm` all ranks take a step or none
     does, and their scales stay equal: they sum one number each. The rule is that of `torch.amp.GradScaler`, with
     limits: the scale stays within float32's normal numbers, SMALLEST to LARGEST, and `PATIENCE` consecutive skipped
-    steps give a warning (and twice as many another, and so on). For two optimizers call `unscale` for each, then
-    `update` once. Raises ValueError for factors that would not grow or shrink the scale.
+    steps give a warning (and twice as many another, and so on). Gradients are divided by the scale that
+    their loss had, also by the second of two `step`s. Raises ValueError for factors that would not grow or shrink the
+    scale.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class LossScaler:
                 " between 0 and 1, and at least 1 step"
             )
         self.comm, self.value = comm, _require_in_range(scale)
+        self._used: float | None = None  # by the last loss: an update between two steps is for the next one
         self.growth, self.backoff, self.interval = growth, backoff, interval
         self.good_steps = 0  # since the scale last changed
         self.skipped = 0  # consecutive steps with gradients that were not finite
@@ -64,6 +66,7 @@ class LossScaler:
 
     def scale(self, loss: torch.Tensor) -> torch.Tensor:
         """Return the scaled loss; call its `backward()`."""
+        self._used = self.value
         return loss * self.value
 
     def unscale(self, params: Iterable[torch.Tensor]) -> bool:
@@ -86,7 +89,8 @@ class LossScaler:
                 "scale; call take_gradients() of MasterWeights first, and give its params"
             )
         on_gpu = [_numbers(grad) for grad in grads if grad.is_cuda]
-        overflows = sum(divide(grad, self.value) for grad in grads if not grad.is_cuda) + divide_all(on_gpu, self.value)
+        scale = self._used or self.value
+        overflows = sum(divide(grad, scale) for grad in grads if not grad.is_cuda) + divide_all(on_gpu, scale)
         finite = not self._on_any_rank(overflows)
         self._unscaled |= {id(param): (param, finite) for param in params}
         return finite
@@ -144,7 +148,7 @@ class LossScaler:
         self.growth = float(state.get("growth_factor", self.growth))
         self.backoff = float(state.get("backoff_factor", self.backoff))
         self.interval = int(state.get("growth_interval", self.interval))
-        self.skipped, self._unscaled = 0, {}
+        self.skipped, self._unscaled, self._used = 0, {}, None
 
     def _warn(self) -> None:
         doubled, rest = divmod(self.skipped, PATIENCE)
@@ -204,24 +208,48 @@ class MasterWeights:
     """Float32 copies of 16-bit `params` for the optimizer; this object's `params` are the copies.
 
     Each step: `take_gradients()`, the optimizer's step on `masters.params`, `give_weights()`. A parameter with 32 or 64
-    bits is its own copy.
+    bits is its own copy. Frozen parameters have none: make it again when you let them train.
     """
 
     def __init__(self, params: Iterable[torch.Tensor]):
+        params = list(params)
         self.low = [param for param in params if param.requires_grad]
+        self.frozen = [param for param in params if not param.requires_grad]
         self.params = [param if param.element_size() >= 4 else param.detach().float() for param in self.low]
+        self._written = [low._version for low, _ in self._pairs()]  # how often each has been written
 
     @torch.no_grad()
     def take_gradients(self) -> None:
-        """Give each copy its parameter's gradient in float32, or None."""
-        for low, master in self._pairs():
-            master.grad = None if low.grad is None else low.grad.float()
+        """Move each parameter's gradient, in float32, to its copy: backward passes of the next step begin with none.
+
+        Weights that were loaded or set since the last step come along. Raises RuntimeError where a parameter was frozen
+        when the copies were made and is not now: no step would train it.
+        """
+        if thawed := sum(param.requires_grad for param in self.frozen):
+            raise RuntimeError(
+                f"{thawed} of the parameters had requires_grad False when MasterWeights was made, and has it True "
+                "now; make MasterWeights and the optimizer again"
+            )
+        for (low, master), written in zip(self._pairs(), self._written, strict=True):
+            master.grad, low.grad = None if low.grad is None else low.grad.float(), None
+            if low._version != written:
+                master.copy_(low)
+        self._written = [low._version for low, _ in self._pairs()]
 
     @torch.no_grad()
     def give_weights(self) -> None:
-        """Round each copy to its parameter, to nearest."""
+        """Round each copy to its parameter, to nearest.
+
+        Raises RuntimeError where weights were loaded or set after `take_gradients`: they would be lost.
+        """
+        if self._written != [low._version for low, _ in self._pairs()]:
+            raise RuntimeError(
+                "the model's weights were loaded or set since the last take_gradients(), and the copies would "
+                "overwrite them; load before take_gradients()"
+            )
         for low, master in self._pairs():
             low.copy_(master)
+        self._written = [low._version for low, _ in self._pairs()]
 
-    def _pairs(self):
+    def _pairs(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
         return [(low, master) for low, master in zip(self.low, self.params, strict=True) if low is not master]

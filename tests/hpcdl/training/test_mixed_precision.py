@@ -225,3 +225,59 @@ def test_gradients_on_a_gpu_are_scaled_as_here(need):
     scaler.update(True)
     w.grad[1] = INF
     assert not scaler.unscale([w])
+
+
+def halves(zero_grad):
+    """The weights after five steps of a layer in bfloat16, with gradients cleared by `zero_grad(model, optimizer)`."""
+    torch.manual_seed(0)
+    model = torch.nn.Linear(4, 3).bfloat16()
+    masters = MasterWeights(model.parameters())
+    optimizer = torch.optim.SGD(masters.params, lr=0.1)
+    for _ in range(5):
+        zero_grad(model, optimizer)
+        model(torch.randn(8, 4).bfloat16()).float().square().mean().backward()
+        masters.take_gradients()
+        optimizer.step()
+        masters.give_weights()
+    return masters.params
+
+
+def test_gradients_of_a_step_are_gone_in_the_next_whoever_clears_them():
+    ways = [lambda model, _: model.zero_grad(), lambda _, optimizer: optimizer.zero_grad(), lambda *_: None]
+    first, *others = map(halves, ways)
+    for weights in others:
+        assert all(map(torch.equal, weights, first))
+
+
+def test_weights_that_are_loaded_reach_the_masters():
+    model = torch.nn.Linear(4, 3).bfloat16()
+    masters = MasterWeights(model.parameters())
+    sevens = {name: torch.full_like(x, 7.0) for name, x in model.state_dict().items()}
+    model.load_state_dict(sevens)
+    masters.take_gradients()
+    masters.give_weights()
+    assert all((x == 7.0).all() for x in (*model.parameters(), *masters.params))
+    model.load_state_dict(sevens)
+    with pytest.raises(RuntimeError, match=r"loaded or set.*before take_gradients"):
+        masters.give_weights()
+
+
+def test_a_parameter_thawed_later_is_refused():
+    low, frozen = torch.ones(2, dtype=torch.float16, requires_grad=True), torch.ones(2, dtype=torch.float16)
+    masters = MasterWeights([low, frozen])
+    frozen.requires_grad_()
+    with pytest.raises(RuntimeError, match=r"1 of the parameters.*make MasterWeights.*again"):
+        masters.take_gradients()
+
+
+@pytest.mark.parametrize(("spoilt", "interval"), [(True, 2000), (False, 1)], ids=["it halves", "it doubles"])
+def test_a_second_step_divides_by_the_scale_that_its_loss_had(spoilt, interval):
+    a, b = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+    scaler = LossScaler(scale=1024.0, interval=interval)
+    scaler.scale((a + 3 * b).sum()).backward()
+    if spoilt:
+        a.grad[0] = INF
+    scaler.step(torch.optim.SGD([a], 1.0), [a])
+    assert scaler.value != 1024.0
+    scaler.step(torch.optim.SGD([b], 1.0), [b])
+    assert b.tolist() == [-2.0, -2.0]
