@@ -28,10 +28,11 @@ def average_gradients(
 ) -> int:
     """Replace `grads`, means over this rank's `local_n` samples, by means over all ranks'; return N.
 
-    Ranks may have different numbers of samples, 0 too. One message carries everything: the weighted gradients and n_r.
-    Raises ValueError when no rank has a sample.
+    Ranks may have different numbers of samples, 0 too. One message carries everything: the weighted gradients and n_r,
+    in float32 at least, which counts to 2^24; 16 bits would overflow. Raises ValueError when no rank has a sample.
     """
-    flat = torch.cat([grad.detach().reshape(-1) for grad in grads] + [torch.ones(1, dtype=grads[0].dtype)])
+    one = torch.ones(1, dtype=torch.promote_types(grads[0].dtype, torch.float32))
+    flat = torch.cat([grad.detach().reshape(-1) for grad in grads] + [one])
     flat *= local_n
     all_reduce(flat, comm)
     total = int(flat[-1])

@@ -17,12 +17,15 @@ class ShardedSampler(Sampler[list[int]]):
 
     It is a batch sampler of torch: `DataLoader(data, batch_sampler=sampler)` gives this rank's share of each step of
     one epoch, with `set_epoch(e)` before it, as for torch's DistributedSampler. All ranks have the same number of
-    steps; if a share is empty, `collate_fn` gets an empty list. Raises ValueError for a batch or n below 1.
+    steps; if a share is empty, `collate_fn` gets an empty list. Raises ValueError for a batch or n below 1, and for a
+    rank that is not 0 to `size` - 1: its samples would be seen by no rank.
     """
 
     def __init__(self, n: int, batch: int, rank: int, size: int, seed: int = 0):
         if batch < 1 or n < 1:
             raise ValueError(f"batch is {batch} and n is {n}; training needs 1 sample or more, and 1 or more per step")
+        if not 0 <= rank < size:
+            raise ValueError(f"rank is {rank} of size {size}; ranks are 0 to size - 1")
         self.n, self.batch, self.rank, self.size, self.seed = n, batch, rank, size, seed
         self.epoch = 0
 

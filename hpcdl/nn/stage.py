@@ -55,9 +55,9 @@ class Stage:
                 layer.forward = partial(self._linear, layer)  # type: ignore[method-assign]  # this stage's own layers
 
     def zero_grad(self) -> None:
-        """Set the gradients of the weights to 0."""
+        """Set the gradients of the weights to 0; frozen ones have none."""
         for param in self.module.parameters():
-            param.grad = torch.zeros_like(param)
+            param.grad = torch.zeros_like(param) if param.requires_grad else None
 
     def empty(self, op: str, k: int) -> Tensor:
         """Memory for what `op`, "F" or "B", of microbatch k receives; NaN, so that it shows if read too early."""
@@ -100,9 +100,10 @@ class Stage:
         start = self.clock()
         with torch.no_grad():
             for layer, x, dy in self._later.pop(k):
-                x, dy = x.flatten(0, -2), dy.flatten(0, -2)
-                _add(layer.weight, dy.T @ x)
-                if layer.bias is not None:
+                x, dy = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1])
+                if layer.weight.requires_grad:
+                    _add(layer.weight, dy.T @ x)
+                if layer.bias is not None and layer.bias.requires_grad:
                     _add(layer.bias, dy.sum(0))
         self._done("W", k, start)
 

@@ -58,6 +58,10 @@ def write(path: Path, fields: Sequence[Field], samples: Sequence[Sample]) -> dic
 
     Raises ValueError where a sample has other fields.
     """
+    names = {field.name for field in fields}
+    for more in (sorted(sample.keys() - names) for sample in samples):
+        if more:
+            raise ValueError(f"a sample has {more[0]}, which the first one has not; it has {', '.join(sorted(names))}")
     arrays = [array for field in fields for array in _columns(field, samples)]
     offsets, end = [], 0
     for array in arrays:

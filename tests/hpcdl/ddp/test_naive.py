@@ -157,3 +157,12 @@ def test_one_bit_changes_the_fingerprint():
     with torch.no_grad():
         model.scale += 2.0**-52
     assert fingerprint(model) != before
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_gradients_in_16_bits_of_thousands_of_samples_do_not_overflow(dtype):
+    def f(comm):
+        grads = [torch.full((2,), 20.0 + comm.rank, dtype=dtype)]
+        return average_gradients(grads, 6001, comm), grads[0].dtype, grads[0].tolist()
+
+    assert simulate(f, 3).results == [(18003, dtype, [21.0, 21.0])] * 3

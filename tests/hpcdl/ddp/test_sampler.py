@@ -78,3 +78,9 @@ def test_an_empty_share_is_a_step_too():
     assert [len(mine) for mine in sampler] == [2, 0]
     loader = DataLoader(TensorDataset(torch.arange(5)), batch_sampler=sampler, collate_fn=len)
     assert list(loader) == [2, 0]
+
+
+@pytest.mark.parametrize(("rank", "size"), [(4, 4), (5, 4), (-1, 4), (0, 0)])
+def test_a_rank_that_is_not_there_is_refused(rank, size):
+    with pytest.raises(ValueError, match=rf"rank is {rank} of size {size}; ranks are 0 to size - 1"):
+        ShardedSampler(12, 8, rank, size)

@@ -94,3 +94,21 @@ def test_an_order_that_is_none_is_one_sentence(calls, said):
 def test_a_stage_without_a_batch_needs_an_input():
     with pytest.raises(ValueError, match="only the first stage has the batch"):
         Stage(network(), [2]).forward(0)
+
+
+@pytest.mark.parametrize("frozen", [("0.weight",), ("0.bias", "3.weight"), ("0.weight", "0.bias", "3.weight")])
+def test_frozen_weights_have_no_gradient(frozen):
+    (x, y), module, plain = batch([2]), network(), network()
+    for each in (module, plain):
+        for name in frozen:
+            each.get_parameter(name).requires_grad_(False)
+    squared(plain(x[0]), y[0]).backward()
+    stage = Stage(module, [2], inputs=x, targets=y, loss=squared)
+    stage.zero_grad()
+    stage.forward(0)
+    stage.backward(0, 1.0)
+    stage.weights(0)
+    for mine, right in zip(module.parameters(), plain.parameters(), strict=True):
+        assert (mine.grad is None) == (right.grad is None)
+        if right.grad is not None:
+            torch.testing.assert_close(mine.grad, right.grad)

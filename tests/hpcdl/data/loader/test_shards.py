@@ -96,6 +96,7 @@ def test_a_folder_is_written_whole_or_not_at_all(tmp_path):
         ({"x": np.zeros((3, 2), np.uint8), "y": 1}, r"x = uint8 of shape \(3, 2\)"),
         ({"x": np.zeros((2, 3), np.uint8)}, "y = nothing; the first one has int64"),
         ({"x": b"abc", "y": 1}, "x = bytes"),
+        ({"x": np.zeros((2, 3), np.uint8), "y": 1, "z": 2}, "z, which the first one has not; it has x, y"),
     ],
 )
 def test_samples_unlike_the_first_are_refused(tmp_path, second, message):
