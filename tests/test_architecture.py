@@ -33,6 +33,7 @@ LEVELS = [
     {
         "hpcdl.commands",
         "hpcdl.files",
+        "hpcdl.first_derivative",
         "hpcdl.guesses",
         "hpcdl.interrupt",
         "hpcdl.identity",

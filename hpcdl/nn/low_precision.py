@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from hpcdl.data import Split
+from hpcdl.first_derivative import first_only
 from hpcdl.nn.lenet import lenet5
 from hpcdl.numerics.rounding import Format, round_nearest, stochastic_round
 from hpcdl.numerics.rounding.threads import one_thread
@@ -85,6 +86,7 @@ class RoundBetweenLayers(torch.autograd.Function):
         return rounder(a, precision.activations)
 
     @staticmethod
+    @first_only("rounding between layers")
     def backward(ctx: Any, da: Tensor) -> tuple[Tensor, None, None]:
         return ctx.rounder(da, ctx.gradients), None, None
 

@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hpcdl.first_derivative import first_only
+
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -129,6 +131,7 @@ class _Apart(torch.autograd.Function):
         return nn.functional.linear(x, weight, bias)
 
     @staticmethod
+    @first_only("a stage whose weights wait for W")
     def backward(ctx: Any, dy: Tensor):
         x, weight = ctx.saved_tensors
         ctx.later.append((ctx.layer, x.detach(), dy))

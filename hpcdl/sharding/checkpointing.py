@@ -3,11 +3,14 @@
 Chen et al. 2016, "Training deep nets with sublinear memory cost".
 """
 
+import contextlib
 from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
 import torch
+
+from hpcdl.first_derivative import first_only
 
 Generators = Sequence[torch.Generator]
 
@@ -17,11 +20,18 @@ def checkpointed(f: Callable, *inputs: Any, generators: Generators = ()) -> Any:
 
     `f` returns a tensor or a tuple of tensors. Random numbers, for example dropout's, are the same both times: torch's
     CPU generator, the generators of the inputs' CUDA devices and `generators` are rewound for the second call and
-    restored after it. Gradients equal those of plain `f` bit for bit, including gradients of parameters that `f` uses;
-    `torch.autograd.grad` reaches only inputs. If no input requires a gradient but a parameter in `f` does, `f` is
-    called directly and everything is kept, because nothing would trigger the second call. Raises TypeError if `f`
-    returns anything else.
+    restored after it; Python's `random` is not, and what `f` counts, such as batch norm's means, it counts twice.
+    Gradients equal those of plain `f` bit for bit, under autocast and of parameters that `f` uses, too;
+    `torch.autograd.grad` reaches only inputs, and `create_graph=True` raises RuntimeError. If no input
+    requires a gradient but a parameter in `f` does, `f` is called directly and everything is kept, because nothing
+    would trigger the second call. Raises TypeError if `f` returns anything else, or if an argument that is no tensor
+    holds one that requires a gradient.
     """
+    if any(_holds_a_variable(x) for x in inputs):
+        raise TypeError(
+            "checkpointed: a tuple, list or dict among the arguments holds a tensor that requires a gradient, whose "
+            "graph the second call would go through again; give each tensor as an argument of its own"
+        )
     if not any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs):
         return f(*inputs)
     return _Checkpointed.apply(f, tuple(generators), *inputs)
@@ -33,6 +43,7 @@ class _Checkpointed(torch.autograd.Function):
         ctx.f, ctx.inputs = f, [None if isinstance(x, torch.Tensor) else x for x in inputs]
         ctx.generators = [*_standard(inputs), *generators]
         ctx.states = [generator.get_state() for generator in ctx.generators]
+        ctx.autocast = _autocast(inputs)
         ctx.save_for_backward(*(x if isinstance(x, torch.Tensor) else None for x in inputs))
         outputs = f(*inputs)
         for y in outputs if isinstance(outputs, tuple) else (outputs,):
@@ -43,6 +54,7 @@ class _Checkpointed(torch.autograd.Function):
         return outputs
 
     @staticmethod
+    @first_only("a checkpointed call")
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple:
         inputs = [
             other if saved is None else saved.detach().requires_grad_(saved.requires_grad)
@@ -52,9 +64,35 @@ class _Checkpointed(torch.autograd.Function):
             outputs = _again(ctx, inputs)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
         pairs = [(y, g) for y, g in zip(outputs, gradients, strict=True) if y.requires_grad and g is not None]
-        if pairs:
+        variables = [x for x in inputs if isinstance(x, torch.Tensor) and x.requires_grad]
+        of_inputs = {}  # by their identity
+        if pairs and not torch.autograd._is_checkpoint_valid():  # a pass to inputs leaves weights alone
+            of_inputs = _gradients(pairs, variables)
+        elif pairs:
             torch.autograd.backward([y for y, _ in pairs], [g for _, g in pairs])
-        return None, None, *(x.grad if isinstance(x, torch.Tensor) else None for x in inputs)
+            of_inputs = {id(x): x.grad for x in variables}
+        return None, None, *(of_inputs.get(id(x)) for x in inputs)
+
+
+def _gradients(pairs: list, variables: list[torch.Tensor]) -> dict[int, torch.Tensor | None]:
+    found = torch.autograd.grad([y for y, _ in pairs], variables, [g for _, g in pairs], allow_unused=True)
+    return {id(x): g for x, g in zip(variables, found, strict=True)}
+
+
+def _holds_a_variable(x: Any) -> bool:
+    """Whether an argument is no tensor, but holds one that requires a gradient."""
+    parts = x.values() if isinstance(x, dict) else x if isinstance(x, (tuple, list)) else ()
+    return any(part.requires_grad if isinstance(part, torch.Tensor) else _holds_a_variable(part) for part in parts)
+
+
+def _autocast(inputs: Sequence[Any]) -> list[torch.autocast]:
+    """Return the casting that is on now, for the CPU and the inputs' devices."""
+    devices = sorted({"cpu", *(x.device.type for x in inputs if isinstance(x, torch.Tensor))})
+    return [
+        torch.autocast(name, torch.get_autocast_dtype(name), torch.is_autocast_enabled(name), cache_enabled=False)
+        for name in devices
+        if torch.amp.is_autocast_available(name)
+    ]
 
 
 def _standard(inputs: Sequence[Any]) -> list[torch.Generator]:
@@ -69,7 +107,10 @@ def _again(ctx: Any, inputs: list) -> Any:
     try:
         for generator, state in zip(ctx.generators, ctx.states, strict=True):
             generator.set_state(state)
-        return ctx.f(*inputs)
+        with contextlib.ExitStack() as stack:
+            for casting in ctx.autocast:
+                stack.enter_context(casting)
+            return ctx.f(*inputs)
     finally:
         for generator, state in zip(ctx.generators, now, strict=True):
             generator.set_state(state)

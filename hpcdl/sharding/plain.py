@@ -20,6 +20,7 @@ from torch.nn.utils import parameters_to_vector
 
 from hpcdl.collectives import all_gather, reduce_scatter
 from hpcdl.comm import Communicator
+from hpcdl.first_derivative import first_only
 
 
 class Sharded(nn.Module):
@@ -85,5 +86,6 @@ class _Gather(torch.autograd.Function):
         return layer.gather(shard)
 
     @staticmethod
+    @first_only("a layer in shards")
     def backward(ctx, gradient):
         return ctx.layer.reduce(gradient), None

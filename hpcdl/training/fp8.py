@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from hpcdl.first_derivative import first_only
 from hpcdl.numerics.rounding import FP8_E4M3, FP8_E5M2, Float, encode, round_nearest
 
 MULTIPLE = 16  # a GPU's 8-bit products need matrix sides that are multiples of this
@@ -79,6 +80,7 @@ class _Product(torch.autograd.Function):
         return multiply(ctx.x, ctx.w)
 
     @staticmethod
+    @first_only("a layer in eight bits")
     def backward(ctx: Any, g: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         low = quantize(g, FP8_E5M2)
         return multiply(low, _turned(ctx.w)), multiply(_turned(low), _turned(ctx.x))
@@ -92,20 +94,29 @@ class FP8Linear(nn.Linear):
     """A linear layer whose products are in eight bits; its parameters stay in float32 and are trained."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = _Product.apply(x.reshape(-1, x.shape[-1]), self.weight).reshape(*x.shape[:-1], -1)
+        y = _Product.apply(x.reshape(-1, x.shape[-1]), self.weight).reshape(*x.shape[:-1], self.out_features)
         return y if self.bias is None else y + self.bias
 
 
 def to_fp8(module: nn.Module) -> nn.Module:
     """Convert the products of all linear layers in `module` to eight bits in place; return it, or the layer it becomes.
 
-    Parameters stay the same objects, so an optimizer that has them remains valid. Subclasses of `nn.Linear` are not
-    changed. Raises TypeError for a linear layer that is not float32.
+    Parameters stay the same objects, so an optimizer that has them remains valid, and a layer in several places stays
+    one layer. Subclasses of `nn.Linear` are not changed. Raises TypeError for a linear layer that is not float32.
     """
-    for name, child in module.named_children():
-        setattr(module, name, to_fp8(child))
-    if type(module) is not nn.Linear:
-        return module
+    return _converted(module, {})
+
+
+def _converted(module: nn.Module, known: dict[nn.Module, nn.Module]) -> nn.Module:
+    if module not in known:
+        known[module] = _in_fp8(module) if type(module) is nn.Linear else module
+        for name, child in module._modules.items():
+            if child is not None:
+                setattr(module, name, _converted(child, known))
+    return known[module]
+
+
+def _in_fp8(module: nn.Linear) -> nn.Module:
     if module.weight.dtype != torch.float32:
         raise TypeError(f"a linear layer has {module.weight.dtype}; what is learnt stays in torch.float32: .float()")
     layer = FP8Linear(module.in_features, module.out_features, module.bias is not None, device="meta")

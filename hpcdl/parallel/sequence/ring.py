@@ -9,9 +9,9 @@ computed again from the logarithm of that sum, as in Dao et al. 2022, "FlashAtte
 import math
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from hpcdl.comm import Communicator
+from hpcdl.first_derivative import first_only
 from hpcdl.parallel.sequence.blocks import Ring, check
 from hpcdl.parallel.sequence.order import positions
 
@@ -48,7 +48,7 @@ class _RingAttention(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
+    @first_only("ring attention")
     def backward(ctx, grad):
         q, k, v, out, log_sum = ctx.saved_tensors
         ring, places, rank = ctx.ring, ctx.places, ctx.ring.comm.rank

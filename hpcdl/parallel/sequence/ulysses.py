@@ -7,11 +7,11 @@ transformer models".
 import math
 
 import torch
-from torch.autograd.function import once_differentiable
 from torch.nn.functional import scaled_dot_product_attention
 
 from hpcdl.collectives import all_to_all
 from hpcdl.comm import Communicator
+from hpcdl.first_derivative import first_only
 from hpcdl.parallel.sequence.blocks import check
 from hpcdl.parallel.shares import shares
 
@@ -52,7 +52,7 @@ class _Exchange(torch.autograd.Function):
         return _exchange(x, comm, cut, join, length)
 
     @staticmethod
-    @once_differentiable
+    @first_only("an exchange of heads")
     def backward(ctx, dy):
         return _exchange(dy, ctx.comm, ctx.join, ctx.cut, ctx.length), None, None, None, None
 

@@ -14,6 +14,7 @@ from torch.nn.functional import gelu, layer_norm, scaled_dot_product_attention
 
 from hpcdl.collectives import ring_all_reduce
 from hpcdl.comm import Communicator
+from hpcdl.first_derivative import first_only
 
 
 class Copy(torch.autograd.Function):
@@ -26,6 +27,7 @@ class Copy(torch.autograd.Function):
         return x.view_as(x)
 
     @staticmethod
+    @first_only("a layer in shares")
     def backward(ctx: Any, dy: torch.Tensor) -> tuple[torch.Tensor, None]:
         """Return the sum of all ranks' `dy`."""
         return _sum(dy, ctx.comm), None
@@ -40,6 +42,7 @@ class Sum(torch.autograd.Function):
         return _sum(x, comm)
 
     @staticmethod
+    @first_only("a layer in shares")
     def backward(ctx: Any, dy: torch.Tensor) -> tuple[torch.Tensor, None]:
         """Return `dy`."""
         return dy, None

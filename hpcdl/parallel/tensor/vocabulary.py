@@ -12,6 +12,7 @@ from torch.nn.functional import embedding
 
 from hpcdl.collectives import all_gather
 from hpcdl.comm import Communicator
+from hpcdl.first_derivative import first_only
 from hpcdl.parallel.shares import share, shares
 from hpcdl.parallel.tensor.conjugate import reduce
 from hpcdl.parallel.tensor.dense import SplitLayer, as_parameter, parameter, part_of, require_plain
@@ -130,12 +131,11 @@ class _CrossEntropy(torch.autograd.Function):
         return loss.masked_fill(~counts, 0).to(logits.dtype)
 
     @staticmethod
+    @first_only(
+        "the loss of a vocabulary in shares",
+        "join the logits with hpcdl.parallel.tensor.join and take torch's cross_entropy",
+    )
     def backward(ctx, grad):
-        if torch.is_grad_enabled():
-            raise RuntimeError(
-                "create_graph=True: the loss of a vocabulary in shares has no second derivative; join the logits with "
-                "hpcdl.parallel.tensor.join and take torch's cross_entropy"
-            )
         softmax, words, mine, counts = ctx.saved_tensors
         hit = (
             -(1 - ctx.smoothing) * mine.to(softmax.dtype)[:, None]

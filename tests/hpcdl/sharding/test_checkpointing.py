@@ -139,3 +139,56 @@ def test_plans_by_hand():
         plan([1], [], 1)
     with pytest.raises(ValueError, match="0 or more"):
         plan([1], [1], -1)
+
+
+def block(dtype=torch.float64):
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 5)).to(dtype)
+
+
+def on(way, use, dtype=torch.float64):
+    """The gradients of a block's weights after `use(call, x)`, where `call(x)` is the block's output by `way`."""
+    model, x = block(dtype), torch.randn(4, 5, generator=torch.Generator().manual_seed(0)).to(dtype).requires_grad_()
+    use(lambda x: way(model, x), x)
+    return [param.grad for param in model.parameters()]
+
+
+def plainly(f, *inputs):
+    return f(*inputs)
+
+
+def ascend(call, x):
+    """The fast gradient sign method: a pass to the input alone, then a step's pass."""
+    (towards,) = torch.autograd.grad(call(x).square().mean(), x)
+    call((x + 0.1 * towards.sign()).detach().requires_grad_()).square().mean().backward()
+
+
+def cast(call, x):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = call(x)
+    y.float().square().mean().backward()
+
+
+def penalize(call, x):
+    (slope,) = torch.autograd.grad(call(x).sum(), x, create_graph=True)
+    (slope.norm(dim=1) - 1).square().mean().backward()
+
+
+@pytest.mark.parametrize(("use", "dtype"), [(ascend, torch.float64), (cast, torch.float32)], ids=["inputs", "autocast"])
+def test_any_pass_has_the_plain_ones_gradients(use, dtype):
+    for mine, right in zip(on(checkpointed, use, dtype), on(plainly, use, dtype), strict=True):
+        assert torch.equal(mine, right)
+
+
+def test_a_gradient_of_a_gradient_is_refused():
+    assert on(plainly, penalize)[0] is not None
+    with pytest.raises(RuntimeError, match="create_graph=True: a checkpointed call has no second derivative"):
+        on(checkpointed, penalize)
+
+
+@pytest.mark.parametrize("wrap", [lambda h: (h,), lambda h: {"state": [h]}], ids=["tuple", "dict"])
+def test_a_variable_inside_an_argument_is_refused(wrap):
+    h = torch.ones(5, requires_grad=True)
+    with pytest.raises(TypeError, match="give each tensor as an argument of its own"):
+        checkpointed(lambda x, state: x, torch.ones(5, requires_grad=True), wrap(h))
+    assert checkpointed(lambda x, _: x, h, wrap(h.detach())).requires_grad
