@@ -56,9 +56,7 @@ class NotChecked:
         return {"exercise": self.name, "points": 0.0, "verdict": "not checked"}
 
     def _repr_html_(self) -> str:
-        return _card(
-            "not_done", f"{self.name}: not checked", self.total, CHANGED + f"<div>{_inline(self.reason)}</div>"
-        )
+        return _card("not_done", f"{self.name}: not checked", self.total, CHANGED + f"<div>{inline(self.reason)}</div>")
 
     def __repr__(self) -> str:
         return "\n".join([_first_line("not_done", f"{self.name}: not checked", self.total), f"  {self.reason}"])
@@ -191,7 +189,7 @@ def indented(value: str, by: int) -> str:
 def html(result: ExerciseResult, total: str = "", printed: str = "", note: str = "", *, live: bool = False) -> str:
     """Return the feedback as HTML without scripts, `live` in a notebook; everything from the student is escaped."""
     body = _html_body(result)
-    body += "".join(f"<p>{_inline(said)}</p>" for said in (result.note, note) if said)
+    body += "".join(f"<p>{inline(said)}</p>" for said in (result.note, note) if said)
     if printed:
         body += '<details class="hpcdl-printed"><summary>Your code printed</summary>'
         body += f"<pre>{escape(printed)}</pre></details>"
@@ -211,7 +209,7 @@ def _html_body(result: ExerciseResult) -> str:
         return ""
     if result.status == "not_done":
         first = next(check for check in result.checks if check.status == "not_done")
-        return f"<div>{_inline(first.message)}</div>"
+        return f"<div>{inline(first.message)}</div>"
     shown = told(result)
     first_failure = next((check for check, _ in shown if check.status in ("failed", "not_done")), None)
     return "".join(_html_check(check, said, opened=check is first_failure) for check, said in shown)
@@ -219,11 +217,11 @@ def _html_body(result: ExerciseResult) -> str:
 
 def _html_check(check: CheckResult, said: list[str], opened: bool) -> str:
     mark = f'<span class="hpcdl-mark" title="{LABEL[check.status]}">{MARK[check.status]}</span>'
-    line = f'{mark}{_inline(check.title)} <span class="hpcdl-points">{points(check)}</span>'
+    line = f'{mark}{inline(check.title)} <span class="hpcdl-points">{points(check)}</span>'
     if check.passed:
         return f'<div class="hpcdl-one hpcdl-passed">{line}</div>'
     body = "".join(
-        f'<p class="hpcdl-mistake">{_inline(s)}</p>' if s is check.mistake else f"<p>{_inline(s)}</p>" for s in said
+        f'<p class="hpcdl-mistake">{inline(s)}</p>' if s is check.mistake else f"<p>{inline(s)}</p>" for s in said
     )
     body += _html_facts(facts(check))
     state = " open" if opened else ""
@@ -239,7 +237,7 @@ def _html_facts(rows: list[tuple[str, str]]) -> str:
     return f'<div class="hpcdl-facts">{cells}</div>' if rows else ""
 
 
-def _inline(sentence: str) -> str:
+def inline(sentence: str) -> str:
     """Return escaped text with `code` between backticks."""
     parts = escape(sentence).split("`")
     if len(parts) % 2 == 0:

@@ -33,6 +33,7 @@ MAX_STUDENT = 256 << 20  # bytes of one student's zip file
 MAX_MEMBER = 65 << 20  # bytes of one member; a notebook above 64 MiB is refused when it is read
 MAX_BESIDE = 1 << 20  # bytes of a file next to a notebook that may come along
 DEEPEST = 2  # a class download that contains a student's zip file
+OF_RESULTS = ("grades.csv", ".cache")  # in the folder that `--out` names
 MOST_NAMED = 5  # files that a reason names
 
 
@@ -62,11 +63,12 @@ def find(folder: Path) -> tuple[list[Submission], list[str]]:
 
 
 def _strays(entries: list[Path]) -> list[Path]:
-    """Return files that belong to no student: a README, and any file next to students' folders."""
+    """Return what belongs to no student: a README, any file next to students' folders, and a folder of results."""
+    results = [entry for entry in entries if all((entry / name).exists() for name in OF_RESULTS)]
     files = [entry for entry in entries if not os.path.isdir(entry) and not mark(entry.name)]
     handed_in = [entry for entry in files if is_notebook(entry.name) or is_archive(entry.name)]
     by_folder = len(files) < len(entries) and not handed_in
-    return [e for e in files if e not in handed_in and (HANDOUT.match(e.name) or (by_folder and e.suffix))]
+    return results + [e for e in files if e not in handed_in and (HANDOUT.match(e.name) or (by_folder and e.suffix))]
 
 
 def _students(opened: "_Opened", entries: list[Path]) -> list[Path]:

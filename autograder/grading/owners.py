@@ -1,6 +1,7 @@
 """The owner and kind of a file, from only its name."""
 
 import re
+import unicodedata
 from pathlib import Path
 
 NOISE = {".DS_Store", "Thumbs.db", "desktop.ini", "__MACOSX", "__pycache__"}
@@ -33,20 +34,27 @@ def is_noise(name: str) -> bool:
 
 def mark(name: str) -> re.Match[str] | None:
     """Return the mark that Canvas or Moodle puts before a file's name, if any."""
+    name = composed(name)
     return next(filter(None, (pattern.match(name) for pattern in (MOODLE, CANVAS_ANONYMOUS, CANVAS))), None)
+
+
+def composed(name: str) -> str:
+    """Return a name with each letter and its accents as one character: some systems store them apart."""
+    return unicodedata.normalize("NFC", name)
 
 
 def owner(entry: Path) -> str:
     """Return the owner of a top-level file or folder, from its name."""
-    if found := mark(entry.name):
+    name = composed(entry.name)
+    if found := mark(name):
         return f"{found['name']}_{found['id']}"
-    stem = ARCHIVE.sub("", SUFFIX.sub("", entry.name)) or entry.name
-    return stem if stem == entry.name or not entry.is_dir() else entry.name
+    stem = ARCHIVE.sub("", SUFFIX.sub("", name)) or name
+    return stem if stem == name or not entry.is_dir() else name
 
 
 def own_name(name: str) -> str:
     """Return the student's name for a file, without the mark of Canvas or Moodle."""
-    found = mark(name)
+    found, name = mark(name), composed(name)
     return name[found.end() :] if found and found.end() < len(name) else name
 
 

@@ -80,10 +80,10 @@ def plain_python(source: str) -> str:
         return before + source
 
 
-def unknown(source: str) -> str:
-    """Return the magic that makes `plain_python` leave a cell out, as "%%mine"; or an empty text."""
+def hides(source: str) -> str:
+    """Return the magic for which a cell's definitions bind no names, as "%%mine" or "%%timeit"; or an empty text."""
     while found := CELL_MAGIC.match(source):
-        if (name := found[2]) not in known.TRANSPARENT:
+        if (name := found[2]) not in known.TRANSPARENT or name == "timeit":
             return "" if name in known.FILES else f"%%{name}"
         source = source[found.end() :]
     return ""

@@ -1,19 +1,17 @@
 """Reads a submitted notebook, however broken."""
 
 import json
-import re
 from dataclasses import dataclass, field
 
 import nbformat
 
 from . import magics, stops, syntax
 from .magics import plain_python
-from .source import defined_names
+from .source import DEFINED, defined_names
 
 MAX_CELL = 1 << 18  # characters of one cell's code
 MOST_STATEMENTS = 1500  # of one cell, at top level
 MOST_TOGETHER = 4000
-DEFINITION = re.compile(r"^(?:async\s+)?(?:def|class)\s+(\w+)", re.MULTILINE)
 
 
 class UngradableError(Exception):
@@ -31,6 +29,8 @@ class TextCell:
 
     @property
     def advice(self) -> str:
+        if self.kind == "%%timeit":
+            return "begins with `%%timeit`, which binds no name outside of the cell: take that line out"
         if self.kind.startswith("%%"):
             return f"begins with `{self.kind}`, which grading does not run: take that line out"
         return f"is a {self.kind} cell: turn it into a code cell"
@@ -152,10 +152,10 @@ def _source(cell: dict, kind: str) -> str:
 
 def _text_cell(cell: dict, number: int) -> TextCell | None:
     for kind, name in (("markdown", "Markdown"), ("raw", "raw")):
-        if names := DEFINITION.findall(_source(cell, kind)[:MAX_CELL]):
+        if names := DEFINED.findall(_source(cell, kind)[:MAX_CELL]):
             return TextCell(f"cell {number}", name, sorted({*names}))
     source = _source(cell, "code")[:MAX_CELL]
-    if (magic := magics.unknown(source)) and (names := DEFINITION.findall(source)):
+    if (magic := magics.hides(source)) and (names := DEFINED.findall(source)):
         return TextCell(f"cell {number}", magic, sorted({*names}))
     return None
 

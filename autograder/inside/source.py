@@ -7,6 +7,7 @@ function uses the names that they bind or change.
 
 import ast
 import difflib
+import re
 import symtable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -17,6 +18,9 @@ from autograder.boundary.own import contextlib
 from . import effects, magics, setups, stops
 from .facts import Facts, facts_of, root_of
 from .syntax import PARSE_ERRORS, lines_of, parse, walked
+
+DEFINED = re.compile(r"^(?:async\s+)?(?:def|class)\s+(\w+)", re.MULTILINE)
+CONFLICT = re.compile(r"^<{7} .*^={7}$", re.MULTILINE | re.DOTALL)
 
 
 @dataclass
@@ -49,14 +53,15 @@ def needed(
 
     `wider` also includes statements that only mention a needed object.
     """
-    sources, notes = dict(cells), []
+    sources, notes, broken = dict(cells), [], set()
     statements = []
     for label, source in cells:
         try:
             statements += _statements(label, source)
         except PARSE_ERRORS as error:
-            notes.append(f"{label} does not compile and was left out: {_reason(error)}")
-    notes += _misnamed(statements, names)
+            notes.append(f"{label} does not compile and was left out: {_reason(error, source)}")
+            broken.update(DEFINED.findall(source))
+    notes += _misnamed(statements, [name for name in names if name not in broken], names)
     statements = _without_stubs(statements, names, notes)
     chosen = _closure(statements, set(names), names, wider)
     pieces = {f"{s.label}:{s.start}": s.code(sources) for s in statements if id(s) in chosen}
@@ -98,11 +103,15 @@ def live(
     return pieces, list(places.values())
 
 
-def _misnamed(statements: list[Statement], names: list[str]) -> list[str]:
-    """Return a note for each missing function if there is one with a similar name."""
+def _misnamed(statements: list[Statement], missed: list[str], names: list[str]) -> list[str]:
+    """Return a note for each missing function if there is one with a similar name, which no other code uses."""
     bound = {name for statement in statements for name in statement.binds}
-    functions = {s.node.name for s in statements if isinstance(s.node, ast.FunctionDef | ast.ClassDef)} - set(names)
-    near = {name: difflib.get_close_matches(name, functions, n=1) for name in names if name not in bound}
+    if effects.ALL in bound:  # such as `from helpers import *`
+        return []
+    functions = {s.node.name: s for s in statements if isinstance(s.node, ast.FunctionDef | ast.ClassDef)}
+    used = {name for s in statements for name in s.uses if functions.get(name) is not s}
+    mine = functions.keys() - used - set(names)
+    near = {name: difflib.get_close_matches(name, mine, n=1) for name in missed if name not in bound}
     return [f"`{name}` is not defined: found `{found[0]}`: rename it?" for name, found in near.items() if found]
 
 
@@ -200,7 +209,10 @@ def _without_stubs(statements: list[Statement], names: list[str], notes: list[st
     """Drop stubs of functions that are defined elsewhere; note which of several definitions counts."""
     dropped = set()
     for name in names:
-        defining = [s for s in statements if name in s.binds and not isinstance(s.node, ast.Expr)]
+        binding = [s for s in statements if name in s.binds and not isinstance(s.node, ast.Expr)]
+        defining = [s for s in binding if not isinstance(s.node, ast.Delete)]
+        if binding and binding[-1] not in defining:
+            notes.append(f"`{name}` is deleted in {binding[-1].label}, so it cannot be called: leave `del` out there")
         written = [s for s in defining if not s.is_stub]
         if written:
             dropped |= {id(s) for s in defining if s.is_stub}
@@ -248,7 +260,9 @@ def _closure(statements: list[Statement], wanted: set[str], asked: list[str], wi
     return chosen
 
 
-def _reason(error: BaseException) -> str:
+def _reason(error: BaseException, source: str) -> str:
+    if CONFLICT.search(source):
+        return "it has the marks of a merge conflict; keep one of the two versions"
     if isinstance(error, SyntaxError):
         return f"{error.msg} (line {error.lineno})" if error.lineno else error.msg
     return "it is nested too deep" if isinstance(error, RecursionError | MemoryError) else str(error)[:100]

@@ -13,6 +13,7 @@ import functools
 import inspect
 import linecache
 import operator
+import types
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -190,9 +191,12 @@ class Worker(Peer):
         return with_book
 
     def near(self, name: str) -> str:
-        mine = [key for key, value in list(self.namespace.items()) if type(key) is str and inspect.isroutine(value)]
-        found = difflib.get_close_matches(name, mine, n=1)
-        return f" Found `{found[0]}`: rename it?" if found else ""
+        found = [(key, value) for key, value in list(self.namespace.items()) if type(key) is str]
+        codes = [value.__code__ for _, value in found if type(value) is types.FunctionType]
+        used = {other for code in codes for other in code.co_names if other != code.co_name}
+        mine = [key for key, value in found if inspect.isroutine(value) and key not in used]
+        near = difflib.get_close_matches(name, mine, n=1)
+        return f" Found `{near[0]}`: rename it?" if near else ""
 
     def run_cells(self, cells: list, opened: tuple | None = None) -> list:
         """Execute (label, source) pairs in order; a failing cell does not stop the next. Return their problems.

@@ -30,7 +30,9 @@ def page(result: LabResult) -> str:
     shown = for_student(result)
     head = f"<style>{feedback.STYLE}</style>"  # stands once in the page, not before each exercise
     bodies = [Markup(feedback.html(exercise).removeprefix(head)) for exercise in shown.exercises]  # escapes by itself
-    return ENVIRONMENT.get_template("feedback.html").render(result=shown, bodies=bodies, style=Markup(feedback.STYLE))
+    return ENVIRONMENT.get_template("feedback.html").render(
+        result=shown, bodies=bodies, style=Markup(feedback.STYLE), coded=lambda note: Markup(feedback.inline(note))
+    )
 
 
 def instructor_page(found: list[LabResult], alike: float = THRESHOLD) -> str:

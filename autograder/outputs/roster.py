@@ -7,6 +7,7 @@ row that fits several results does not change; both are reported, with all names
 from collections import defaultdict
 from dataclasses import dataclass
 
+from autograder.grading import owners
 from autograder.results import LabResult
 
 HIDDEN = "Participant"  # what Moodle calls students whose names it hides; Canvas's numbers for them are in no sheet
@@ -33,10 +34,10 @@ class Person:
         if name and number.isdigit() and number == self.number:
             alike = not known or name == HIDDEN or any(_letters(name) == _letters(other) for other in known)
             return BY_NUMBER if alike else 0
-        wanted = student.casefold()
-        if wanted in {text.casefold() for text in (self.number, *self.ids) if text}:
+        wanted = _folded(student)
+        if wanted in {_folded(text) for text in (self.number, *self.ids) if text}:
             return BY_ID
-        return BY_NAME if wanted in {text.casefold() for text in self.names if text} else 0
+        return BY_NAME if wanted in {_folded(text) for text in self.names if text} else 0
 
 
 class Roster:
@@ -82,4 +83,8 @@ def _one_of_each(found: list[LabResult]) -> list[LabResult]:
 
 def _letters(name: str) -> list[str]:
     """Return a name without order and punctuation: `Lovelace, Ada`, `Ada Lovelace` and `lovelaceada` are one."""
-    return sorted(character for character in name.casefold() if character.isalnum())
+    return sorted(character for character in _folded(name) if character.isalnum())
+
+
+def _folded(name: str) -> str:
+    return owners.composed(name).casefold()

@@ -251,6 +251,12 @@ def test_a_cell_under_a_magic_that_grading_does_not_run_is_named(before):
     assert found.asleep(["mean", "count"]) == {"mean": sentence}
 
 
+def test_a_cell_under_timeit_is_named():
+    found = parse(notebook("%%time\n%%timeit -n 3\ndef mean(x):\n    return 1", "x = 1").encode())
+    (sentence,) = found.asleep(["mean", "count"]).values()
+    assert sentence.endswith("begins with `%%timeit`, which binds no name outside of the cell: take that line out")
+
+
 @pytest.mark.parametrize("cell", ["%%writefile m.py\ndef mean(x): ...", "%%time\ndef mean(x): ...", "%%bash\nls"])
 def test_a_cell_under_another_magic_is_not(cell):
     assert parse(notebook(cell, "x = 1").encode()).texts == []

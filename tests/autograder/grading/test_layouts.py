@@ -3,6 +3,7 @@
 import io
 import os
 import time
+import unicodedata
 import zipfile
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from autograder.grading import layouts
 from autograder.grading.layouts import Submission, owner, submissions
+from autograder.outputs import roster
 
 
 def put(root, *names):
@@ -83,6 +85,26 @@ def test_a_student_who_is_called_submitted_is_a_student(tmp_path):
 )
 def test_a_name_says_whose_the_file_is(tmp_path, name, student):
     assert owner(tmp_path / name) == student
+
+
+APART = ["müllerjörg_12_34_x.ipynb", "Anna Müller_101_assignsubmission_file_", "zoë.ipynb", "Ångström"]
+
+
+@pytest.mark.parametrize("name", APART)
+def test_a_name_whose_accents_are_stored_apart_is_the_same_name(tmp_path, name):
+    apart = unicodedata.normalize("NFD", name)
+    assert apart != name
+    assert owner(tmp_path / apart) == owner(tmp_path / name)
+    student = owner(tmp_path / name)
+    person = roster.Person(1, "", (), (unicodedata.normalize("NFD", student.rpartition("_")[0] or student),))
+    assert person.fits(student.rpartition("_")[0] or student) == roster.BY_NAME
+
+
+def test_results_of_an_earlier_run_are_no_student(tmp_path):
+    put(tmp_path, "ada/lab.ipynb", "ben/lab.ipynb", "grades/grades.csv", "grades/.cache/x", "grades/feedback/ada.html")
+    found, strays = layouts.find(tmp_path)
+    assert names(found) == [("ada", "lab.ipynb"), ("ben", "lab.ipynb")]
+    assert strays == ["grades"]
 
 
 def test_canvas_and_moodle_downloads(tmp_path):

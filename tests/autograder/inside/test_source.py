@@ -239,3 +239,37 @@ def test_what_writes_a_file_runs_for_its_reader(writes, reads):
     last = writes.splitlines()[-1]
     assert last in taken(writes, f"A = {reads}", "def f(x):\n    return A")[0]
     assert last not in taken(writes, "A = 'a b'.replace('a', 'c')", "def f(x):\n    return A")[0]
+
+
+RENAME = "`mean` is not defined: found `maen`: rename it?"
+MAEN = "def maen(x): return x"
+OTHER_CAUSES = {
+    "another cell uses it": (MAEN, "print(maen(3))"),
+    "a star import may bring it": (MAEN, "from helpers import *"),
+    "its cell does not compile": (MAEN, "def mean(x): return (x"),
+    "its cell is in conflict": (
+        MAEN,
+        "<<<<<<< HEAD\ndef mean(x): return x\n=======\ndef mean(x): ...\n>>>>>>> b\n",
+    ),
+    "it is there": (MAEN, "def mean(x): return x"),
+}
+
+
+def test_a_function_of_a_similar_name_is_named():
+    assert taken(MAEN, names=("mean",))[1] == [RENAME]
+
+
+@pytest.mark.parametrize("cause", OTHER_CAUSES)
+def test_none_is_named_beside_another_cause(cause):
+    assert RENAME not in taken(*OTHER_CAUSES[cause], names=("mean",))[1]
+
+
+def test_a_conflict_in_a_cell_is_called_by_its_name():
+    (note,) = taken(*OTHER_CAUSES["its cell is in conflict"], names=("mean",))[1]
+    assert note.endswith("it has the marks of a merge conflict; keep one of the two versions")
+
+
+def test_what_a_notebook_deletes_is_not_a_definition():
+    _, notes = taken("def f(): return 1", "del f")
+    assert notes == ["`f` is deleted in cell 2, so it cannot be called: leave `del` out there"]
+    assert taken("del f", "def f(): return 1")[1] == []
