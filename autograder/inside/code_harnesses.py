@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_leaves
 
 from hpcdl.comm.base import Communicator
 
+from .doors import opaque
 from .triton_rule import Fault, Launches
 
 C: Any = torch._C
@@ -111,11 +112,11 @@ def traced(call: Callable[[], Any]) -> tuple[int, Any]:
         nonlocal count
         count += 1
         frame.f_trace_opcodes = True
-        return trace
+        return shown
 
-    before, of_threads = sys.gettrace(), threading.gettrace()
-    sys.settrace(trace)
-    threading.settrace(trace)  # in threads that begin meanwhile, too
+    before, of_threads, shown = sys.gettrace(), threading.gettrace(), opaque(trace)
+    sys.settrace(shown)
+    threading.settrace(shown)  # in threads that begin meanwhile, too
     try:
         result = call()
     finally:

@@ -8,27 +8,29 @@ import torch
 
 from hpcdl.comm.base import Communicator
 
+from .doors import opaque
 
-class TimedGradient:
-    """`grad(w, k)` returns a w + c[k] and takes seconds[k]; `seen` lists the w of every call."""
 
-    def __init__(self, a: float, c: torch.Tensor, seconds: list, comm: Communicator):
-        self.a, self.c, self.seconds, self.comm = a, c, seconds, comm
-        self.seen: list[torch.Tensor] = []
+def timed_gradient(a: float, c: torch.Tensor, seconds: list, comm: Communicator) -> tuple[Callable, list]:
+    """Return `grad(w, k)`, which gives a w + c[k], takes seconds[k] and shows neither; and the list of its w."""
+    seen: list[torch.Tensor] = []
+    compute = comm.compute
 
-    def __call__(self, w: torch.Tensor, k: int) -> torch.Tensor:
-        self.seen.append(w.detach().clone())
-        self.comm.compute(self.seconds[k])
-        return self.a * w + self.c[k]
+    def grad(w: torch.Tensor, k: int) -> torch.Tensor:
+        seen.append(w.detach().clone())
+        compute(seconds[k])
+        return a * w + c[k]
+
+    return opaque(grad), seen
 
 
 def asynchronous(
     train: Callable, a: float, c: torch.Tensor, seconds: list, w: torch.Tensor, rest: list, comm: Communicator
 ):
     """Train with this rank's gradient; return the student function's result, and the w that its gradients saw."""
-    gradient = TimedGradient(a, c, seconds, comm)
+    gradient, seen = timed_gradient(a, c, seconds, comm)
     returned = train(comm, gradient, w, *rest)
-    return returned, gradient.seen
+    return returned, seen
 
 
 def downpour(
@@ -36,9 +38,9 @@ def downpour(
     comm: Communicator,
 ):  # fmt: skip
     """Train with a function for several servers."""
-    gradient = TimedGradient(a, c, seconds, comm)
+    gradient, seen = timed_gradient(a, c, seconds, comm)
     returned = train(comm, servers, gradient, w, *rest)
-    return returned, gradient.seen
+    return returned, seen
 
 
 def comm_first(function: Callable, *args: Any):

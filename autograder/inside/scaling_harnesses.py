@@ -6,6 +6,8 @@ import torch
 
 from hpcdl.comm.base import Communicator
 
+from .doors import opaque
+
 
 def loss_scaling(make: Callable, steps: list, options: dict, measured: bool, comm: Communicator):
     """Run steps of the student's scaler, which gets each step's scaled gradients.
@@ -17,8 +19,7 @@ def loss_scaling(make: Callable, steps: list, options: dict, measured: bool, com
     for gradients in steps:
         given: list[list[torch.Tensor]] = []
         begin = comm.clock()
-        done = scaler.step(
-            [x.clone() for x in gradients], lambda xs, given=given: given.append([x.detach().clone() for x in xs])
-        )
+        update = opaque(lambda xs, given=given: given.append([x.detach().clone() for x in xs]))
+        done = scaler.step([x.clone() for x in gradients], update)
         log.append((done, given, comm.clock() - begin if measured else 0.0))
     return log

@@ -74,7 +74,7 @@ def gathered(
     with meter() as memory:
         memory.mark("parameters", *whole)
         beside = Held(memory, (weights, whole, x, dy, order), make)
-        layers = [DenseLayer(a, b, watching(beside, lambda: comm.compute(seconds))) for a, b in widths]
+        layers = [DenseLayer(a, b, opaque(watching(beside, lambda: comm.compute(seconds)))) for a, b in widths]
         beside.known |= {id(layer) for layer in layers}
         model = make(layers, whole, comm)
         whole.clear()

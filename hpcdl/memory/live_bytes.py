@@ -3,7 +3,6 @@
 import threading
 import weakref
 from collections.abc import Iterable, Iterator
-from functools import partial
 
 import torch
 from torch import nn
@@ -11,6 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from hpcdl.memory.opaque import opaque
 from hpcdl.memory.resizing import watch_resizes
 
 KINDS = ("parameters", "buffers", "gradients", "optimizer states", "activations", "temporaries", "others")
@@ -85,10 +85,10 @@ class MemoryMeter(TorchDispatchMode):
         self._thread = threading.get_ident()
         for parameter in self._parameters.values():
             if parameter.requires_grad and parameter.is_leaf:
-                hook = partial(self._has_gradient)
-                hook.of_hpcdl = True  # type: ignore[attr-defined]  # wrappers postpone others' hooks
+                hook = opaque(self._has_gradient)
+                hook.of_hpcdl = True  # wrappers postpone others' hooks
                 self._removals.append(parameter.register_post_accumulate_grad_hook(hook).remove)
-        self._removals.append(register_optimizer_step_post_hook(self._has_stepped).remove)
+        self._removals.append(register_optimizer_step_post_hook(opaque(self._has_stepped)).remove)
         self._removals.append(watch_resizes(self._resized))
         self._recognize()
         self._note_peak()
@@ -121,7 +121,7 @@ class MemoryMeter(TorchDispatchMode):
     def _count(self, storage: torch.UntypedStorage, kind: str, anew: bool = False) -> None:
         key, nbytes = storage._cdata, storage.nbytes()
         if key not in self._alive:
-            self._alive[key] = weakref.ref(storage, lambda _: self._gone(key))
+            self._alive[key] = weakref.ref(storage, opaque(lambda _: self._gone(key)))
         elif anew:
             self._change(*self._sizes[key], sign=-1)
         self._sizes[key] = (kind, nbytes)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import torch
 
+from hpcdl.memory.opaque import opaque
+
 Watcher = Callable[[torch.UntypedStorage], None]
 
 _original = torch.UntypedStorage.resize_
@@ -22,15 +24,18 @@ def _resize_and_notify(storage: torch.UntypedStorage, size: int):
     return result
 
 
+_shown = opaque(_resize_and_notify)
+
+
 def watch_resizes(watcher: Watcher) -> Callable[[], None]:
     """Call `watcher(storage)` after each `resize_`, in any thread; return a function that ends that.
 
     torch's method is wrapped while there are watchers, and restored afterwards.
     """
     with _lock:
-        _watchers.append(watcher)
+        _watchers.append(watcher := opaque(watcher))
         # No type foresees that a method is replaced, here and below.
-        torch.UntypedStorage.resize_ = _resize_and_notify  # type: ignore[method-assign, assignment]  # see above
+        torch.UntypedStorage.resize_ = _shown  # type: ignore[method-assign, assignment]  # see above
     return functools.partial(_end, watcher)
 
 

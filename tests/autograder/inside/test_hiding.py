@@ -1,6 +1,7 @@
 """No object that guards a worker can be reached from an answer, by any chain of attributes."""
 
 import pytest
+import torch
 
 from autograder.inside.hiding import HIDDEN
 
@@ -55,10 +56,12 @@ def classes(kind):
             yield from classes(each)
 
 
-def f(hidden, comm):
+def crawl(hidden, *given):
     roots = [sys.modules, sys.meta_path, sys.path_hooks, weakref.finalize._registry, globals()]
     roots += [dict(vars(each)) for each in {*classes(object)} if str(each.__module__).startswith("autograder")]
-    roots += [hpcdl.collectives.ring.ring_all_reduce, torch._C._set_grad_enabled, threading.enumerate(), comm]
+    roots += [hpcdl.collectives.ring.ring_all_reduce, torch._C._set_grad_enabled, threading.enumerate(), *given]
+    optimizer = sys.modules.get("torch.optim.optimizer")
+    roots += [sys.gettrace(), vars(torch.UntypedStorage).get("resize_"), vars(optimizer) if optimizer else 0]
     seen, found = {}, set()
     while roots:
         x = roots.pop()
@@ -76,6 +79,48 @@ def f(hidden, comm):
         except Exception:
             pass
     return len(seen), sorted(found)
+
+
+def f(hidden, comm):
+    return crawl(hidden, comm)
+"""
+MEASURED = """
+METER = "hpcdl.memory.live_bytes", "autograder.inside.held"
+reached = []
+
+
+def note(*given):
+    storages = [x.untyped_storage() for x in given if isinstance(x, torch.Tensor)]
+    found = crawl(METER, *given, *[weakref.getweakrefs(x) for x in storages])[1]
+    reached.extend(name for _, name in found if name in ("MemoryMeter", "Held", "Bytes"))
+
+
+def peak(q):
+    y = q * 2
+    note(q, y)
+    return len(reached)
+
+
+class Adam:
+    def __init__(self, params, comm, lr):
+        note(params, *params, comm)
+
+    def step(self):
+        note(self)
+        self.m = self.v = self.t = len(reached)
+
+
+class Sharded:
+    def __init__(self, layers, weights, comm):
+        note(layers, *weights, comm)
+        self.shares, self.grads = [], []
+
+    def forward(self, x, order):
+        note(x)
+        return len(reached)
+
+    def backward(self, dy, order):
+        return len(reached)
 """
 
 
@@ -86,3 +131,16 @@ def test_nothing_leads_to_what_guards(remote):
     ((count, found),) = started.student.ranks("f", 1, lambda rank: (list(HIDDEN),)).results
     assert found == []
     assert count > 10_000
+
+
+@pytest.mark.labs  # as above
+def test_nothing_leads_to_a_meter_while_it_measures(remote):
+    """Its hooks, weak references and methods in place of torch's show no object behind them."""
+    started = remote(CRAWLER + MEASURED, opened=())
+    started.start_check(100)
+    x = torch.ones(2, 2)
+    run = lambda name, harness, *given: started.student.ranks(name, 1, lambda rank: given, harness=harness).results[0]  # noqa: E731
+    assert run("peak", "peak", x)[0] == 0
+    assert run("Adam", "optimizing", [x], [[x]], 0.1)[3] == [0, 0, 0]
+    y, dx, *_ = run("Sharded", "gathered", [(2, 2)], [x.flatten()], x, x, [0], [[1.0], [1.0]], 0.0, True, False)
+    assert (y, dx) == (0, 0)
