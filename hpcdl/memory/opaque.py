@@ -8,5 +8,5 @@ from typing import Any
 def opaque(function: Callable) -> Any:
     """Return a C callable that calls `function`, and shows no closure, globals or object behind it."""
     shown = functools.lru_cache(maxsize=0)(function)
-    shown.__wrapped__ = None
+    shown.__wrapped__ = None  # type: ignore[assignment]  # what it would show
     return shown

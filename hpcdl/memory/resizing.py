@@ -35,7 +35,7 @@ def watch_resizes(watcher: Watcher) -> Callable[[], None]:
     with _lock:
         _watchers.append(watcher := opaque(watcher))
         # No type foresees that a method is replaced, here and below.
-        torch.UntypedStorage.resize_ = _shown  # type: ignore[method-assign, assignment]  # see above
+        torch.UntypedStorage.resize_ = _shown  # type: ignore[method-assign]  # see above
     return functools.partial(_end, watcher)
 
 
