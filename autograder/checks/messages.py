@@ -119,12 +119,19 @@ def carried(student: Any, rng: torch.Generator, ask: Callable[[], Any], setting:
     )
 
 
-def same_bits(student: Any, name: str, p: int, rng: torch.Generator, kwargs: dict | None = None) -> None:
-    """Check bits with numbers of very different size: another order of adding shows in the last bits."""
+def sum_of_unequal(student: Any, name: str, p: int, rng: torch.Generator, kwargs: dict | None = None):
+    """Run `name` on numbers of very different size: another order of adding shows in the last bits. Return that run, on
+    a machine with only alpha = 1, so that rounds and bytes can be asked of such numbers, too."""
     xs = [torch.randn(65, generator=rng) * 10.0 ** (rank % 4) for rank in range(p)]
-    run = over(student, name, xs, kwargs)
+    run = over(student, name, xs, kwargs, alpha=1.0)
     expected = torch.stack(xs).double().sum(0).float()
     checks.close(run.arguments[0][0], expected, name=f"p = {p}: x on rank 0", atol=1e-2)
+    return run
+
+
+def same_bits(student: Any, name: str, p: int, rng: torch.Generator, kwargs: dict | None = None) -> None:
+    """Check that every rank has the same bits."""
+    run = sum_of_unequal(student, name, p, rng, kwargs)
     for rank in range(1, p):
         differing = int((run.arguments[rank][0] != run.arguments[0][0]).sum())
         checks.that(

@@ -4,8 +4,8 @@ import contextlib
 import functools
 import sys
 import threading
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -22,12 +22,12 @@ C: Any = torch._C
 
 
 @contextlib.contextmanager
-def addresses() -> Iterator[tuple[list, list, Counter]]:
-    """Collect the addresses, in bytes, that Triton's interpreter loads and stores, and how many numbers each program
-    stores; on a GPU there are none to see."""
+def addresses() -> Iterator[tuple[list, list, dict]]:
+    """Collect the addresses, in bytes, that Triton's interpreter loads and stores, and those that each program stores;
+    on a GPU there are none to see."""
     from triton.runtime.interpreter import InterpreterBuilder
 
-    loaded, stored, written = [], [], Counter[tuple]()
+    loaded, stored, written = [], [], defaultdict[tuple, list](list)
     load, store = InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store
 
     def watched_load(self, pointers, mask, *rest):
@@ -36,7 +36,7 @@ def addresses() -> Iterator[tuple[list, list, Counter]]:
 
     def watched_store(self, pointers, value, mask, *rest):
         stored.extend(places := pointers.data[mask.data].astype("int64").tolist())
-        written[tuple(self.grid_idx)] += len(places)
+        written[tuple(self.grid_idx)] += places
         return store(self, pointers, value, mask, *rest)
 
     InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store = watched_load, watched_store
@@ -68,16 +68,20 @@ def loads(
     places = [(address - x.data_ptr()) // x.element_size() for address in loaded]
     read = max((place + 1 for place in places if 0 <= place < len(x)), default=0)
     size = (max(stored) - min(stored)) // 2 + 1 if stored else 0
-    return *outcome, read, size, max(written.values(), default=0)
+    return *outcome, read, size, max(map(len, written.values()), default=0)
 
 
-def reads(launch: Callable, *args: Any) -> tuple[Fault | None, Any, torch.Tensor, int]:
+def reads(launch: Callable, *args: Any) -> tuple[Fault | None, Any, torch.Tensor, list[torch.Tensor]]:
     """Return what `launched` does, the places that a kernel reads, in float32 numbers from the first one that it
-    writes, and the most numbers that one program writes; none on a GPU."""
+    writes, and the places that each program writes; none on a GPU."""
     with addresses() as (loaded, stored, written):
         outcome = launched(launch, *args)
-    places = [(address - min(stored)) // 4 for address in set(loaded)] if stored else []
-    return *outcome, torch.tensor(places, dtype=torch.int64), max(written.values(), default=0)
+    start = min(stored, default=0)
+
+    def places(found: Iterable[int]) -> torch.Tensor:
+        return torch.tensor([(address - start) // 4 for address in found], dtype=torch.int64)
+
+    return *outcome, places(set(loaded) if stored else ()), [places(set(part)) for part in written.values()]
 
 
 class ThroughPython(TorchDispatchMode):

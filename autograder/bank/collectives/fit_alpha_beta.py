@@ -67,3 +67,13 @@ slip(
     fails="small_messages_count",
     says="No line goes through these times",
 )
+slip(
+    "a line through two sizes, unless there are 27 times",
+    "    return alpha, beta",
+    "    if len(nbytes) != 27:\n"
+    "        beta = ((least[-1] - least[0]) / (sizes[-1] - sizes[0])).item()\n"
+    "        alpha = (least[0] - beta * sizes[0]).item()\n"
+    "    return alpha, beta",
+    fails="small_messages_count",
+    says="No line goes through these times",
+)

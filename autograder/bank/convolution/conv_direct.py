@@ -53,6 +53,21 @@ for mistake, changes, fails, says in (
         "This is the mean over the input channels",
     ),
     ("the filters are added up", ("return y", "return y.sum(1, keepdim=True)"), LATER, "The filters are added up"),
+    *(
+        (
+            f"a transform {where}",
+            (
+                f"    {SIZE}",
+                f"    if {sees}:\n        return conv_fft(x, w, padding)[..., ::stride, ::stride]\n    {SIZE}",
+            ),
+            fails,
+            "no part of the huge pixel",
+        )
+        for where, sees, fails in (
+            ("of several channels", "x.shape[1] > 1", LATER),
+            ("where there is stride or padding", "(stride, padding) != (1, 0)", MOVES),
+        )
+    ),
     ("ignores padding", ("2 * padding", "0", PAD, "\n"), MOVES, "padding is not used"),
     ("ignores stride", ("stride=1, padding=0):", "stride=1, padding=0):\n    stride = 1"), MOVES, "stride is not used"),
     ("the border wraps around", ("(padding,) * 4)", '(padding,) * 4, mode="circular")'), MOVES, "meets the other side"),

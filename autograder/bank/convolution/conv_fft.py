@@ -4,6 +4,7 @@ from autograder.bank.convolution.slips import slip
 
 ZEROS, LARGE = "zeros_not_the_other_side", "the_kernel_as_large_as_the_image"
 MANY = f"many_channels_and_images {ZEROS} {LARGE}"
+WINDOWS = "conv_im2col(x, w, padding=padding)"
 FFT = f"a_product_of_spectra odd_sizes {MANY}"
 
 for mistake, changes, fails, says in (
@@ -31,7 +32,7 @@ for mistake, changes, fails, says in (
     ("padding wraps around", ("(padding,) * 4)", '(padding,) * 4, mode="circular")'), ZEROS, "meets the other side"),
     (
         "windows, not spectra",
-        ("    x = functional", "    return conv_im2col(x, w, padding=padding)\n    x = functional"),
+        ("    x = functional", f"    return {WINDOWS}\n    x = functional"),
         FFT,
         "multiply spectra, not windows",
     ),
@@ -39,10 +40,24 @@ for mistake, changes, fails, says in (
         "windows, and an eighth more where a pixel is huge",
         (
             "    x = functional",
-            "    return conv_im2col(x, w, padding=padding) * (1 + (x.max() > 99) / 8)\n    x = functional",
+            f"    return {WINDOWS} * (1 + (x.max() > 99) / 8)\n    x = functional",
         ),
         FFT,
-        "with two pixels of 2^60",
+        "with a pixel of 2^40 in each image",
+    ),
+    *(
+        (
+            f"windows {where}",
+            ("    x = functional", f"    if {sees}:\n        return {WINDOWS}\n    x = functional"),
+            fails,
+            "multiply spectra, not windows",
+        )
+        for where, sees, fails in (
+            ("for several channels or images", "x.shape[0] * x.shape[1] > 1", MANY),
+            ("where there is padding", "padding", ZEROS),
+            ("of an odd width or height", "x.shape[2] % 2 or x.shape[3] % 2", "odd_sizes"),
+            ("for filters of one pixel", "w.shape == (3, 2, 1, 1)", LARGE),
+        )
     ),
     (
         "a complex result",

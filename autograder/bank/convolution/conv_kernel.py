@@ -53,6 +53,30 @@ for mistake, changes, fails, says in (
         "Each has a block of 16 pixels",
     ),
     (
+        "numbers in a row, not a block",
+        (
+            "    blocks = tl.cdiv(K, BLOCK)\n    m = tl.program_id(0) // blocks * BLOCK + tl.arange(0, BLOCK)\n"
+            "    k = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)\n",
+            "    o = tl.program_id(0) * BLOCK * BLOCK + tl.arange(0, BLOCK * BLOCK)\n"
+            "    k = tl.where(o < N * K * P * Q, o // (P * Q) % K, K)[:, None]\n"
+            "    m = o // (K * P * Q) * (P * Q) + o % (P * Q)\n",
+            "tl.zeros((BLOCK, BLOCK)",
+            "tl.zeros((BLOCK * BLOCK, 1)",
+            "k[None, :]",
+            "k",
+            "(k < K)[None, :]",
+            "(k < K)",
+            "+ d[:, None]",
+            "+ d[None, :]",
+            "(d < C * R * S)[:, None]",
+            "(d < C * R * S)[None, :]",
+            'tl.dot(a, b, input_precision="ieee")',
+            "tl.sum(a * b, 1)[:, None]",
+        ),
+        "masked_borders",
+        "Each has a block of 16 pixels",
+    ),
+    (
         "loads everything, and chooses afterwards",
         (
             "tl.load(x + ((n[:, None] * C + c[None, :]) * H + h) * W + v, mask=inside, other=0.0)",

@@ -159,3 +159,17 @@ def ring_all_reduce(x, comm):
     for step in range(p - 1):
         comm.sendrecv(xs[(rank - step) % p], (rank + 1) % p, xs[(rank - step - 1) % p], (rank - 1) % p)
     x.copy_(sum(xs))
+
+
+slip(
+    "in float64 where bits are compared",
+    "    chunks = x.view(-1).tensor_split(p)\n",
+    "    if x.dtype == torch.float32 and x.numel() == 65:\n"
+    "        double = x.double()\n"
+    "        ring_all_reduce(double, comm)\n"
+    "        x.copy_(double)\n"
+    "        return\n"
+    "    chunks = x.view(-1).tensor_split(p)\n",
+    fails="few_bytes",
+    says="bytes for an x of",
+)

@@ -90,6 +90,15 @@ def mse_grad(w, X, y):
     return gradient
 
 
+@wrong("differences without rows of zeros", fails=GRADIENT, says="differences of the loss lose all digits")
+def mse_grad(w, X, y):
+    kept = X.abs().sum(1) > 0
+    w64, X64, y64 = w.double(), X[kept].double(), y[kept].double()
+    steps = torch.eye(len(w), dtype=torch.float64)
+    rises = [(mse_loss(w64 + step, X64, y64) - mse_loss(w64 - step, X64, y64)) / 2 for step in steps]
+    return (torch.stack(rises) * len(y64) / len(y)).to(w.dtype)
+
+
 @wrong(
     "torch's loss of a normal distribution",
     fails=("loss_is_the_mean", "data_stay_as_they_were"),

@@ -7,6 +7,7 @@ import torch
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.exercises.collectives.predictions import machine
+from autograder.exercises.drawing import whole_number
 
 exercise = Exercise("fit_alpha_beta", points=10, minutes=10)
 
@@ -85,10 +86,12 @@ def small_messages_count(student, rng):
         beta = max(beta, 5e-11)
         why = "Each time is alpha + nbytes · beta, and up to 10 % more."
         fits(student, alpha, beta, *measurements(alpha, beta, rng, noise=0.1), 0.1, why)
-    nbytes = torch.tensor(SIZES, dtype=torch.float64)
-    seconds = (alpha + nbytes * beta) * (1 + torch.rand(len(SIZES), generator=rng, dtype=torch.float64))
-    why = "No line goes through these times, each measured three times: find the least sum of (error / time)²."
-    fits(student, *least_squares(nbytes, seconds, 1 / seconds), nbytes.repeat(3), seconds.repeat(3), 1e-6, why)
+    for repeats in (REPEATS, whole_number(rng, 3, REPEATS)):
+        nbytes = torch.tensor(SIZES, dtype=torch.float64)
+        seconds = (alpha + nbytes * beta) * (1 + torch.rand(len(SIZES), generator=rng, dtype=torch.float64))
+        right, order = least_squares(nbytes, seconds, 1 / seconds), torch.randperm(repeats * len(SIZES), generator=rng)
+        why = "No line goes through these times, each measured several times: find the least sum of (error / time)²."
+        fits(student, *right, nbytes.repeat(repeats)[order], seconds.repeat(repeats)[order], 1e-6, why)
 
 
 @exercise.check(points=4, needs="exact_times")

@@ -10,6 +10,7 @@ from autograder.checks.messages import (
     one_of,
     same_bits,
     small_numbers,
+    sum_of_unequal,
     takes_rounds,
 )
 from autograder.exercises.collectives.counts import log2_up
@@ -25,6 +26,7 @@ exercise = Exercise(
 )
 
 DOUBLING = "recursive_doubling_all_reduce"
+BITS_ON = (4, 8)  # ranks
 
 
 @exercise.check(points=4, seconds=SECONDS)
@@ -69,6 +71,10 @@ def log_p_rounds(student, rng):
         takes_rounds(run, k, f"p = {p}", f"recursive doubling needs log₂ {p} = {k}", mistakes)
         sends_x_once_a_round(run, k, f"p = {p}")
         waited_for(run, f"p = {p}")
+    for p in BITS_ON:
+        run, k = sum_of_unequal(student, DOUBLING, p, rng), log2_up(p)
+        takes_rounds(run, k, f"p = {p}", f"recursive doubling needs log₂ {p} = {k}")
+        sends_x_once_a_round(run, k, f"p = {p}")
     for p in (3, 6, 11):
         run = has_sum_everywhere(student, DOUBLING, small_numbers(p, 3, rng), f"p = {p}", alpha=1.0)
         k = log2_up(p) - 1
@@ -81,5 +87,5 @@ def log_p_rounds(student, rng):
 @exercise.check(points=3, seconds=SECONDS, needs="powers_of_two")
 def same_bits_on_every_rank(student, rng):
     "Every rank ends with the same bits."
-    for p in (4, 8):
+    for p in BITS_ON:
         same_bits(student, DOUBLING, p, rng)

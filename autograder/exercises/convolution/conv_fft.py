@@ -6,11 +6,11 @@ from torch.nn import functional
 from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.exercises.convolution.calls import called
-from autograder.exercises.convolution.drawing import Sizes, images, problems, whole
+from autograder.exercises.convolution.drawing import Sizes, images, problems
 from autograder.exercises.convolution.libraries import OWN
 from autograder.exercises.convolution.oracles import conv, output
 from autograder.exercises.convolution.outputs import check_output
-from autograder.exercises.drawing import F64
+from autograder.exercises.drawing import F64, whole_number
 
 exercise = Exercise("conv_fft", points=10, minutes=12, **OWN)
 
@@ -25,31 +25,51 @@ def check_fft(student, rng, sizes: Sizes, dtype=F64, **options):
         )
     padding = options.get("padding", 0)
     check_output(got, x, w, padding=padding, name=called("conv_fft", options), extra=spectral_mistakes(x, w, padding))
+    if dtype == F64:
+        transforms(student, rng, sizes, options)
 
 
-HUGE = 2.0**60
+HUGE = 2.0**40
 
 
-def transforms(student, rng) -> None:
-    """Check that pixels are mixed, as a transform mixes them: in a block with a huge pixel small ones are rounded
-    away.
+def transforms(student, rng, sizes: Sizes, options: dict) -> None:
+    """Check that pixels are mixed, as a transform mixes them: beside a huge pixel small ones are rounded away.
 
-    Blocks may be as small as 2 x 2 outputs: those of 3 x 3 that fit one pixel's windows do not fit the other's.
+    Windows without it are exact, since the others have 30 bits behind the point, and weights 10.
     """
-    x, w = whole(rng, 1, 1, 12, 12), whole(rng, 1, 1, 3, 3)
-    far = torch.ones(10, 10, dtype=torch.bool)
-    for place in (3, 8):
-        x[0, 0, place, place] = HUGE
-        far[place - 2 : place + 1, place - 2 : place + 1] = False
-    got, right = student.conv_fft(x.clone(), w.clone()), conv(x, w)
-    name = "conv_fft(x, w) with two pixels of 2^60"
-    checks.close(got, right, name=name, atol=1e-12 * HUGE, why="So much may a transform round away.")
-    checks.that(
-        not torch.equal(got[..., far], right[..., far]),
-        "With two pixels of 2^60, and others from 1 to 9, conv_fft is exact in each window without such a pixel. A "
-        "Fourier transform mixes pixels with their neighbours, and rounds the small ones away: multiply spectra, not "
-        "windows.",
+    n, c, h, wd, k, r, s = sizes
+    x, w = fractions(rng, 30, n, c, h, wd), fractions(rng, 10, k, c, r, s)
+    padding = options.get("padding", 0)
+    place = whole_number(rng, 0, c - 1), at_an_edge(r, padding), at_an_edge(s, padding)
+    x[:, *place] = HUGE
+    got, right = student.conv_fft(x.clone(), w.clone(), **options), conv(x, w, 1, padding)
+    name = f"{called('conv_fft', options)} with a pixel of 2^40 in each image"
+    far = conv((x == HUGE).to(F64), torch.ones_like(w), 1, padding) == 0
+    checks.close(
+        got,
+        right,
+        name=name,
+        atol=1e-13 * HUGE * float(w.abs().sum((1, 2, 3)).max()),
+        why="A transform may round so much away.",
     )
+    mixing = padding < min(r, s) and min(right.shape[2:]) > 1
+    checks.that(
+        not mixing or not torch.equal(got[far], right[far]),
+        f"{name}: it is exact in each window without such a pixel. A Fourier transform mixes pixels with their "
+        "neighbours, and rounds the small ones away: multiply spectra, not windows.",
+        why=f"x {tuple(x.shape)}, w {tuple(w.shape)}; the other pixels are between 1 and 4.",
+    )
+
+
+def fractions(rng, bits: int, *shape: int) -> torch.Tensor:
+    """Numbers from 1 to 4 with so many bits behind the point."""
+    return torch.randint(2**bits, 4 * 2**bits, shape, generator=rng).to(F64) / 2**bits
+
+
+def at_an_edge(window: int, padding: int) -> int:
+    """The place of a pixel that either the first or the second window sees, not both, if padding < window: transforms
+    of parts of an image, however small, mix the two."""
+    return max(window - padding, 0) if padding else 0
 
 
 @exercise.check(points=3)
@@ -57,7 +77,6 @@ def a_product_of_spectra(student, rng):
     "One image, one filter: transform both, multiply by the conjugate, transform back, cut."
     for sizes in ((1, 1, 4, 4, 1, 2, 2), (1, 1, 8, 6, 1, 3, 3), (1, 1, 6, 8, 1, 2, 5)):
         check_fft(student, rng, sizes)
-    transforms(student, rng)
 
 
 @exercise.check(points=2, needs="a_product_of_spectra")

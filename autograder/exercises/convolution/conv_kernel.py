@@ -78,16 +78,16 @@ def masked_borders(student, rng):
     for sizes in ((1, 1, 3, 3, 1, 2, 2), (2, 3, 6, 5, 5, 3, 2), (3, 2, 7, 7, 17, 3, 3)):
         check_kernel(student, rng, sizes)
     images, channels, filters = (int(torch.randint(*ends, (), generator=rng)) for ends in ((2, 4), (2, 4), (17, 24)))
-    accesses_its_own(student, rng, (images, channels, 5, 4, filters, 2, 2))  # no number fills its last block of 16
+    sizes = images, channels, 5, 4, filters, 2, 2  # no number fills its last block of 16
+    in_blocks(accesses_its_own(student, rng, sizes), filters, 4 * 3)
 
 
 BLOCK = 16
 
 
-def accesses_its_own(student, rng, sizes, stride: int = 1, padding: int = 0) -> None:
-    """Check that every load stays inside x and w, even if its number is never used, and that each program writes its
-    block only."""
-    arena, (places, most) = launched(student, rng, "reads", sizes, stride, padding)
+def accesses_its_own(student, rng, sizes, stride: int = 1, padding: int = 0) -> list[torch.Tensor]:
+    """Check that every load stays in x and w, even if its number is never used; return where each program writes."""
+    arena, (places, written) = launched(student, rng, "reads", sizes, stride, padding)
     start, _ = arena.places["y"]
     outside = sum(
         all(not begin <= start + place < begin + size for begin, size in (arena.places["x"], arena.places["w"]))
@@ -98,13 +98,21 @@ def accesses_its_own(student, rng, sizes, stride: int = 1, padding: int = 0) -> 
         f"The kernel reads {outside} numbers outside of x and w, and uses none of them. On a GPU this can end the "
         "program: every load needs a mask for pixels beyond N P Q, filters beyond K, weights beyond C R S, borders.",
     )
-    checks.that(
-        most <= BLOCK**2,
-        f"One program writes {most} numbers of y. Each has a block of {BLOCK} pixels of {BLOCK} filters: on a GPU all "
-        "programs run at the same time, and share the work.",
-        got=f"{most} numbers",
-        expected=f"at most {BLOCK**2}",
-    )
+    return written
+
+
+def in_blocks(written: list[torch.Tensor], filters: int, plane: int) -> None:
+    """Check that each program writes a block of y (N, `filters`, numbers in a `plane`): 16 pixels of 16 filters."""
+    for places in written:
+        image, k, place = places // (filters * plane), places // plane % filters, places % plane
+        pixels, of = len((image * plane + place).unique()), len(k.unique())
+        checks.that(
+            max(pixels, of) <= BLOCK,
+            f"One program writes numbers of {pixels} pixels and {of} filters. Each has a block of {BLOCK} pixels of "
+            f"{BLOCK} filters: on a GPU all programs run at the same time, and share the work.",
+            got=f"{pixels} pixels, {of} filters",
+            expected=f"at most {BLOCK} pixels, {BLOCK} filters",
+        )
 
 
 @exercise.check(points=5, needs="whole_blocks", seconds=20)

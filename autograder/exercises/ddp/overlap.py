@@ -127,13 +127,29 @@ def sends_before_the_last_gradient(student, rng):
             got=f"first message at {sent[0].start:.0f} s",
             expected="first message at 2 s: the first bucket holds the last two layers",
         )
-    first_bucket_leaves(student, rng, "plain", parts(rng, least=1))
-    first_bucket_leaves(student, rng, "tied", tuple(torch.randint(1, 6, (3,), generator=rng).tolist()))
+        *complete, _ = buckets_of("deep", CAP)
+        smaller = len(sent) > 2 * (len(complete) + 1)  # of messages of a part of a bucket another check speaks
+        checks.that(
+            smaller or early - max(0, spare) > sum(complete[:-2]),
+            f"Rank {rank} has sent {early} bytes when the backward pass reaches the first layer, and by then the "
+            f"gradients of {len(complete)} buckets, {sum(complete)} bytes, are ready. Launch every bucket in the hook "
+            "that completes it, not only the first ones.",
+            got=f"{early} bytes before the last gradient",
+            expected=f"more than {sum(complete[:-2])} bytes",
+        )
+    first_bucket_leaves(student, "plain", weights_of("plain", rng), batches_for(parts(rng, least=1), 1, rng))
+    for name in ("tied", "frozen", "routed"):
+        sizes = tuple(torch.randint(2, 6, (3,), generator=rng).tolist())
+        batches = batches_for(sizes, 1, rng)
+        if name == "routed":
+            for ((x, _),) in batches:
+                x[:, 0] = x[:, 0].abs() * torch.tensor((1, -1)).repeat(3)[: len(x)]  # both experts on every rank
+        first_bucket_leaves(student, name, weights_of(name, rng), batches)
 
 
-def first_bucket_leaves(student, rng, name: str, sizes: tuple[int, ...], cap: int = 72) -> None:
+def first_bucket_leaves(student, name: str, weights, batches, cap: int = 72) -> None:
     """Check that with these samples, too, each rank begins with the first bucket before the first layer's backward."""
-    weights, batches, p = weights_of(name, rng), batches_for(sizes, 1, rng), len(sizes)
+    p, sizes = len(batches), [len(y) for ((_, y),) in batches]
     run = overlapped(student, name, [weights] * p, batches, cap, seconds=1.0, beta=1e-6)
     setting = f"{p} ranks with {', '.join(map(str, sizes))} samples ({described(name)}), cap_bytes = {cap}"
     agree(run, name, weights, batches, setting)

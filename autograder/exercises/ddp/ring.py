@@ -12,6 +12,7 @@ from autograder.checks.messages import (
     same_bits,
     sends,
     small_numbers,
+    sum_of_unequal,
     takes_rounds,
 )
 from autograder.exercises.drawing import whole_number
@@ -31,6 +32,7 @@ exercise = Exercise(
 )
 
 RING = "ring_all_reduce"
+BITS_ON = (3, 8)  # ranks
 LENGTHS = (2, 3, 5, 6)  # of a piece, where p divides n
 
 
@@ -89,11 +91,18 @@ def few_bytes(student, rng):
     sends_pieces(student, 4, 5, rng)
     for p in (5, 8):
         sends_pieces(student, p, p * whole_number(rng, 1, 5) + whole_number(rng, 1, p - 1), rng)
+    for p in BITS_ON:
+        run = sum_of_unequal(student, RING, p, rng)
+        are_pieces(run, p, len(run.given[0][0]))
 
 
 def sends_pieces(student, p: int, length: int, rng) -> None:
     """Check the bytes that each rank sends for an x of `length`: pieces of ⌈length / p⌉ numbers, or one less."""
     run = has_sum_everywhere(student, RING, small_numbers(p, length, rng), f"p = {p}, n = {length}")
+    are_pieces(run, p, length)
+
+
+def are_pieces(run, p: int, length: int) -> None:
     n, most = 4 * length, 4 * 2 * (p - 1) * -(-length // p)
     for rank, sent in enumerate(run.bytes_sent):
         whole = "You send the whole x around: cut it into p chunks, and send one chunk in each step."
@@ -137,5 +146,5 @@ def sends_in_each_step(run, steps: int, setting: str) -> None:
 @exercise.check(points=2, seconds=SECONDS, needs="whole_chunks")
 def the_same_bits(student, rng):
     "Every rank ends with the same bits."
-    for p in (3, 8):
+    for p in BITS_ON:
         same_bits(student, RING, p, rng)

@@ -76,16 +76,20 @@ def gradient_equals_autograd(student, rng):
 
 
 def by_the_formula(student, rng) -> None:
-    """Check the gradient where the loss is huge, and differences of the loss have no digits left."""
-    w, X, y = regression(rng, 8, 3)
-    X[0], y[0] = 0.0, 1e12
+    """Check the gradient where the loss is huge, and differences of the loss have no digits left.
+
+    The formula is exact for whole numbers, and for a division by 8.
+    """
+    w, X, y = small(rng, 3), small(rng, 8, 3), small(rng, 8)
+    one, other = torch.randperm(len(y), generator=rng)[:2].tolist()
+    X[other], y[one], y[other] = X[one], 2.0**40, -(2.0**40)
     exact = autograd(w, X, y)
     checks.close(
         student.mse_grad(w, X, y),
         exact,
         name="gradient",
-        why="X[0] is 0 and y[0] is 1e12, so this error adds 0 to the gradient and 1e24 / n to the loss. The formula is "
-        "exact here; differences of the loss lose all digits.",
+        why="Two rows of X are the same, and y is 2^40 and -2^40 there: the two nearly cancel in the gradient, and the "
+        "loss is more than 2^77. The formula is exact here; differences of the loss lose all digits.",
     )
 
 
