@@ -6,7 +6,7 @@ import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS, carried, sends
+from autograder.checks.messages import SECONDS, carried, sends, works
 from autograder.exercises.drawing import whole_number
 from autograder.exercises.ready_made import MACHINES_COLLECTIVES, RANKS, UPDATES
 from autograder.exercises.under_way import waited_for
@@ -136,6 +136,10 @@ class Training:
             for server in range(self.servers):
                 self.exchanged(run, rank, server)
 
+    def has_worked(self, run) -> None:
+        """Each replica's gradients have taken their time, and servers compute none."""
+        works(run, [0.0] * self.servers + [sum(seconds) for seconds in self.seconds], self.setting)
+
     def exchanged(self, run, rank: int, server: int) -> None:
         """A replica has fetched from a server and pushed to it as often as n_fetch and n_push say."""
         lengths = [event.nbytes > 0 for event in sends(run) if (event.rank, event.peer) == (rank, server)]
@@ -237,6 +241,7 @@ def as_the_messages_came(student, rng):
     for servers, replicas, n_fetch, n_push in ((2, 2, 1, 1), (2, 3, 2, 2)):
         training = Training(servers, replicas, rng, n_fetch, n_push, 6)
         run = training.run(student, alpha=1e-3)
+        training.has_worked(run)
         training.agrees_with_messages(run)
         training.in_order_of_arrival(run)
 
@@ -275,6 +280,7 @@ def a_slow_replica_stops_nobody(student, rng):
         training = Training(2, 3, rng, 1, 1, 5)
         training.seconds[slow] = [10.0 * s for s in training.seconds[slow]]
         run = training.run(student)
+        training.has_worked(run)
         for j in range(3):
             last = max((e.end for e in run.trace if e.rank == 2 + j and e.op == "compute"), default=0.0)
             expected = sum(training.seconds[j])
