@@ -56,18 +56,29 @@ class Sequence:
         one = lambda keep: self.dense(rank, lambda r, s: self.sees(r, s) & (s == keep))  # noqa: E731
         return torch.stack([one(source) for source in range(self.p)]).mean(0)
 
+    def attends(self, run) -> None:
+        """Each output is the softmax over the tokens that the rank sees; which are hidden, `causal` asks."""
+        seen = (self.sees, lambda r, s: self.sees(r, s) | True, self.sees_before, self.sees_in_block)
+        for rank, got in enumerate(run.results):
+            right = next((x for see in seen if checks.alike(got, x := self.dense(rank, see))), self.dense(rank))
+            checks.close(got, right, name=f"p = {self.p}, causal: the output on rank {rank}", rtol=1e-5)
+
+    def sees_before(self, rank: int, source: int) -> torch.Tensor:
+        """Hide what a token sees, and show what it does not."""
+        return self.positions[rank][:, None] <= self.positions[source]
+
+    def sees_in_block(self, rank: int, source: int) -> torch.Tensor:
+        """Hide by the index in a block."""
+        return torch.arange(len(self.q[rank]))[:, None] >= torch.arange(len(self.k[source]))
+
     def agrees(self, student, setting: str, **machine):
         run = self.run(student, **machine)
         for rank in range(self.p):
             size = [len(positions) for positions in self.positions]
-
-            def local(r, s, size=size):
-                return torch.arange(size[r])[:, None] >= torch.arange(size[s])
-
             mistakes = {
                 "The later tokens are not masked.": self.dense(rank, lambda r, s: self.sees(r, s) | True),
                 "You mask by the index in a block. Mask by the position in the sequence: positions[rank] and "
-                "positions[source], of the block that is here in this step.": self.dense(rank, local),
+                "positions[source], of the block that is here in this step.": self.dense(rank, self.sees_in_block),
                 "You take the mean of one softmax per block: the weights of all blocks together must sum to "
                 "1.": self.by_block(rank),
                 "Divide the scores by the square root of d.": self.dense(rank, scale=1.0),
@@ -126,6 +137,7 @@ def two_blocks_a_step(student, rng):
     for p, c, causal in ((2, 3, True), (4, 2, True), (5, 2, False)):  # the causal ones as in the check `causal`
         sequence = Sequence((c,) * p, rng, None if causal else [torch.zeros(c, dtype=torch.int64) for _ in range(p)])
         run = sequence.run(student) if causal else sequence.agrees(student, "nothing masked")
+        sequence.attends(run)
         right = (p - 1) * 2 * c * D * 8
         waited_for(run, f"p = {p}")
         for rank, (*given, positions) in enumerate(run.arguments):
