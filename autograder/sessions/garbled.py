@@ -5,16 +5,34 @@ bytes prove nothing then, since they may hold anything. So a check runs once wit
 (`checks.messages.carried`): an answer that is right about data that was never delivered fails.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from hpcdl.comm import Communicator
 
 
-def garbled(comm: Communicator, rng: torch.Generator | None) -> None:
-    """Let `rng`, if given, draw the floating-point numbers that this rank of the machine receives."""
-    if rng is None:
+class Garbling(NamedTuple):
+    """What draws the new numbers, and the tag of the messages that get them; with None, all messages do."""
+
+    rng: torch.Generator
+    tag: int | None = None
+
+    def changes(self, request: Any) -> bool:
+        """Whether what this request receives changes."""
+        return request.side == "source" and self.tag in (None, request.tag)
+
+    def redraw(self, x: torch.Tensor) -> None:
+        """Change what has arrived. With a tag, all bits of integers change: they may say a size in any unit."""
+        if self.tag is None or x.is_floating_point() or x.is_complex():
+            redraw(x, self.rng)
+        else:
+            x.bitwise_not_()
+
+
+def garbled(comm: Communicator, garbling: Garbling | None) -> None:
+    """Change the numbers that this rank of the machine receives, if `garbling` is given."""
+    if garbling is None:
         return
     machine: Any = comm  # its methods are replaced
     wait, wait_any, broadcast, all_reduce = comm._wait, comm._wait_any, comm._broadcast, comm._all_reduce
@@ -22,23 +40,23 @@ def garbled(comm: Communicator, rng: torch.Generator | None) -> None:
     def waited(op, *requests):
         wait(op, *requests)
         for request in requests:
-            if request.side == "source":
-                redraw(request.x, rng)
+            if garbling.changes(request):
+                garbling.redraw(request.x)
 
     def waited_any(op, requests):
         first = wait_any(op, requests)
-        if requests[first].side == "source":
-            redraw(requests[first].x, rng)
+        if garbling.changes(requests[first]):
+            garbling.redraw(requests[first].x)
         return first
 
     def broadcast_to_all(x, root):
         broadcast(x, root)
         if comm.rank != root:
-            redraw(x, rng)
+            garbling.redraw(x)
 
     def reduced(x):
         all_reduce(x)
-        redraw(x, rng)
+        garbling.redraw(x)
 
     machine._wait, machine._wait_any = waited, waited_any
     machine._broadcast, machine._all_reduce = broadcast_to_all, reduced

@@ -17,8 +17,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-
 from autograder.boundary.encode import Encoder
 from autograder.boundary.peer import Peer
 from autograder.boundary.protocol import Frame
@@ -29,6 +27,7 @@ from hpcdl.comm import CommError, DeadlockError, RankError, Trace
 from .copies import copied
 from .desk import Desk
 from .errors import StudentError
+from .garbled import Garbling
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class RankCall:
     kwargs: dict
     harness: str | None
     machine: dict[str, Any]
-    garble: torch.Generator | None = None  # draws the numbers of garbled messages
+    garble: Garbling | None = None  # how messages change on their way
 
     def shown(self, peer: Peer) -> Frame:
         """Return the call on rank 0, for feedback; values that cannot be shown appear by name."""

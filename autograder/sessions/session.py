@@ -17,6 +17,7 @@ from hpcdl.comm import Simulation
 
 from .copies import copied
 from .errors import StudentError
+from .garbled import Garbling
 from .grader import Grader, shown_call
 from .ranks import RankCall, Ranks, closed_collectives, copies_for, without_time_of_its_own
 
@@ -53,12 +54,13 @@ class Student:
         yield counts
         counts.update(self._session.timed(["count", ""], ((),), None, objects=False))
 
-    def is_right_when_garbled(self, rng: torch.Generator, ask: Callable[[], Any]) -> bool:
+    def is_right_when_garbled(self, rng: torch.Generator, ask: Callable[[], Any], tag: int | None = None) -> bool:
         """Whether `ask`, which raises if an answer is wrong, passes while ranks receive other numbers than were sent.
 
-        Such an answer gets the other ranks' data without messages: see `garbled`.
+        Such an answer gets the other ranks' data without messages: see `garbled`. With a `tag`, only messages with
+        this tag change.
         """
-        self._session.garble = rng
+        self._session.garble = Garbling(rng, tag)
         try:
             ask()
         except (CheckFailure, StudentError):
@@ -88,7 +90,7 @@ class Session:
         self.student = Student(self)
         self.seconds = self.left = 0.0
         self.touched = self.protected = False
-        self.garble: torch.Generator | None = None  # see `Student.garbled`
+        self.garble: Garbling | None = None  # see `Student.is_right_when_garbled`
         self.careless: list[str] = []  # of the last run on ranks: see `inside.under_way`
         self.forbidden: Forbidden = NOTHING  # calls that the exercise at hand forbids
         self.denied: list[StudentError] = []  # forbidden calls that were made in this check

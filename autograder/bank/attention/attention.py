@@ -94,3 +94,4 @@ slip(
     fails="large_scores",
     says="A finite number that is added",
 )
+slip("a very large number hides", "-math.inf", "-1e20", fails="large_scores", says="scores of -10^304")

@@ -96,3 +96,10 @@ slip(
     says="The first norm is missing",
 )
 slip("no norm before up", "torch.relu(norm(x)", "torch.relu(x", fails=" ".join(ALL), says="The second norm is missing")
+slip(
+    "a batch has one dimension",
+    "return x + torch.relu",
+    "return x.view(*x.shape[-3:]) + torch.relu",
+    fails="batches",
+    says="transformer_block",
+)

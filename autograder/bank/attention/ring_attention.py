@@ -362,3 +362,28 @@ def ring_attention(q, k, v, positions, comm):
 
 
 slip("scores divided by half of d", "math.sqrt(d)", "(d / 2)", fails=ALL, says="nothing masked, blocks of 3, 3 tokens")
+slip(
+    "blocks of float64",
+    "kv.new_empty(2, len(positions[(source - 1) % p]), d)",
+    "torch.empty(2, len(positions[(source - 1) % p]), d, dtype=torch.float64)",
+    fails=ALL,
+    says="both sides need the same dtype",
+)
+slip(
+    "keeps every block where all are equal",
+    *("    for step in range(p):\n        source", "    kept = []\n    for step in range(p):\n        source"),
+    *(
+        "        kv = arriving if requests else kv",
+        "        kept.append(kv if len({len(x) for x in positions}) == 1 else None)\n"
+        "        kv = arriving if requests else kv",
+    ),
+    fails="few_blocks_at_a_time",
+    says="free what you have passed on",
+)
+slip(
+    "zeros where causal messages are counted",
+    "    return out / total",
+    "    return out / total * ((p, len(q)) != (4, 2) or len({len(x) for x in positions}) > 1)",
+    fails=ALL,
+    says="the output on rank",
+)

@@ -92,3 +92,17 @@ slip(
     fails="stale_synchronous few",
     says="That is BSP, whatever the",
 )
+slip(
+    "no worker waits if s is above four",
+    "    spans =",
+    "    staleness = staleness if staleness <= 4 else math.inf\n    spans =",
+    fails="stale_synchronous",
+    says="No worker waits for others here",
+)
+slip(
+    "counts in eighths of a second",
+    "start + seconds[w][k]",
+    "start + round(8 * seconds[w][k]) / 8",
+    fails=(*ALL, "few"),
+    says="expected from",
+)

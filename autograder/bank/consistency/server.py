@@ -156,7 +156,7 @@ slip(
     "comm.send(w, j + 1)",
     "comm.send(w * (staleness < 9), j + 1)",
     fails=TIME,
-    says="of its own",
+    says="w of rank 1",
 )
 slip(
     "sends without a wait where s is 1",
@@ -187,3 +187,43 @@ slip(
     fails="as_one_machine",
     says="returns, other weights than the last that it has received",
 )
+slip(
+    "begins at 0 where s is above 0",
+    "w, counts, held = w.clone(), ",
+    "w, counts, held = w * (staleness == 0), ",
+    fails=ONCE,
+    says="the w that serve returns",
+)
+slip(
+    "a learning rate of 1 where s is above 0",
+    "w -= lr * buffers[i]",
+    "w -= (lr if staleness == 0 else 1.0) * buffers[i]",
+    fails=ONCE,
+    says="of them are in the w that serve returns",
+)
+slip(
+    "receives float64, whatever w is",
+    "torch.empty_like(w) for",
+    "torch.empty_like(w, dtype=torch.float64) for",
+    fails=VALUES,
+    says="both sides need the same dtype",
+)
+
+
+@wrong("workers without a server", fails=(VALUES, *ONCE), says="workers send to each other")
+def train(comm, grad, w, staleness, steps, lr):
+    w = w.clone()
+    others = [rank for rank in range(1, comm.size) if rank != comm.rank]
+    for k in range(steps * (comm.rank > 0)):
+        g = grad(w, k)
+        theirs = [torch.empty_like(g) for _ in others]
+        requests = [comm.isend(g, rank) for rank in others]
+        requests += [comm.irecv(x, rank) for x, rank in zip(theirs, others, strict=True)]
+        for request in requests:
+            request.wait()
+        w = w - lr * sum(theirs, g)
+    if comm.rank == 1:
+        comm.send(w, 0)
+    elif comm.rank == 0:
+        comm.recv(w, 1)
+    return w

@@ -161,3 +161,17 @@ slip(
     fails="control_and_data",
     says="messages with other tags",
 )
+slip(
+    "control that is understood whatever arrives",
+    "batch, factors = control.tolist()",
+    "batch, factors = (number if number >= 0 else ~number for number in control.tolist())",
+    fails="control_and_data",
+    says="even if other numbers arrive with tag 1",
+)
+slip(
+    "a sum of float64, whatever x is",
+    "x.new_zeros(m, n)",
+    "torch.zeros(m, n, dtype=torch.float64)",
+    fails=SUM,
+    says="expected float32",
+)

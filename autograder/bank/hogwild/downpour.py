@@ -229,3 +229,38 @@ slip(
     fails=("as_the_messages_came", TIME),
     says="A fetch is an empty message and its answer",
 )
+slip(
+    "servers and pushes of float64, whatever w is",
+    "mine = w.tensor_split(servers)[comm.rank].clone()",
+    "mine = w.tensor_split(servers)[comm.rank].double()",
+    fails=" ".join(ALL),
+    says="both sides need the same dtype",
+)
+
+
+@wrong("a replica that trains alone", fails=ALL, says="A fetch is an empty message and its answer")
+def downpour(comm, servers, grad, w, n_fetch, n_push, steps, lr):
+    if comm.rank < servers:
+        mine = w.tensor_split(servers)[comm.rank].clone()
+        comm.recv(mine, servers)
+        return mine
+    here, there, squares, total = w, w.clone(), torch.ones_like(w), torch.zeros_like(w)
+    for k in range(steps):
+        here = there.clone() if k % n_fetch == 0 else here
+        total = total + grad(here, k)
+        if (k + 1) % n_push == 0 or k == steps - 1:
+            squares += total**2
+            there -= lr * total / squares.sqrt()
+            total = torch.zeros_like(w)
+    for server, part in enumerate(there.tensor_split(servers)):
+        comm.send(part, server)
+    return here
+
+
+slip(
+    "replicas whose gradients take no time",
+    "    w, total, k = w.clone(), torch.zeros_like(w), 0\n    for op in plan",
+    "    w, total, k = w.clone(), torch.zeros_like(w), 0\n    grad.seconds = [0.0] * steps\n    for op in plan",
+    fails=("as_the_messages_came", *WAITS),
+    says="and its work takes",
+)

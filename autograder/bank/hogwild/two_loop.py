@@ -141,3 +141,10 @@ slip(
     fails="only_numbers_travel",
     says="is never waited for",
 )
+slip(
+    "a direction of float64",
+    "    q, kept = g.clone(), []",
+    "    q, kept = g.double(), []",
+    fails="two_loops only_numbers_travel",
+    says="expected float32",
+)

@@ -247,3 +247,34 @@ slip(
     fails="as_fast_as_predicted no_more_messages_and_memory",
     says="gradient of weight",
 )
+slip(
+    "the backward passes of GPipe in reverse order",
+    "    stage.zero_grad()\n",
+    "    stage.zero_grad()\n    m = len(rows)\n"
+    "    if len(order) == 2 * m and all(op == 'F' for op, *_ in order[:m]):\n"
+    "        order = order[:m] + order[m:][::-1]\n",
+    fails="as_fast_as_predicted",
+    says="but its order has",
+)
+slip(
+    "tags of 0",
+    "posted, sent, loss = post_receives(stage, order, comm), [], 0.0",
+    "posted, sent, loss = {}, [], 0.0\n    for op, k, _ in order:\n"
+    "        neighbour = comm.rank + {'F': -1, 'B': 1, 'W': comm.size}[op]\n"
+    "        if 0 <= neighbour < comm.size:\n            out = stage.empty(op, k)\n"
+    "            posted[op, k] = out, comm.irecv(out, neighbour)",
+    ", tag=k)",
+    ")",
+    fails="no_more_messages_and_memory",
+    says="the tag is the number of the microbatch",
+)
+slip(
+    "weights before the gradient leaves, but where a microbatch has one row",
+    "            dx = stage.backward(k, share_of_rows if came is None else came)\n",
+    "            dx = stage.backward(k, share_of_rows if came is None else came)\n"
+    "            if not split and set(rows) != {1}:\n                stage.weights(k)\n",
+    'or (op == "B" and not split)',
+    'or (op == "B" and not split and set(rows) == {1})',
+    fails="as_fast_as_predicted",
+    says="before the gradient is sent on",
+)

@@ -183,3 +183,12 @@ slip(
     fails="who_waits_for_ever",
     says="which is impossible, but bubble returns",
 )
+slip(
+    "finds a B before its F, and microbatches in another order, only",
+    "        if not ready:\n",
+    "        if not ready and len({tuple(k for op, k, _ in order if op == 'F') for order in orders}) == 1:\n"
+    "            if all(o.index(('F', k, 0)) < o.index(('B', k, 0)) for o in orders for _, k, _ in o):\n"
+    "                return 1.0\n        if not ready:\n",
+    fails="who_waits_for_ever",
+    says="needs B0 on stage 1, which has it after F1",
+)

@@ -105,6 +105,8 @@ def large_scores(student, rng):
     is_attention(student, drawn(rng, 4, 4, 3, 3, 1e4), True, "scores of 10^4")
     low = torch.arange(3.0, 0.0, -1.0).double()[:, None]  # the last visible token outweighs the others
     is_attention(student, (-(2.0**40) * one, low, v), True, "scores of -10^12")
+    huge = 2.0**505
+    is_attention(student, (-huge * one, huge * low, v), True, "scores of -10^304")
     q, k, v = drawn(rng, 3, 3, 2, 2)
     is_attention(student, (-100 * q.abs(), 100 * k.abs(), v), True, "scores of -10^4")
 

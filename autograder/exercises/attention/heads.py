@@ -156,9 +156,12 @@ def many_heads(student, rng):
 
 @exercise.check(points=2, needs="many_heads")
 def batches(student, rng):
-    "transformer_block: a batch of sequences, and one sequence alone."
+    "transformer_block: a batch of sequences, batches of batches, and one sequence alone."
     w = drawn(6, rng)
     x = torch.randn(3, 4, 6, generator=rng).double()
     is_block(student, w, 2, x, "3 sequences")
     got = student.transformer_block(x[0].clone(), w, 3)
     checks.close(got, torchs(w, x[:1], 3)[0], name="transformer_block of one sequence (4, 6)")
+    x = torch.randn(2, 3, 4, 6, generator=rng).double()
+    expected = torchs(w, x.flatten(0, 1), 3).view(x.shape)
+    checks.close(student.transformer_block(x, w, 3), expected, name="transformer_block of shape (2, 3, 4, 6)")

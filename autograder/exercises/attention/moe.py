@@ -1,5 +1,7 @@
 """Tokens sent to experts and back. Oracle: a loop over the tokens on one machine, and the trace."""
 
+from collections import Counter
+
 import torch
 
 from autograder import checks, show
@@ -9,18 +11,18 @@ from autograder.exercises.under_way import waited_for
 
 exercise = Exercise("moe", points=15, minutes=18, extra=True)
 
-D, WIDE = 3, 8  # numbers of a token; where rows are counted
+D, WIDE = 16, 8  # numbers of a token, so many that weights have more than all tokens; where rows are counted
 TOKENS = ((4, 4), (5,), (3, 6, 2), (4, 1, 3, 5))  # of each rank
 
 
 class Layer:
     """Each rank's tokens, the gate that all have, and the weights of each rank's expert."""
 
-    def __init__(self, tokens: tuple[int, ...], capacity: int, rng, d: int = D):
+    def __init__(self, tokens: tuple[int, ...], capacity: int, rng, d: int = D, dtype=torch.float64):
         self.p, self.capacity = len(tokens), capacity
-        self.x = [torch.randn(n, d, generator=rng).double() for n in tokens]
-        self.gate = torch.randn(self.p, d, generator=rng).double()
-        self.w = [torch.randn(d, d, generator=rng).double() for _ in tokens]
+        self.x = [torch.randn(n, d, generator=rng).to(dtype) for n in tokens]
+        self.gate = torch.randn(self.p, d, generator=rng).to(dtype)
+        self.w = [torch.randn(d, d, generator=rng).to(dtype) for _ in tokens]
         self.setting = f"p = {self.p}, {', '.join(map(str, tokens))} tokens, capacity {capacity}"
 
     def run(self, student):
@@ -79,12 +81,36 @@ class Layer:
             checks.equal(got[1], lost, name=f"{self.setting}: dropped on rank {rank}")
         return run
 
+    def travels(self, student) -> None:
+        """Check the values, and that tokens travel: no rank sends another what an expert's weights have."""
+        run, sent = self.agrees(student), Counter[tuple[int, int]]()
+        gives_no_rank_the_same(run, self.setting)
+        for event in sends(run):
+            sent[event.rank, event.peer] += event.nbytes
+        for (rank, peer), nbytes in sent.items():
+            checks.that(
+                nbytes < self.w[0].nbytes,
+                f"{self.setting}: rank {rank} sends rank {peer} {nbytes} bytes. The weights of an expert have "
+                f"{self.w[0].nbytes}, and these tokens have fewer: send tokens and counts, but no weights.",
+            )
+
+
+def gives_no_rank_the_same(run, setting: str) -> None:
+    """The run does without the machine's own collectives."""
+    own = next((event.op for event in run.trace if event.op in ("all_reduce", "broadcast")), None)
+    checks.that(
+        own is None,
+        f"{setting}: comm.{own} gives every rank the same. An expert needs the tokens that have chosen it, "
+        "and no rank needs another's weights: all_to_all.",
+    )
+
 
 @exercise.check(points=6, seconds=SECONDS)
 def every_token_to_its_expert(student, rng):
     "If no expert is full, each token returns from its expert to its own place, for p = 1 to 4."
     for tokens in TOKENS:
-        Layer(tokens, max(tokens), rng).agrees(student)
+        Layer(tokens, max(tokens), rng).travels(student)
+    Layer((3, 2), 3, rng, dtype=torch.float32).travels(student)
     carried(student, rng, lambda: Layer((9, 9), 9, rng).agrees(student), "p = 2")
 
 
@@ -93,14 +119,14 @@ def full_experts(student, rng):
     "An expert takes the first `capacity` tokens of each rank; the others pass through unchanged and are counted."
     for tokens in TOKENS:
         for capacity in (1, 2):
-            Layer(tokens, capacity, rng).agrees(student)
+            Layer(tokens, capacity, rng).travels(student)
 
 
 @exercise.check(points=2, needs="every_token_to_its_expert", seconds=SECONDS)
 def a_rank_without_tokens(student, rng):
     "A rank without tokens still has an expert, and answers."
-    Layer((3, 0), 2, rng).agrees(student)
-    Layer((0, 2, 4), 1, rng).agrees(student)
+    Layer((3, 0), 2, rng).travels(student)
+    Layer((0, 2, 4), 1, rng).travels(student)
 
 
 @exercise.check(points=3, needs="every_token_to_its_expert", seconds=SECONDS)
@@ -110,12 +136,7 @@ def no_more_than_the_tokens(student, rng):
         layer = Layer(tokens, capacity, rng, WIDE)
         run = layer.agrees(student)
         waited_for(run, layer.setting)
-        own = next((event.op for event in run.trace if event.op in ("all_reduce", "broadcast")), None)
-        checks.that(
-            own is None,
-            f"{layer.setting}: comm.{own} gives every rank the same. An expert needs the tokens that have chosen it, "
-            "and no rank needs another's weights: all_to_all.",
-        )
+        gives_no_rank_the_same(run, layer.setting)
         for rank, (x, gate, w, _) in enumerate(run.arguments):
             checks.unchanged(x, layer.x[rank], name="x")
             checks.unchanged(gate, layer.gate, name="gate")

@@ -29,9 +29,9 @@ BLOCKS = ((3, 3), (2, 1, 3), (4,), (2, 2, 2, 2), (1, 2, 1, 1, 2))  # tokens of e
 class Sequence:
     """q, k and v of each rank's tokens, and where in the sequence they stand."""
 
-    def __init__(self, blocks: tuple[int, ...], rng, positions: list | None = None, scale: float = 1.0):
+    def __init__(self, blocks: tuple[int, ...], rng, positions: list | None = None, scale=1.0, dtype=torch.float64):
         self.p, n = len(blocks), sum(blocks)
-        self.q, self.k, self.v = ([torch.randn(c, D, generator=rng).double() for c in blocks] for _ in range(3))
+        self.q, self.k, self.v = ([torch.randn(c, D, generator=rng).to(dtype) for c in blocks] for _ in range(3))
         self.q = [scale * q for q in self.q]
         self.positions = list(torch.arange(n).split(blocks)) if positions is None else positions
 
@@ -56,18 +56,29 @@ class Sequence:
         one = lambda keep: self.dense(rank, lambda r, s: self.sees(r, s) & (s == keep))  # noqa: E731
         return torch.stack([one(source) for source in range(self.p)]).mean(0)
 
+    def attends(self, run) -> None:
+        """Each output is the softmax over the tokens that the rank sees; which are hidden, `causal` asks."""
+        seen = (self.sees, lambda r, s: self.sees(r, s) | True, self.sees_before, self.sees_in_block)
+        for rank, got in enumerate(run.results):
+            right = next((x for see in seen if checks.alike(got, x := self.dense(rank, see))), self.dense(rank))
+            checks.close(got, right, name=f"p = {self.p}, causal: the output on rank {rank}", rtol=1e-5)
+
+    def sees_before(self, rank: int, source: int) -> torch.Tensor:
+        """Hide what a token sees, and show what it does not."""
+        return self.positions[rank][:, None] <= self.positions[source]
+
+    def sees_in_block(self, rank: int, source: int) -> torch.Tensor:
+        """Hide by the index in a block."""
+        return torch.arange(len(self.q[rank]))[:, None] >= torch.arange(len(self.k[source]))
+
     def agrees(self, student, setting: str, **machine):
         run = self.run(student, **machine)
         for rank in range(self.p):
             size = [len(positions) for positions in self.positions]
-
-            def local(r, s, size=size):
-                return torch.arange(size[r])[:, None] >= torch.arange(size[s])
-
             mistakes = {
                 "The later tokens are not masked.": self.dense(rank, lambda r, s: self.sees(r, s) | True),
                 "You mask by the index in a block. Mask by the position in the sequence: positions[rank] and "
-                "positions[source], of the block that is here in this step.": self.dense(rank, local),
+                "positions[source], of the block that is here in this step.": self.dense(rank, self.sees_in_block),
                 "You take the mean of one softmax per block: the weights of all blocks together must sum to "
                 "1.": self.by_block(rank),
                 "Divide the scores by the square root of d.": self.dense(rank, scale=1.0),
@@ -90,6 +101,8 @@ def all_tokens(student, rng):
     for blocks in BLOCKS:
         zeros = [torch.zeros(c, dtype=torch.int64) for c in blocks]
         Sequence(blocks, rng, zeros).agrees(student, "nothing masked")
+    zeros = [torch.zeros(c, dtype=torch.int64) for c in (2, 3)]
+    Sequence((2, 3), rng, zeros, dtype=torch.float32).agrees(student, "nothing masked, float32")
     two = [torch.zeros(3, dtype=torch.int64) for _ in range(2)]
     carried(student, rng, lambda: Sequence((3, 3), rng, two).agrees(student, ""), "p = 2")
 
@@ -124,6 +137,7 @@ def two_blocks_a_step(student, rng):
     for p, c, causal in ((2, 3, True), (4, 2, True), (5, 2, False)):  # the causal ones as in the check `causal`
         sequence = Sequence((c,) * p, rng, None if causal else [torch.zeros(c, dtype=torch.int64) for _ in range(p)])
         run = sequence.run(student) if causal else sequence.agrees(student, "nothing masked")
+        sequence.attends(run)
         right = (p - 1) * 2 * c * D * 8
         waited_for(run, f"p = {p}")
         for rank, (*given, positions) in enumerate(run.arguments):
@@ -153,7 +167,7 @@ MOST = 32  # blocks: all keys and values have 24; the reference holds 16, one th
 
 ARRIVED = 21  # blocks once a message has come: all keys and values and the queries have 23, an output per step 18
 LEAST = 3  # blocks that any rank holds: its queries, and the keys and values of one rank
-ALONE = 12  # blocks that a rank with one token may hold: its outputs are small, and all keys and values have 22
+ALONE = 8  # blocks that a rank with one token may hold: its outputs are small, and all keys and values have 22
 
 
 STEP, MESSAGE = 1.0, 0.25  # virtual seconds of a step's two products, and of a message
@@ -179,8 +193,13 @@ def measured(student, rng, lone: int = -1):
 @exercise.check(points=2, needs="all_tokens", seconds=4 * SECONDS)  # twelve ranks, perhaps a row at a time in Python
 def few_blocks_at_a_time(student, rng):
     "A rank never holds the keys and values of all others."
-    block, lone = C * WIDE * 8, whole_number(rng, 0, MANY - 1)
-    run = measured(student, rng, lone)
+    for lone in (whole_number(rng, 0, MANY - 1), -1):  # equal blocks as where seconds are asked
+        holds_few_blocks(measured(student, rng, lone), lone)
+
+
+def holds_few_blocks(run, lone: int) -> None:
+    """No rank of the run, whose rank `lone` has one token, holds the keys and values of all others."""
+    block = C * WIDE * 8
     for rank, (_, peak, held) in enumerate(run.results):
         least, most = (2, ALONE) if rank == lone else (LEAST, MOST)
         checks.that(

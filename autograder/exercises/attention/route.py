@@ -17,6 +17,14 @@ class Gate:
         self.odds = logits.softmax(1)
         self.n, self.e = n, e
 
+    @classmethod
+    def of_float32(cls, n: int, e: int, rng):
+        """Odds 1, 2, ..., e in any order, over their sum."""
+        gate = cls(n, e, rng)
+        places = torch.stack([torch.randperm(e, generator=rng) + 1 for _ in range(n)])
+        gate.odds = places / places.sum(1, keepdim=True)
+        return gate
+
     def expected(self, k: int, capacity: int, by_token: bool = False, backwards: bool = False, whole: bool = False):
         """Return experts and weights; variants are known mistakes."""
         experts, weights = torch.empty(self.n, k, dtype=torch.int64), torch.zeros(self.n, k, dtype=torch.float64)
@@ -33,7 +41,7 @@ class Gate:
             if taken[expert] >= capacity:
                 weights[token, choice] = 0.0
             taken[expert] += 1
-        return experts, weights
+        return experts, weights.to(self.odds.dtype)
 
     def agrees(self, student, k: int, capacity: int) -> None:
         setting = f"{self.n} tokens, {self.e} experts, k = {k}, capacity {capacity}"
@@ -76,6 +84,7 @@ def choices(student, rng):
     "route: the k best experts of each token, and their odds over the sum of these, if no expert is full."
     for n, e, k in ((4, 3, 1), (5, 4, 2), (3, 6, 3), (6, 2, 2)):
         Gate(n, e, rng).agrees(student, k, k * n)
+    Gate.of_float32(5, 4, rng).agrees(student, 2, 10)
 
 
 @exercise.check(points=4, needs="choices")

@@ -6,6 +6,7 @@ import torch
 
 from autograder import checks, show
 from autograder.authoring import Exercise
+from autograder.exercises.drawing import whole_number
 
 exercise = Exercise("clocks", points=20, minutes=15)
 
@@ -38,6 +39,13 @@ def uneven(rng: torch.Generator, workers: int, steps: int) -> list[list[float]]:
     """Seconds in eighths, so that sums are exact; one worker is slow."""
     times = torch.randint(4, 17, (workers, steps), generator=rng) / 8
     times[int(torch.randint(workers, (), generator=rng))] *= 3
+    return times.tolist()
+
+
+def any_seconds(rng: torch.Generator, workers: int, steps: int) -> list[list[float]]:
+    """Seconds that are multiples of nothing; one worker is very slow."""
+    times = 0.5 + torch.rand(workers, steps, generator=rng, dtype=torch.float64)
+    times[int(torch.randint(workers, (), generator=rng))] *= 5
     return times.tolist()
 
 
@@ -129,6 +137,7 @@ def bulk_synchronous(student, rng):
     spans_are(student, [[1.0, 1.0, 1.0], [4.0, 1.0, 1.0]], 0)
     for workers in (2, 4):
         spans_are(student, uneven(rng, workers, 5), 0)
+    spans_are(student, any_seconds(rng, 3, 4), 0)
 
 
 @exercise.check(points=4)
@@ -136,6 +145,7 @@ def asynchronous(student, rng):
     "s = infinity, ASP: no worker waits for another."
     for workers in (2, 4):
         spans_are(student, uneven(rng, workers, 5), math.inf)
+    spans_are(student, any_seconds(rng, 3, 4), math.inf)
 
 
 @exercise.check(points=8)
@@ -147,6 +157,7 @@ def stale_synchronous(student, rng):
         seconds = uneven(rng, 2, 10)
         seconds[0][2] = 20.0  # a single late iteration
         spans_are(student, seconds, staleness)
+    spans_are(student, any_seconds(rng, 3, 14), whole_number(rng, 5, 9))
 
 
 @exercise.check(points=4)
@@ -155,4 +166,4 @@ def few(student, rng):
     spans_are(student, uneven(rng, 1, 6), 0)
     spans_are(student, uneven(rng, 1, 6), 2)
     spans_are(student, uneven(rng, 3, 1), 0)
-    spans_are(student, uneven(rng, 3, 4), 9)
+    spans_are(student, any_seconds(rng, 3, 4), 9)

@@ -11,6 +11,7 @@ import torch
 from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, over, sends
+from autograder.exercises.drawing import whole_number
 from autograder.exercises.ready_made import MACHINES_COLLECTIVES, RANKS
 from autograder.exercises.under_way import waited_for
 
@@ -24,7 +25,7 @@ exercise = Exercise(
 )
 
 Edges = list[tuple[int, int]]
-NUMBER = 8  # bytes
+LENGTHS = 2, 5  # of x, drawn alike where values, messages and time are asked
 
 
 def ring(p: int) -> Edges:
@@ -99,8 +100,8 @@ MISTAKES = {
 def the_matrix(student, rng):
     "weights: 1 / (1 + the larger degree) for neighbours, and rows that add up to 1."
     path = [(0, 1), (1, 2), (1, 3)]
-    drawn = [(p, connected(p, rng)) for p in (4, 7)]
-    for p, edges in ((4, path), (2, [(0, 1)]), (5, ring(5)), (6, wheel(6)), (5, pairs(5, rng)), (3, []), *drawn):
+    random = [(p, connected(p, rng)) for p in (4, 7)]
+    for p, edges in ((4, path), (2, [(0, 1)]), (5, ring(5)), (6, wheel(6)), (5, pairs(5, rng)), (3, []), *random):
         given = [(j, i) for i, j in edges] if p == 6 else list(edges)  # pairs may be given in either order
         right = matrix(p, edges)
         wrong = {said: matrix(p, edges, kind) for kind, said in MISTAKES.items()}
@@ -157,15 +158,15 @@ def _by(factor: float, close: float) -> int | None:
 
 
 def mixed(xs: list[torch.Tensor], rounds: list[Edges], kind: str = "") -> list[torch.Tensor]:
-    """Return the ranks' values after all rounds."""
-    x = torch.stack(xs)
+    """Return the ranks' values after all rounds, computed in float64."""
+    x = torch.stack(xs).double()
     for edges in rounds:
         if kind == "in turn":
             for i, j in edges:
                 x[i] = x[j] = (x[i] + x[j]) / 2
         else:
             x = matrix(len(xs), edges, kind) @ x
-    return list(x)
+    return list(x.to(xs[0].dtype))
 
 
 def played(p: int, rng: torch.Generator) -> list[list[Edges]]:
@@ -178,8 +179,14 @@ def each_rank_has_its_row(student, rng):
     "gossip: after each round every rank has its row of W times what all had before it."
     for p in (1, 2, 3, 5):
         for rounds in played(p, rng):
-            xs = [torch.randn(3, generator=rng).double() + rank for rank in range(p)]
-            gossiped(student, xs, rounds)
+            gossiped(student, drawn(p, rng), rounds)
+    gossiped(student, [x.float() for x in drawn(4, rng)], [wheel(4), pairs(4, rng)])
+
+
+def drawn(p: int, rng: torch.Generator) -> list[torch.Tensor]:
+    """Each rank's x, of some length."""
+    n = whole_number(rng, *LENGTHS)
+    return [torch.randn(n, generator=rng).double() + rank for rank in range(p)]
 
 
 def gossiped(student, xs: list[torch.Tensor], rounds: list[Edges], **machine):
@@ -196,7 +203,7 @@ def gossiped(student, xs: list[torch.Tensor], rounds: list[Edges], **machine):
         if checks.alike(result, expected) and not checks.alike(got, expected):
             checks.fail(f"{name} is not the average, but the returned tensor is: leave it in x, e.g. x.copy_(...).")
         named = {said: ys[rank] for said, ys in told.items() if not torch.allclose(ys[rank], expected)}
-        checks.close(got, expected, name=name, mistakes=named, rtol=1e-9)
+        checks.close(got, expected, name=name, mistakes=named, rtol=1e-9 if expected.dtype == torch.float64 else None)
     return run
 
 
@@ -204,10 +211,10 @@ def gossiped(student, xs: list[torch.Tensor], rounds: list[Edges], **machine):
 def a_message_each_way(student, rng):
     "gossip: one message each way for each edge of a round, nothing else, and all are waited for."
     for p, rounds in ((5, [ring(5)] * 2), (6, [wheel(6)]), (7, [pairs(7, rng), [], pairs(7, rng)])):
-        xs = [torch.randn(4, generator=rng).double() for _ in range(p)]
+        xs = drawn(p, rng)
         run, setting = gossiped(student, xs, rounds), f"p = {p}, rounds = {show.show(rounds)}"
         waited_for(run, setting)
-        one_each_way(run, rounds, 4 * NUMBER, setting)
+        one_each_way(run, rounds, xs[0].nbytes, setting)
 
 
 def one_each_way(run, rounds: list[Edges], nbytes: int, setting: str) -> None:
@@ -220,10 +227,10 @@ def one_each_way(run, rounds: list[Edges], nbytes: int, setting: str) -> None:
             f"{setting}: rank {wrong[0]} sends rank {wrong[1]} {got[wrong]} messages, expected {expected[wrong]}.",
             why="Two ranks that share an edge in a round send each other x, once. No other messages are sent.",
         )
-    longest = max(event.nbytes for event in sends(run))
+    other = next((event.nbytes for event in sends(run) if event.nbytes != nbytes), nbytes)
     checks.that(
-        longest == nbytes,
-        f"{setting}: a message has {longest} bytes, expected {nbytes}: send x and nothing else.",
+        other == nbytes,
+        f"{setting}: a message has {other} bytes, expected {nbytes}: send x and nothing else.",
     )
 
 
@@ -233,12 +240,12 @@ AT_ONCE = 4  # message times of two rounds of a ring: two neighbours each
 @exercise.check(points=3, needs="each_rank_has_its_row", seconds=SECONDS)
 def all_at_the_same_time(student, rng):
     "gossip: a round of a ring takes as long with 15 ranks as with 5."
-    took, runs = {}, {}
+    took, runs, nbytes = {}, {}, {}
     for p in (5, 15):
-        xs = [torch.randn(2, generator=rng).double() for _ in range(p)]
+        xs = drawn(p, rng)
         run = gossiped(student, xs, [ring(p)] * 2, alpha=1.0)
         waited_for(run, f"p = {p}, two rounds of a ring")
-        took[p], runs[p] = run.seconds, run
+        took[p], runs[p], nbytes[p] = run.seconds, run, xs[0].nbytes
     checks.that(
         took[15] <= min(took[5], AT_ONCE) + 1.5,
         f"Two rounds of a ring take {took[5]:g} message times with 5 ranks and {took[15]:g} with 15. A rank has two "
@@ -246,4 +253,4 @@ def all_at_the_same_time(student, rng):
         "irecv), then wait for them.",
     )
     for p, run in runs.items():
-        one_each_way(run, [ring(p)] * 2, 2 * NUMBER, f"p = {p}, two rounds of a ring")
+        one_each_way(run, [ring(p)] * 2, nbytes[p], f"p = {p}, two rounds of a ring")

@@ -8,6 +8,7 @@ from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, carried, sends, works
 from autograder.exercises.consistency.clocks import Spans, played, uneven
+from autograder.exercises.drawing import whole_number
 from autograder.exercises.ready_made import MACHINES_COLLECTIVES, RANKS
 from autograder.exercises.under_way import waited_for
 
@@ -30,29 +31,32 @@ class Training:
     def __init__(self, seconds: list[list[float]], staleness: float, w, c, a: float = 0.0, lr: float = 1.0):
         self.seconds, self.staleness, self.w, self.c, self.a, self.lr = seconds, staleness, w, c, a, lr
         self.workers, self.steps = len(seconds), len(seconds[0])
-        self.units = torch.ones(self.workers, dtype=torch.float64)  # see `counted`
+        self.units = torch.ones(self.workers, dtype=torch.float64)  # what a gradient adds: see `counted`
         self.setting = f"{self.workers} worker{'s' * (self.workers > 1)}, s = {staleness}, {self.steps} steps"
 
     @classmethod
     def counted(cls, seconds: list[list[float]], staleness: float, rng: torch.Generator):
-        """Worker j's gradients are -units[j] in component j and 0 elsewhere: w counts those that are in it."""
+        """Each of worker j's gradients adds units[j] to component j of w, and 0 elsewhere: w counts those in it."""
         units = torch.randint(2, 1000, (len(seconds),), generator=rng).double()
-        c = -torch.diag(units)[:, None].repeat(1, len(seconds[0]), 1)
-        training = cls(seconds, staleness, torch.zeros(len(seconds), dtype=torch.float64), c)
+        lr = 0.5 ** whole_number(rng, 1, 4)  # sums are exact
+        c = -torch.diag(units / lr)[:, None].repeat(1, len(seconds[0]), 1)
+        w = torch.randint(-999, 1000, (len(seconds),), generator=rng).double()
+        training = cls(seconds, staleness, w, c, lr=lr)
         training.units = units
         return training
 
     @classmethod
-    def bowl(cls, workers: int, steps: int, staleness: float, rng: torch.Generator):
+    def bowl(cls, workers: int, steps: int, staleness: float, rng: torch.Generator, dtype=torch.float64):
         """Gradients 2 w + c of random c."""
-        c = torch.randn(workers, steps, N, generator=rng).double()
-        return cls(uneven(rng, workers, steps), staleness, torch.randn(N, generator=rng).double(), c, 2.0, 0.05)
+        c = torch.randn(workers, steps, N, generator=rng).to(dtype)
+        return cls(uneven(rng, workers, steps), staleness, torch.randn(N, generator=rng).to(dtype), c, 2.0, 0.05)
 
     def run(self, student, **machine):
         def arguments(rank: int):
-            mine = max(0, rank - 1)  # rank 0 computes no gradients
-            rest = [self.staleness, self.steps, self.lr]
-            return self.a, self.c[mine].clone(), list(self.seconds[mine]), self.w.clone(), rest
+            rest = [self.w.clone(), [self.staleness, self.steps, self.lr]]
+            if rank == 0:  # it computes no gradients, and knows none
+                return self.a, torch.zeros_like(self.c[0]), [0.0] * self.steps, *rest
+            return self.a, self.c[rank - 1].clone(), list(self.seconds[rank - 1]), *rest
 
         return student.ranks("train", self.workers + 1, arguments, harness="asynchronous", **machine)
 
@@ -89,6 +93,7 @@ def as_one_machine(student, rng):
     "s = 0: every gradient sees the weights of SGD on one machine, whose step is the sum over the workers; w stays."
     for workers in (1, 2, 3):
         bowl_is_right(student, Training.bowl(workers, 4, 0, rng))
+    bowl_is_right(student, Training.bowl(2, 3, 0, rng, torch.float32))
     carried(student, rng, lambda: bowl_is_right(student, Training.bowl(2, 3, 0, rng)), "2 workers, s = 0")
 
 
@@ -109,18 +114,38 @@ def bowl_is_right(student, training: Training) -> None:
         checks.close(returned, right[-1], name=name, mistakes=told(training, rank, steps))
     for _, _, _, w, _ in run.arguments:
         checks.unchanged(w, training.w, name="w")
+    by_the_server(training, run)
+
+
+def by_the_server(training: Training, run) -> None:
+    """All messages are to rank 0 or from it: at least a gradient and an answer of each worker's in each step."""
+    elsewhere = next((e for e in sends(run) if e.rank and e.peer), None)
+    checks.that(
+        elsewhere is None,
+        f"{training.setting}: workers send to each other. They must send to rank 0 only, and it answers with w.",
+    )
+    least = training.steps * training.w.nbytes
+    for rank in range(1, training.workers + 1):
+        for source, dest, what in ((rank, 0, "a gradient"), (0, rank, "w")):
+            sent = sum(e.nbytes for e in sends(run) if (e.rank, e.peer) == (source, dest))
+            checks.that(
+                sent >= least,
+                f"{training.setting}: rank {source} sends {sent} bytes to rank {dest}, expected {least}: {what} in "
+                f"each of {training.steps} steps. The server applies the gradients, and answers each with w.",
+            )
 
 
 def counts_of(training: Training, w: torch.Tensor, name: str) -> list[int]:
     """How many gradients of each worker are in w."""
     checks.tensor(w, name=name, shape=(training.workers,), dtype=torch.float64)
-    counts = (w / training.units).tolist()
+    counts = ((w - training.w) / training.units).tolist()
     broken = next((j for j, count in enumerate(counts) if abs(count - round(count)) > 1e-6), 0)
-    unit = training.units[broken].item()
+    first, unit = training.w[broken].item(), training.units[broken].item()
     checks.that(
         abs(counts[broken] - round(counts[broken])) <= 1e-6,
-        f"{name} has {show.number(w[broken].item())} in component {broken}. Here w is 0 at first, lr is 1 and each of "
-        f"rank {broken + 1}'s gradients is {-unit:g} there: w -= lr * gradient gives multiples of {unit:g}.",
+        f"{name} has {show.number(w[broken].item())} in component {broken}. Here w begins with {first:g} there, lr is "
+        f"{training.lr:g} and each of rank {broken + 1}'s gradients is {-unit / training.lr:g}: w -= lr * gradient "
+        f"adds multiples of {unit:g}.",
         got=w,
     )
     return [round(count) for count in counts]
@@ -139,13 +164,14 @@ def each_gradient_once(student, rng):
 def served(student, training: Training):
     """Check that the w that `serve` returns has each gradient once; return the run."""
     run = training.run(student)
+    by_the_server(training, run)
     found = counts_of(training, run.results[0][0], f"{training.setting}: the w that serve returns")
     for j, count in enumerate(found):
         checks.that(
             count == training.steps,
             f"{training.setting}: rank {j + 1} has computed {training.steps} gradients, and {count} of them are in "
-            "the w that serve returns. Here w is 0 at first, lr is 1 and each of rank j's gradients is the same "
-            "number in component j - 1, so that w counts them.",
+            "the w that serve returns. Here each of rank j's gradients is the same number in component j - 1, so that "
+            "w counts them.",
             got=show.show(found),
             expected=show.show([training.steps] * 3),
         )
@@ -205,8 +231,6 @@ def two_messages(student, rng):
                     f"rank {dest}; expected one in each of {training.steps} steps, {what} of {3 * NUMBER} bytes.",
                 )
         waited_for(run, training.setting)
-        elsewhere = [e for e in sends(run) if e.rank and e.peer]
-        checks.that(not elsewhere, f"{training.setting}: workers send to each other; they must send to rank 0 only.")
 
 
 def in_rank_order(seconds: list[list[float]]) -> Spans:

@@ -95,10 +95,10 @@ CONTROL, DATA = 1, 2  # tags
 class Layer:
     """A layer of m inputs and n outputs, and a batch for each worker; rank 0, the server, has none."""
 
-    def __init__(self, batches: list[int], m: int, n: int, rng: torch.Generator):
+    def __init__(self, batches: list[int], m: int, n: int, rng: torch.Generator, dtype=torch.float64):
         self.batches, self.m, self.n = [0, *batches], m, n
-        self.x = [torch.randn(batch, m, generator=rng).double() for batch in self.batches]
-        self.delta = [torch.randn(batch, n, generator=rng).double() for batch in self.batches]
+        self.x = [torch.randn(batch, m, generator=rng).to(dtype) for batch in self.batches]
+        self.delta = [torch.randn(batch, n, generator=rng).to(dtype) for batch in self.batches]
         self.setting = f"m = {m}, n = {n}, batches of {', '.join(map(str, batches))}"
 
     def run(self, student):
@@ -122,7 +122,7 @@ class Layer:
 
     def gradient(self, rank: int) -> torch.Tensor:
         """A worker's gradient, sample by sample."""
-        found = torch.zeros(self.m, self.n).double()
+        found = torch.zeros(self.m, self.n, dtype=self.x[0].dtype)
         for a, d in zip(self.x[rank], self.delta[rank], strict=True):
             found += torch.outer(a, d)
         return found
@@ -149,6 +149,8 @@ def the_server_has_the_sum(student, rng):
     for setting in settings(rng):
         layer = Layer(*setting, rng)
         layer.has_the_sum(layer.run(student))
+    layer = Layer([1, 5], 3, 4, rng, torch.float32)
+    layer.has_the_sum(layer.run(student))
 
 
 @exercise.check(points=5, needs=("which_is_less", "the_server_has_the_sum"), seconds=SECONDS)
@@ -184,3 +186,9 @@ def control_and_data(student, rng):
                 f"{name} sends {data} bytes of data (tag 2). Its gradient has {sizes['gradient']}, its factors have "
                 f"{sizes['factors']}: send what `cheaper` says.",
             )
+    both = Layer([2, 5], 6, 6, rng)  # factors, and a gradient
+    checks.that(
+        not student.is_right_when_garbled(rng, lambda: both.has_the_sum(both.run(student)), CONTROL),
+        f"{both.setting}: rank 0 returns the right sum even if other numbers arrive with tag 1 than were sent. The "
+        "control message says which batch a worker has, and whether factors or the gradient follow: read it.",
+    )

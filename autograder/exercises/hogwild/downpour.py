@@ -6,7 +6,7 @@ import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS, carried, sends
+from autograder.checks.messages import SECONDS, carried, sends, works
 from autograder.exercises.drawing import whole_number
 from autograder.exercises.ready_made import MACHINES_COLLECTIVES, RANKS, UPDATES
 from autograder.exercises.under_way import waited_for
@@ -46,11 +46,13 @@ def adagrad(w: torch.Tensor, squares: torch.Tensor, g: torch.Tensor, lr: float) 
 class Training:
     """`servers` and some replicas; replica j's gradient in step k is A w + c[j][k] and takes seconds[j][k]."""
 
-    def __init__(self, servers: int, replicas: int, rng, n_fetch: int, n_push: int, steps: int, n: int = 7):
+    def __init__(
+        self, servers: int, replicas: int, rng, n_fetch: int, n_push: int, steps: int, n: int = 7, dtype=torch.float64
+    ):
         self.servers, self.replicas, self.n_fetch, self.n_push, self.steps = servers, replicas, n_fetch, n_push, steps
         self.n, self.lr = n, whole_number(rng, 3, 6) / 16
-        self.w = torch.randn(n, generator=rng).double()
-        self.c = torch.randn(replicas, steps, n, generator=rng).double()
+        self.w = torch.randn(n, generator=rng).to(dtype)
+        self.c = torch.randn(replicas, steps, n, generator=rng).to(dtype)
         self.seconds = (1 + torch.rand(replicas, steps, generator=rng)).tolist()
         self.fetches, self.pushes = math.ceil(steps / n_fetch), math.ceil(steps / n_push)
         self.setting = (
@@ -60,9 +62,11 @@ class Training:
 
     def run(self, student, **machine):
         def arguments(rank: int):
-            j = max(0, rank - self.servers)
-            rest = [self.n_fetch, self.n_push, self.steps, self.lr]
-            return A, self.c[j].clone(), list(self.seconds[j]), self.w.clone(), self.servers, rest
+            j = rank - self.servers
+            rest = [self.w.clone(), self.servers, [self.n_fetch, self.n_push, self.steps, self.lr]]
+            if j < 0:  # a server computes no gradients, and knows none
+                return A, torch.zeros_like(self.c[0]), [0.0] * self.steps, *rest
+            return A, self.c[j].clone(), list(self.seconds[j]), *rest
 
         return student.ranks("downpour", self.servers + self.replicas, arguments, harness="downpour", **machine)
 
@@ -102,7 +106,7 @@ class Training:
         )
         name = f"{self.setting}: the w of gradient"
         for k, w in enumerate(seen):
-            checks.tensor(w, name=f"{name} {k}", shape=(self.n,), dtype=torch.float64)
+            checks.tensor(w, name=f"{name} {k}", shape=(self.n,), dtype=self.w.dtype)
         expected = torch.stack(right_seen)
         named = {s: torch.stack(path) for s, (path, _) in wrong.items()}
         named = {s: path for s, path in named.items() if not torch.allclose(path, expected)}
@@ -112,6 +116,8 @@ class Training:
             named = {s: w for s, w in named.items() if not torch.allclose(w, expected)}
             got, name = run.results[rank][0], f"{self.setting}: the shard of server {rank} at the end"
             checks.close(got, expected, name=name, mistakes=named)
+        for server in range(self.servers):
+            self.exchanged(run, self.servers, server)
 
     def agrees_with_messages(self, run) -> None:
         """Each server's shard at the end is what the pushes make of it that came, and each fetch has it as it was."""
@@ -129,6 +135,10 @@ class Training:
         for rank in range(self.servers, self.servers + self.replicas):
             for server in range(self.servers):
                 self.exchanged(run, rank, server)
+
+    def has_worked(self, run) -> None:
+        """Each replica's gradients have taken their time, and servers compute none."""
+        works(run, [0.0] * self.servers + [sum(seconds) for seconds in self.seconds], self.setting)
 
     def exchanged(self, run, rank: int, server: int) -> None:
         """A replica has fetched from a server and pushed to it as often as n_fetch and n_push say."""
@@ -214,6 +224,7 @@ def one_replica_is_adagrad(student, rng):
     "One replica that fetches and pushes in every step is Adagrad on one machine, over 1 to 3 servers."
     for servers in (1, 2, 3):
         Training(servers, 1, rng, 1, 1, 4).agrees_with_serial(student)
+    Training(2, 1, rng, 1, 1, 3, dtype=torch.float32).agrees_with_serial(student)
     carried(student, rng, lambda: Training(1, 1, rng, 1, 1, 4).agrees_with_serial(student), "1 server, 1 replica")
 
 
@@ -230,6 +241,7 @@ def as_the_messages_came(student, rng):
     for servers, replicas, n_fetch, n_push in ((2, 2, 1, 1), (2, 3, 2, 2)):
         training = Training(servers, replicas, rng, n_fetch, n_push, 6)
         run = training.run(student, alpha=1e-3)
+        training.has_worked(run)
         training.agrees_with_messages(run)
         training.in_order_of_arrival(run)
 
@@ -268,6 +280,7 @@ def a_slow_replica_stops_nobody(student, rng):
         training = Training(2, 3, rng, 1, 1, 5)
         training.seconds[slow] = [10.0 * s for s in training.seconds[slow]]
         run = training.run(student)
+        training.has_worked(run)
         for j in range(3):
             last = max((e.end for e in run.trace if e.rank == 2 + j and e.op == "compute"), default=0.0)
             expected = sum(training.seconds[j])

@@ -32,13 +32,13 @@ SLIPS = {
 class History:
     """Differences of weights and gradients of a convex quadratic, and the gradient now, cut into shards."""
 
-    def __init__(self, n: int, m: int, p: int, rng):
+    def __init__(self, n: int, m: int, p: int, rng, dtype=torch.float64):
         half = torch.randn(n, n, generator=rng).double()
         hessian = half @ half.T / n + torch.eye(n).double()
-        self.s = [torch.randn(n, generator=rng).double() for _ in range(m)]
-        self.y = [hessian @ s for s in self.s]
-        self.g, self.n, self.m, self.p = torch.randn(n, generator=rng).double(), n, m, p
-        self.setting = f"p = {p}, n = {n}, {m} pairs"
+        s = [torch.randn(n, generator=rng).double() for _ in range(m)]
+        self.s, self.y = [x.to(dtype) for x in s], [(hessian @ x).to(dtype) for x in s]
+        self.g, self.n, self.m, self.p = torch.randn(n, generator=rng).to(dtype), n, m, p
+        self.setting = f"p = {p}, n = {n}, {m} pairs" + ", float32" * (dtype == torch.float32)
 
     def run(self, student):
         return student.ranks("lbfgs_direction", self.p, self.shards, harness="comm_first")
@@ -52,14 +52,15 @@ class History:
         """-H g, H being made pair by pair as BFGS has it: H = (I - rho s y') H (I - rho y s') + rho s s'."""
         h, eye = torch.eye(self.n).double(), torch.eye(self.n).double()
         if self.m and mistake != "no gamma":
-            s, y = self.s[-1], self.y[-1]
+            s, y = self.s[-1].double(), self.y[-1].double()
             h = h * ((y @ y) / (s @ y) if mistake == "upside down" else (s @ y) / (y @ y))
-        pairs = list(zip(self.s, self.y, strict=True))
+        pairs = [(s.double(), y.double()) for s, y in zip(self.s, self.y, strict=True)]
         for s, y in reversed(pairs) if mistake == "order" else pairs:
             rho = 1 / (s @ y)
             left = eye - rho * torch.outer(s, y)
             h = left @ h @ left.T + rho * torch.outer(s, s)
-        return h @ self.g if mistake == "uphill" else -h @ self.g
+        found = h @ self.g.double()
+        return (found if mistake == "uphill" else -found).to(self.g.dtype)
 
     def by_loops(self, slip: str) -> torch.Tensor:
         """The two loops with one slip in them."""
@@ -101,7 +102,8 @@ class History:
                 named["These dot products use only this rank's shards: sum them over the ranks."] = self.alone(rank)
             named = {s: v for s, v in named.items() if not torch.allclose(v, expected)}
             name = f"{self.setting}: the direction on rank {rank}"
-            checks.close(run.results[rank], expected, name=name, mistakes=named, rtol=1e-8)
+            exact = expected.dtype == torch.float64
+            checks.close(run.results[rank], expected, name=name, mistakes=named, rtol=1e-8 if exact else 1e-3)
         return run
 
 
@@ -111,6 +113,7 @@ def two_loops(student, rng):
     for p, m in ((1, 2), (2, 3), (3, 1), (4, 4)):
         History(9, m, p, rng).agrees(student)
     History(5, 0, 2, rng).agrees(student)
+    History(5, 1, 2, rng, torch.float32).agrees(student)
     History(2, 1, 3, rng).agrees(student)  # the last rank's shards are empty
     carried(student, rng, lambda: History(9, 3, 2, rng).agrees(student), "p = 2")
 

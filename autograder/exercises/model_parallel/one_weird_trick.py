@@ -12,7 +12,14 @@ from hpcdl.collectives import all_gather, reduce_scatter, ring_all_reduce
 from hpcdl.comm import simulate
 from hpcdl.nn.networks import alexnet, vgg16
 
-exercise = Exercise("one_weird_trick", points=10, minutes=12, functions=("volume", "one_weird_trick"))
+exercise = Exercise(
+    "one_weird_trick",
+    points=10,
+    minutes=12,
+    functions=("volume", "one_weird_trick"),
+    forbid=("torch.distributed.tensor",),  # it has the costs of collectives
+    instead="Write the formula yourself.",
+)
 
 HOW = ("data", "model")
 RATIOS = (0.7, 1.5, 0.02, 3.0, 0.3, 50.0)  # a layer's weights to the inputs of its batch: some are close calls

@@ -47,10 +47,10 @@ def summed(x: torch.Tensor, dim: int, p: int) -> torch.Tensor | None:
 class Dense:
     """A layer with its gradients on one machine, and the expected parts on each rank."""
 
-    def __init__(self, p: int, inputs: int, outputs: int, rng):
+    def __init__(self, p: int, inputs: int, outputs: int, rng, dtype=torch.float64):
         self.p = p
-        self.weight, self.bias = (torch.randn(*s, generator=rng).double() for s in ((outputs, inputs), (outputs,)))
-        self.x, self.dy = (torch.randn(N, n, generator=rng).double() for n in (inputs, outputs))
+        self.weight, self.bias = (torch.randn(*s, generator=rng).to(dtype) for s in ((outputs, inputs), (outputs,)))
+        self.x, self.dy = (torch.randn(N, n, generator=rng).to(dtype) for n in (inputs, outputs))
         self.y = self.x @ self.weight.T + self.bias
         self.dx, self.weight_grad, self.bias_grad = self.dy @ self.weight, self.dy.T @ self.x, self.dy.sum(0)
 
@@ -101,6 +101,7 @@ def column(student, rng):
     "ColumnLinear: its part of the outputs, the whole gradient of x, its own weights' gradients, in every pass."
     for sizes in (*SIZES, drawn(rng)):
         column_is_right(student, Dense(*sizes, rng))
+    column_is_right(student, Dense(2, 4, 6, rng, torch.float32))
     carried(student, rng, lambda: column_is_right(student, Dense(2, 4, 4, rng)), "p = 2, ColumnLinear")
 
 
@@ -136,6 +137,7 @@ def row(student, rng):
     "RowLinear: the whole output with the bias added once, its part of the gradient of x, its own weights' gradients."
     for sizes in (*SIZES, drawn(rng)):
         row_is_right(student, Dense(*sizes, rng))
+    row_is_right(student, Dense(2, 4, 6, rng, torch.float32))
     carried(student, rng, lambda: row_is_right(student, Dense(2, 4, 4, rng)), "p = 2, RowLinear")
 
 

@@ -196,6 +196,11 @@ def who_waits_for_ever(student, rng):
         orders[i] = [swap.get(op, op) for op in orders[i]]
         is_stuck(student, orders, i, k)
     circle = [[(op, k, 0) for k in pair for op in "FB"] for pair in ((0, 1), (1, 0))]
+    earlier, later = [("F", 0, 0), ("B", 0, 0), ("F", 1, 0), ("B", 1, 0)], [(op, k, 0) for op in "FB" for k in (0, 1)]
+    why = "B0 on stage 0, which has it before F1, needs B0 on stage 1, which has it after F1"
+    is_stuck(student, [earlier, later], 0, 0, why)
+    goes_through(student, [later, earlier], "p = 2, m = 2, F1 before B0 on stage 0 only")
+    goes_through(student, [later, [("F", 1, 0), ("F", 0, 0), *later[2:]]], "p = 2, m = 2, F1 before F0 on stage 1")
     is_stuck(student, circle, 0, 0, "B0 on stage 0, which has it before F1, needs B0 on stage 1, where it follows F1")
 
 

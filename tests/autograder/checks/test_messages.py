@@ -93,6 +93,13 @@ def test_garbling_ends_with_its_block(local):
     asks(student, drawn())
 
 
+def test_only_messages_with_a_tag_are_garbled(local):
+    student = ready(local(RING))
+    ask = lambda: messages.has_sum_everywhere(student, "total", messages.numbers(3, 4, drawn()), "p = 3")  # noqa: E731
+    assert not student.is_right_when_garbled(drawn(), ask, tag=0)
+    assert student.is_right_when_garbled(drawn(), ask, tag=1)
+
+
 def test_a_run_keeps_what_was_given(session):
     """Whatever ranks do to their arguments, the check's own values stay, and its copies are found by them."""
     student, xs = ready(session(SPOILS)), messages.numbers(2, 3, drawn())
