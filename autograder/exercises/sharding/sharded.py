@@ -46,6 +46,12 @@ class Network:
         self.numel = sum(map(len, self.weights))
         self.setting = f"p = {p}, layers {self.order}"
 
+    def in_float32(self) -> "Network":
+        """The same in float32, which the lab's own programs use."""
+        self.weights, self.x, self.dy = ([t.float() for t in ts] for ts in (self.weights, self.x, self.dy))
+        self.setting += " in float32"
+        return self
+
     def run(self, student, seconds: float = 0.0, measured: bool = False, again: bool = False, **machine):
         def arguments(rank):
             weights = [w.clone() for w in self.weights]
@@ -133,9 +139,10 @@ class Network:
 
 @exercise.check(points=6, seconds=SECONDS)
 def as_with_whole_layers(student, rng):
-    "Forward and backward as with whole layers, with the mean gradient in shares, for p = 1 to 4."
+    "Forward and backward as with whole layers, with the mean gradient in shares, for p = 1 to 4, in float32 too."
     for p, widths in ((2, (3, 4, 2)), (1, (3, 2)), (3, (2, 5, 3, 2)), (4, (3, 1, 2))):
         Network(p, widths, rng).agrees(student)
+    Network(2, (3, 4, 2), rng).in_float32().agrees(student)
     carried(student, rng, lambda: Network(2, (3, 2), rng).agrees(student), "p = 2")
 
 
@@ -153,13 +160,14 @@ def tied_layers(student, rng):
 
 
 COUNTED, MANY = (4, 4, 8, 4), 4
+LAYERS, WIDE = 8, 32  # a layer of 32 x 32 weights is much larger than 2 x 32 activations
 
 
 @exercise.check(points=4, needs="as_with_whole_layers", seconds=SECONDS)
 def three_times_the_weights(student, rng):
     "Each rank sends 3 (p - 1)/p of the weights' bytes in a step: two gathers, a reduce-scatter; all are waited for."
-    for p in (2, MANY):
-        network = Network(p, COUNTED, rng)
+    for p, widths in ((2, COUNTED), (MANY, COUNTED), (MANY, (WIDE,) * (LAYERS + 1))):
+        network = Network(p, widths, rng)
         run = network.agrees(student)
         waited_for(run, network.setting)
         once = (p - 1) * network.numel * NUMBER // p
@@ -223,17 +231,24 @@ def one_is_ahead(network: Network, run) -> None:
             )
 
 
-LAYERS, WIDE = 8, 32  # a layer of 32 x 32 weights is much larger than 2 x 32 activations
+class Timed:
+    """Large layers that work on a machine with slow messages: memory and seconds are those of one run, so that no
+    answer holds all layers in some and waits for each in others."""
+
+    def __init__(self, student, rng):
+        self.layers, self.work, self.alpha = LAYERS, 1.0, whole_number(rng, 4, 8) / 32
+        self.network = Network(MANY, (WIDE,) * (LAYERS + 1), rng)
+        self.run = self.network.agrees(student, seconds=self.work, measured=True, alpha=self.alpha)
+        works(self.run, [2 * LAYERS * self.work] * MANY, self.network.setting)
+        are_gathered(self.network, self.run)
+        waits_as_often(self.run, self.network.setting, partial(as_counted, student, rng))
 
 
 @exercise.check(points=6, needs="as_with_whole_layers", seconds=SECONDS)
 def two_layers_at_a_time(student, rng):
     "At rest and between the passes a rank keeps only its share; it never holds more than two whole layers."
-    network = Network(MANY, (WIDE,) * (LAYERS + 1), rng)
-    run, layer = network.agrees(student, seconds=1.0, measured=True), WIDE * WIDE * NUMBER
-    works(run, [2.0 * LAYERS] * MANY, network.setting)
-    are_gathered(network, run)
-    waits_as_often(run, network.setting, partial(as_counted, student, rng))
+    timed, layer = Timed(student, rng), WIDE * WIDE * NUMBER
+    network, run = timed.network, timed.run
     shares = LAYERS * layer // MANY
     for rank, (*_, (kept, forward, backward, between, end, *_)) in enumerate(run.results):
         at_rest = f"{LAYERS} layers of {layer} bytes over {MANY} ranks: rank {rank} "
@@ -285,9 +300,8 @@ def two_layers_at_a_time(student, rng):
 @exercise.check(points=5, needs="as_with_whole_layers", seconds=SECONDS)
 def gathers_are_hidden(student, rng):
     "The next layer's weights arrive while this one computes, forward and backward."
-    layers, work, alpha = 6, 1.0, 0.2
-    network, gather = Network(MANY, (4,) * (layers + 1), rng), alpha * (MANY - 1)
-    run = network.agrees(student, seconds=work, measured=True, alpha=alpha)
+    timed = Timed(student, rng)
+    run, layers, work, gather = timed.run, timed.layers, timed.work, timed.alpha * (MANY - 1)
     right = {
         "forward": layers * work + gather,
         "backward": layers * (work + gather) + gather,  # nothing hides the reduce-scatter
@@ -296,9 +310,6 @@ def gathers_are_hidden(student, rng):
         "forward": "Begin the next gather before this layer's forward pass, and wait for it in the next turn.",
         "backward": "Begin the next gather before this layer's backward pass: the next layer is the one before.",
     }
-    works(run, [2 * layers * work] * MANY, network.setting)
-    are_gathered(network, run)
-    waits_as_often(run, network.setting, partial(as_counted, student, rng))
     for rank, (*_, measured) in enumerate(run.results):
         for way, seconds in zip(right, measured[-2:], strict=True):
             late = type(seconds) is not float or seconds > right[way] + gather + 1e-6
