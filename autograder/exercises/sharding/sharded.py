@@ -1,7 +1,6 @@
 """Weights that are whole while a layer uses them. Oracle: the whole layers in float64, the trace, memory and time."""
 
 import itertools
-import math
 from functools import partial
 
 import torch
@@ -25,6 +24,7 @@ exercise = Exercise(
 
 ROWS = 2  # samples of each rank
 NUMBER = 8  # bytes
+FACTORS = torch.tensor([-1.0, 0.5, 2.0], dtype=torch.float64)  # of weights, as if by an optimizer
 GRADIENTS = "All gradients are whole at once: a share is a view of its vector, and keeps it in memory. Copy the share."
 FIRST = "The first weights give this: an optimizer has changed the shares since. Gather them in each pass."
 FORWARDS = "The weights of the forward pass give this: the shares have changed since. Gather them again in backward."
@@ -42,7 +42,7 @@ class Network:
         first, last = self.widths[self.order[0]][0], self.widths[self.order[-1]][1]
         self.x = [torch.randn(ROWS, first, generator=rng).double() for _ in range(p)]
         self.dy = [torch.randn(ROWS, last, generator=rng).double() for _ in range(p)]
-        self.steps = [[(-1.0, 0.5, 2.0)[whole_number(rng, 0, 2)] for _ in self.widths] for _ in range(2)]
+        self.steps = [[FACTORS[torch.randint(3, (len(w),), generator=rng)] for w in self.weights] for _ in range(2)]
         self.numel = sum(map(len, self.weights))
         self.setting = f"p = {p}, layers {self.order}"
 
@@ -55,7 +55,8 @@ class Network:
     def run(self, student, seconds: float = 0.0, measured: bool = False, again: bool = False, **machine):
         def arguments(rank):
             weights = [w.clone() for w in self.weights]
-            given = self.widths, weights, self.x[rank], self.dy[rank], list(self.order), self.steps
+            steps = [[each.tensor_split(self.p)[rank].clone() for each in step] for step in self.steps]
+            given = self.widths, weights, self.x[rank], self.dy[rank], list(self.order), steps
             return *given, seconds, measured, again
 
         return student.ranks("Sharded", self.p, arguments, harness="gathered", **machine)
@@ -65,8 +66,10 @@ class Network:
         the rank `alone` has changed."""
         found = [w.clone() for w in self.weights]
         for i, w in enumerate(found):
-            part = w if alone is None else w.tensor_split(self.p)[alone]
-            part *= math.prod(step[i] for step in self.steps[:passes])
+            for step in self.steps[:passes]:
+                parts = zip(w.tensor_split(self.p), step[i].tensor_split(self.p), strict=True)
+                for rank, (part, factor) in enumerate(parts):
+                    part *= factor if alone in (None, rank) else 1.0
         return found
 
     def whole(self, rank: int, order: list[int] | None = None, passes=(1, 2), alone: int | None = None):
