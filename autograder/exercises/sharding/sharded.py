@@ -20,6 +20,10 @@ exercise = Exercise(
     functions=("Sharded",),
     forbid=SHARDING,
     instead="Write yourself what FSDP does: gather, use, free.",
+    meanings={
+        "must match the size of tensor": "If this names no line of yours: between the passes an optimizer changes "
+        "shares[i], which has the size of share(weights[i], comm)."
+    },
 )
 
 ROWS = 2  # samples of each rank
