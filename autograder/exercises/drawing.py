@@ -13,3 +13,8 @@ def normal(rng: torch.Generator, *shape: int, dtype: torch.dtype = F64) -> torch
 def whole_number(rng, low: int, high: int) -> int:
     """A number from `low` to `high`, both of them included."""
     return int(torch.randint(low, high + 1, (), generator=rng))
+
+
+def odd_seconds(rng) -> float:
+    """Between 1/4 and 1 of a second, a multiple of none that is round; sums of its multiples are exact."""
+    return (2 * whole_number(rng, 2**17, 2**19 - 1) + 1) / 2**20

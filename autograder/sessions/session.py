@@ -38,6 +38,10 @@ class Student:
         """Call `name` on each of `p` ranks of a simulated machine; `options` are those of `Session.run_ranks`."""
         return self._session.run_ranks(name, p, args_for, kwargs, **options)
 
+    def handle(self, name: str, *args: Any) -> Any:
+        """Call `name`, a function that returns an object of the student's class; the object stays as a handle."""
+        return self._session.timed(["name", name], args, None, objects=True)
+
     @contextlib.contextmanager
     def operations(self, *operators: str) -> Iterator[dict[str, int]]:
         """Count the calls of torch's operators that the student's code makes in the block, by name.

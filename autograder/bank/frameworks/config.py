@@ -56,6 +56,13 @@ slip(
     says="Raise ValueError",
 )
 slip(
+    "an error that names the batch alone",
+    'f"{micro} x {world} does not divide the batch of {batch}"',
+    'f"nothing divides the batch of {batch}"',
+    fails="what_does_not_divide",
+    says="let it also name what does not divide the batch",
+)
+slip(
     "both half precisions",
     '"bf16": {"enabled": True},',
     '"fp16": {"enabled": True},\n        "bf16": {"enabled": True},',

@@ -115,6 +115,24 @@ slip(
     says="is written",
 )
 slip(
+    "a file after step 7",
+    "    return losses",
+    """        if step == 6:
+            if comm.rank == 0:
+                disk.write("more", {})
+            comm.barrier()
+    return losses""",
+    fails="one_writer",
+    says="a state is saved after steps 5, 10",
+)
+slip(
+    "no barrier between two ranks",
+    "            comm.barrier()\n    return losses",
+    "            if comm.size > 2:\n                comm.barrier()\n    return losses",
+    fails="a_barrier_before_going_on",
+    says="comm.barrier() after the write",
+)
+slip(
     "the barrier comes at the end",
     "            comm.barrier()\n    return losses",
     "    comm.barrier()\n    return losses",

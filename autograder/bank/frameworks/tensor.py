@@ -63,3 +63,10 @@ slip(
     fails=(WHOLE, SUMS),
     says="holds all of blocks.2.attention.q",
 )
+slip(
+    "eight blocks of any number",
+    "range(len(model.blocks))",
+    "range(8)",
+    fails=WHOLE,
+    says="holds all of blocks.8.attention.q",
+)

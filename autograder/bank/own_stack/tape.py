@@ -24,6 +24,13 @@ slip(
     says="ReLU lets everything through",
 )
 slip(
+    "gradients in float64",
+    "node.grad = torch.zeros_like(node.data)",
+    "node.grad = torch.zeros_like(node.data, dtype=torch.float64)",
+    fails=("pulls_of_sums_and_products", "pulls_of_relu_and_flat", "pull_of_the_loss", *SWEEPS, "large_logits", *STEPS),
+    says="float32",
+)
+slip(
     "slope 1 at 0",
     "self.data > 0",
     "self.data >= 0",

@@ -2,7 +2,7 @@
 
 from autograder.bank.slips import answers_to
 
-wrong, _ = answers_to("scaling.fusion")
+wrong, slip = answers_to("scaling.fusion")
 USED = tuple(f"prediction.{check}" for check in ("parts_of_an_iteration", "one_rank_and_many", "published"))
 WFBP = ("one_message_at_a_time", *USED)
 FUSE = ("the_best_of_all", "two_hundred_layers", *USED)
@@ -112,3 +112,12 @@ def fuse(gradients, alpha, beta):
             free = max(free, ready) + alpha + beta * nbytes
         ends.append(free)
     return apart if ends[0] <= ends[1] else joined
+
+
+slip(
+    "a bucket of 24 gradients at most",
+    "reversed(range(k))",
+    "reversed(range(max(0, k - 24), k))",
+    fails="two_hundred_layers",
+    says="200 in all",
+)

@@ -229,3 +229,11 @@ slip(
     fails="scale_of_the_gradient",
     says="lars_step(w, g, v, 1, decay=0.0)",
 )
+slip(
+    "LARS in float64 only",
+    "kept.append(momentum * v + lr * ratio * g)",
+    "kept.append((momentum * v + lr * ratio * g).double())",
+    fails=LARS,
+    says="float32",
+)
+slip("LAMB in float64 only", "0.1 * g for", "0.1 * g.double() for", fails=LAMB, says="float32")

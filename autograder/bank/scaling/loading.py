@@ -113,3 +113,11 @@ slip(
     fails=" ".join(SAMPLES),
     says="shares follow one another",
 )
+slip(
+    "quarters of a second",
+    "free, taken, waited, done =",
+    "load, compute = [round(4 * seconds) / 4 for seconds in load], round(4 * compute) / 4\n"
+    "    free, taken, waited, done =",
+    fails=" ".join(WAITING),
+    says="in which the training has no batch to compute",
+)

@@ -109,6 +109,22 @@ slip(
     says="Send one number",
 )
 slip(
+    "two tensors alone",
+    "x.float() / self.scale for x in gradients]",
+    "x.float() / self.scale for x in gradients[:2]]",
+    fails=ALL,
+    says="all of them",
+)
+slip(
+    "many numbers travel between three ranks",
+    "        self.comm.all_reduce(bad)\n",
+    "        self.comm.all_reduce(bad)\n"
+    "        if self.comm.size == 3:\n"
+    "            self.comm.all_reduce(torch.cat(unscaled))\n",
+    fails="one_number_travels one_round",
+    says="Send one number",
+)
+slip(
     "a sum that overflows",
     "bad = torch.tensor([float(not all(x.isfinite().all() for x in unscaled))])",
     "bad = torch.tensor([float(not all(x.sum().isfinite() for x in gradients))])",

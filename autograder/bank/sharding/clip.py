@@ -28,6 +28,21 @@ slip(
     fails=ALL,
     says="add their squares",
 )
+slip(
+    "squares without overflow, added in float32",
+    "squares += mine.double().square().sum()",
+    "size = mine.float().abs().max().clamp(1e-30, 1e30) if len(mine) else torch.ones(())\n"
+    "        squares += (mine.float() / size).square().sum().double() * size.double() ** 2",
+    fails="all_see_a_bad_number",
+    says="or is rounded",
+)
+slip(
+    "nine more numbers on three ranks",
+    "comm.all_reduce(squares)",
+    "if comm.size == 3:\n        comm.all_reduce(torch.zeros(9))\n    comm.all_reduce(squares)",
+    fails="one_number_travels",
+    says="The sum of its squares is one number",
+)
 slip("no root", "norm = squares.sqrt().item()", "norm = squares.item()", fails=ALL, says="The root is missing")
 slip(
     "a mean over the ranks",

@@ -38,3 +38,12 @@ slip(
     fails=ALL,
     says="The link loads one layer at a time",
 )
+slip(
+    "quarters of a second",
+    "size / link",
+    "round(4 * size / link) / 4",
+    "+ seconds",
+    "+ round(4 * seconds) / 4",
+    fails=" ".join(ALL),
+    says="Link and device, moment by moment",
+)

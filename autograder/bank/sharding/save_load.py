@@ -186,3 +186,10 @@ slip(
     fails="a_missing_file",
     says="saved on 4 ranks, n = 8",
 )
+slip(
+    "two names alone are saved",
+    '-rank-{comm.rank}", state)',
+    '-rank-{comm.rank}", {name: state[name] for name in ("weights", "momentum")})',
+    fails=" ".join(ALL),
+    says="the names on rank",
+)

@@ -4,6 +4,7 @@ DeepSpeed does not run here: its dict is read as its documentation has it. Ray's
 stand-in for `ray.train` and torch's own DDP.
 """
 
+import re
 from copy import deepcopy
 from functools import partial
 
@@ -147,7 +148,13 @@ def what_does_not_divide(student, rng):
             if raised != "ValueError":
                 raise
             said = str(getattr(error, "text", error))
-            checks.that(str(batch) in said, f"{call} raises ValueError({show.show(said)}); let it name the batch.")
+            named = {int(number) for number in re.findall(r"[0-9]+", said)}
+            checks.that(batch in named, f"{call} raises ValueError({show.show(said)}); let it name the batch.")
+            checks.that(
+                {micro, world} <= named or micro * world in named,
+                f"{call} raises ValueError({show.show(said)}); let it also name what does not divide the batch, "
+                f"{micro} and {world}: who reads it should see which numbers to change.",
+            )
         else:
             checks.fail(
                 f"{call} returns {show.show(found, 80)}. {micro} × {world} does not divide {batch}: samples would be "

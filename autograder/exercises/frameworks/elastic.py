@@ -237,26 +237,46 @@ def one_writer(student, rng):
             f"p = {p}: {name!r} is written {times} times in {steps} steps: write it once after step 5, once after step "
             "10, and so on.",
         )
+        for write in writes_of(run):
+            done = steps_before(run, write)
+            checks.that(
+                done % SAVE_EVERY == 0 or done == steps,
+                f"p = {p}: rank {write.rank} writes a file after step {done}: a state is saved after steps 5, 10, ..., "
+                "and nothing in between.",
+            )
+
+
+def writes_of(run) -> list:
+    """The seconds in which a rank writes, in order."""
+    return sorted((event for event in run.trace if event.op == "compute"), key=lambda event: event.end)
+
+
+def steps_before(run, write) -> int:
+    """How many steps the rank that writes has begun before."""
+    *_, began = run.results[write.rank]
+    return sum(moment <= write.start for moment in began)
 
 
 @exercise.check(points=2, seconds=SECONDS, needs="as_one_process")
 def a_barrier_before_going_on(student, rng):
     "No rank begins the next step before the state is on the disk."
-    job = Job(rng, steps=whole_number(rng, 16, 21))
-    run = job.run(student, 3, {})
-    on_disk(run, 3, "p = 3")
-    began = [moments for *_, moments in run.results]
-    for write in sorted((event for event in run.trace if event.op == "compute"), key=lambda event: event.end):
-        done = sum(moment <= write.start for moment in began[write.rank])  # steps before this state
-        if done < len(job.batches):
-            all_wait(run, write.end, done, [moments[done] for moments in began])
+    for p, least in ((2, SAVE_EVERY + 1), (whole_number(rng, 2, 4), 2 * SAVE_EVERY + 1)):
+        job = Job(rng, steps=whole_number(rng, least, 20))
+        run = job.run(student, p, {})
+        ends_right(job, run)
+        on_disk(run, p, f"p = {p}")
+        began = [moments for *_, moments in run.results]
+        for write in writes_of(run):
+            done = steps_before(run, write)
+            if done < len(job.batches):
+                all_wait(run, write.end, done, [moments[done] for moments in began])
 
 
 def all_wait(run, written: float, step: int, began: list[float]) -> None:
     """Every rank meets the others after the write, and begins the next step afterwards."""
     met = {event.rank for event in run.trace if event.op == "barrier" and event.end >= written}
     checks.that(
-        met == {0, 1, 2},
+        met == set(range(len(began))),
         f"The others continue while rank 0 still writes: a step later the state of step {step} may not be on the disk. "
         "comm.barrier() after the write, on all ranks.",
     )

@@ -98,7 +98,7 @@ def uncut(shares: dict) -> list[str]:
 @exercise.check(points=3, seconds=SECONDS, needs="the_same_numbers")
 def a_share_of_each_matrix(student, rng):
     "All six matrices of every block are cut: each rank has half of them."
-    for one in (Pass(2, rng), Pass(2, rng, blocks=3)):
+    for one in (Pass(2, rng), Pass(2, rng, blocks=whole_number(rng, 9, 12))):
         for rank, (_, _, shares, *_) in enumerate(one.agrees(student).results):
             whole = uncut(shares)
             checks.that(

@@ -27,10 +27,13 @@ def images_for(sizes: tuple[int, ...], steps: int, rng) -> list[list[tuple]]:
     ]
 
 
-def loss_of(weights, x, y, reduction: str = "mean"):
+def logits_of(weights, x):
     w1, w2, w3, b3 = weights
-    hidden = functional.conv2d(functional.conv2d(x, w1).relu(), w2).relu()
-    return functional.cross_entropy(hidden.flatten(1) @ w3 + b3, y, reduction=reduction)
+    return functional.conv2d(functional.conv2d(x, w1).relu(), w2).relu().flatten(1) @ w3 + b3
+
+
+def loss_of(weights, x, y, reduction: str = "mean"):
+    return functional.cross_entropy(logits_of(weights, x), y, reduction=reduction)
 
 
 def gradients(weights, parts, mean=True) -> list[torch.Tensor]:

@@ -2,17 +2,26 @@
 
 import torch
 
-from autograder import checks
+from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, carried, has_sum_everywhere, sends, small_numbers
 from autograder.exercises.ddp.grouping import grouped
 from autograder.exercises.ddp.traffic import all_reduces, per_all_reduce
 from autograder.exercises.drawing import whole_number
-from autograder.exercises.own_stack.serial import gradients, images_for, loss_of, rounded, stepped, weights_of
+from autograder.exercises.own_stack.serial import (
+    gradients,
+    images_for,
+    logits_of,
+    loss_of,
+    rounded,
+    stepped,
+    weights_of,
+)
 from autograder.exercises.ready_made import DERIVATIVES, MACHINES_COLLECTIVES, OPTIMIZERS, RANKS, SOFTMAX
 from autograder.exercises.under_way import waited_for
 from autograder.inside.forbidden import CONVOLUTION
 from autograder.sessions.errors import StudentError
+from autograder.sessions.handle import Handle
 
 exercise = Exercise(
     "step",
@@ -150,6 +159,15 @@ def the_loss(student, rng):
         has_losses(run, f"train_step(...) on %s of {len(sizes)}")
 
 
+def gives_logits(student, rng) -> None:
+    """`network` is what the lab's training calls on held-out images: its node holds the logits."""
+    weights, ((x, _),) = weights_of(rng), images_for((7,), 1, rng)[0]
+    node = student.handle("network", student.Node(x.clone()), [student.Node(w.clone()) for w in weights])
+    checks.that(type(node) is Handle, f"network(x, weights) is {show.an(show.type_name(node))}, expected a Node.")
+    why = "The logits are what network returns, before the softmax and the loss."
+    checks.close(node.data, logits_of(weights, x), name="network(x, weights).data", why=why, rtol=1e-4)
+
+
 @exercise.check(points=4, seconds=SECONDS, needs="the_loss")
 def as_one_machine(student, rng):
     "After a step every rank has the weights and velocities of one machine, to the same bit on all ranks."
@@ -160,8 +178,9 @@ def as_one_machine(student, rng):
 
 @exercise.check(points=2, seconds=SECONDS, needs="as_one_machine")
 def step_after_step(student, rng):
-    "The same after three steps: velocities stay, and each step has its own noise."
+    "The same after three steps: velocities stay, each step has its own noise, and `network` gives logits."
     trains(student, (3, 3), rng, count=3, cap=2000)
+    gives_logits(student, rng)
 
 
 @exercise.check(points=2, seconds=SECONDS, needs="as_one_machine")

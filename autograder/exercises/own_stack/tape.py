@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from autograder import checks, show
 from autograder.authoring import Exercise
-from autograder.exercises.drawing import F64, normal, whole_number
+from autograder.exercises.drawing import F32, F64, normal, whole_number
 from autograder.exercises.ready_made import DERIVATIVES, SOFTMAX
 from autograder.sessions.errors import StudentError
 from autograder.sessions.handle import Handle, computed
@@ -75,6 +75,11 @@ def asked(student, text: str, f: Callable, inputs: list[torch.Tensor]) -> tuple:
     right = f(*map(Plain, leaves)).data
     grads = torch.autograd.grad(right.sum(), leaves)
     return y.data, nodes, right.detach(), grads
+
+
+def in_float32(student, formula: str, f: Callable, names: str, inputs: list) -> None:
+    """The same in float32, as in the lab's training."""
+    agrees(student, f"{formula} in float32", f, names, [x.to(F32) for x in inputs])
 
 
 def agrees(student, formula: str, f: Callable, names: str, inputs: list, mistakes: Callable | None = None) -> None:
@@ -156,7 +161,7 @@ def forward(student, rng):
 
 @exercise.check(points=3, needs="forward")
 def pulls_of_sums_and_products(student, rng):
-    "The gradients of a product, a sum and a bias."
+    "The gradients of a product, a sum and a bias, in float32 too."
     a, b, c = normal(rng, 3, 4), normal(rng, 4, 2), normal(rng, 2, 5)
     agrees(student, "y = a @ b @ c", lambda a, b, c: a @ b @ c, "a b c", [a, b, c])
     two, bias = normal(rng, 3, 4), normal(rng, 2)
@@ -170,6 +175,7 @@ def pulls_of_sums_and_products(student, rng):
         [a, b, bias, c],
         lambda a, b, bias, c: {"bias": {rows: c.sum(1)}},
     )
+    in_float32(student, "y = (a @ b + bias) @ c", lambda a, b, k, c: (a @ b + k) @ c, "a b bias c", [a, b, bias, c])
     no_differences(student, rng, "y = a @ b", lambda a, b: a @ b)
 
 
@@ -188,7 +194,7 @@ def a_node_by_hand(student, rng):
 
 @exercise.check(points=3, needs="forward")
 def pulls_of_relu_and_flat(student, rng):
-    "ReLU passes the gradient where its input was positive; flat restores its shape."
+    "ReLU passes the gradient where its input was positive; flat restores its shape; in float32, too."
     a, b = normal(rng, 3, 4), normal(rng, 4, 2)
     a[0, 0], a[1, 2] = 0.0, 0.0
     through = "ReLU lets everything through: its slope is 0 where the input was not positive."
@@ -204,12 +210,13 @@ def pulls_of_relu_and_flat(student, rng):
     image, m = normal(rng, 2, 3, 2, 2), normal(rng, 12, 2)
     agrees(student, "y = a.flat() @ b", lambda a, b: a.flat() @ b, "a b", [image, m])
     agrees(student, "y = a.relu().flat() @ b", lambda a, b: a.relu().flat() @ b, "a b", [image, m])
+    in_float32(student, "y = a.relu().flat() @ b", lambda a, b: a.relu().flat() @ b, "a b", [image, m])
     no_differences(student, rng, "y = a.relu() @ b", lambda a, b: a.relu() @ b)
 
 
 @exercise.check(points=3, needs="forward")
 def pull_of_the_loss(student, rng):
-    "Cross-entropy pulls back (softmax(z) − one-hot(y)) / n."
+    "Cross-entropy pulls back (softmax(z) − one-hot(y)) / n, in float32 too."
     z, y = normal(rng, 5, 4), torch.randint(4, (5,), generator=rng)
     probabilities, one_hot = z.softmax(1), functional.one_hot(y, 4)
     named = {
@@ -219,6 +226,7 @@ def pull_of_the_loss(student, rng):
     }
     formula = "L = z.cross_entropy(y)"
     agrees(student, formula, lambda z: z.cross_entropy(y), "z", [z], lambda z: {"z": named})
+    in_float32(student, formula, lambda z: z.cross_entropy(y), "z", [z])
     no_differences(student, rng, formula, lambda z, y: z.cross_entropy(y), labels=True)
 
 

@@ -107,6 +107,18 @@ def left_alone(function, given: dict[str, list[Tensor]], *rest, **options):
     return got
 
 
+def in_float32(function, given: dict[str, list[Tensor]], rule, *rest) -> None:
+    """The same step in float32, which the lab's own networks have."""
+    small = {name: [x.float() for x in xs] for name, xs in given.items()}
+    right = [[x.float() for x in part] for part in rule(*([x.double() for x in xs] for xs in small.values()), *rest)]
+    got, call = left_alone(function, small, *rest), f"{rule.__name__}_step of float32 tensors"
+    names = tuple(name for name in small if name != "gradients")
+    lists_of(got, names, call)
+    for name, part, expected in zip(names, got, right, strict=True):
+        for i, (x, value) in enumerate(zip(part, expected, strict=True)):
+            checks.close(x, value, name=f"{call}: {name}[{i}], of shape {SHAPES[i]}")
+
+
 def lars_is(student, w, g, v, lr: float, **options) -> None:
     got = left_alone(student.lars_step, {"weights": w, "gradients": g, "velocities": v}, lr, **options)
     shown = "".join(f", {name}={value}" for name, value in options.items())
@@ -148,10 +160,12 @@ def lars_is(student, w, g, v, lr: float, **options) -> None:
 
 @exercise.check(points=5)
 def lars_by_layers(student, rng):
-    "lars_step: each layer's step is as long as its weights allow; biases take the step of SGD."
+    "lars_step: each layer's step is as long as its weights allow; biases take the step of SGD; in float32, too."
     for lr, options in ((0.5, {}), (3.0, {"momentum": 0.5, "decay": 0.1, "trust": 0.02})):
         w, g, v = tensors(rng, 0.02 * lr), tensors(rng, 0.1), tensors(rng, 0.01)
         lars_is(student, w, g, v, lr, **options)
+    given = {"weights": tensors(rng), "gradients": tensors(rng, 0.1), "velocities": tensors(rng, 0.01)}
+    in_float32(student.lars_step, given, lars, 0.5)
 
 
 @exercise.check(points=3, needs="lars_by_layers")
@@ -176,7 +190,7 @@ def scale_of_the_gradient(student, rng):
 
 @exercise.check(points=5)
 def lamb_by_layers(student, rng):
-    "lamb_step: Adam's step with weight decay, each layer's made as long as its weights."
+    "lamb_step: Adam's step with weight decay, each layer's made as long as its weights; in float32, too."
     for t, lr, options in ((1, 0.1, {}), (5, 0.02, {"decay": 0.3})):
         w, g, m = tensors(rng, 0.02 if t > 1 else 1.0), tensors(rng, 0.1), tensors(rng, 0.05)
         v = [x * x for x in tensors(rng, 0.05)]
@@ -215,6 +229,7 @@ def lamb_by_layers(student, rng):
         call = f"lamb_step(w, g, m, v, {t}, {lr}{', decay=0.3' if options else ''})"
         names = ("weights", "momenta", "variances")
         same_lists(got, lamb(w, g, m, v, t, lr, **options), variants, names, call)
+    in_float32(student.lamb_step, given, lamb, 5, 0.02)
     zeros_in_lamb(student, rng)
 
 

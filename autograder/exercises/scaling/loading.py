@@ -4,6 +4,7 @@ import torch
 
 from autograder import checks, show
 from autograder.authoring import Exercise
+from autograder.exercises.drawing import odd_seconds
 
 exercise = Exercise("loading", points=15, minutes=20, extra=True, functions=("input_rate", "waiting", "samples"))
 
@@ -77,25 +78,25 @@ UNIT = 0.25  # seconds of a tick
 TELLING = [8, 2, 1, 3, 8, 3, 8, 7, 8, 5]  # ticks: each known mistake waits differently, with 2 workers and room for 3
 
 
-def waiting_is(student, load: list[int], compute: int, workers: int, room: int) -> None:
-    seconds = [UNIT * ticks_ for ticks_ in load]
-    got = student.waiting(list(seconds), UNIT * compute, workers, room)
-    call = f"waiting({seconds}, {UNIT * compute:g}, workers={workers}, room={room})"
+def waiting_is(student, load: list[int], compute: int, workers: int, room: int, unit: float = UNIT) -> None:
+    seconds = [unit * ticks_ for ticks_ in load]
+    got = student.waiting(list(seconds), unit * compute, workers, room)
+    call = f"waiting({seconds}, {unit * compute:g}, workers={workers}, room={room})"
     number(got, call)
-    expected = UNIT * ticks(load, compute, workers, room)
+    expected = unit * ticks(load, compute, workers, room)
     mistakes = {
-        "No worker loads ahead here: load batches while the training computes.": UNIT * sum(load),
-        "The training waits for the first batch, too.": expected - UNIT * load[0],
-        "Room is limited: batch i begins to load when batch i - room has been taken.": UNIT
+        "No worker loads ahead here: load batches while the training computes.": unit * sum(load),
+        "The training waits for the first batch, too.": expected - unit * load[0],
+        "Room is limited: batch i begins to load when batch i - room has been taken.": unit
         * all_room(load, compute, workers, room),
-        "One batch too many is loaded ahead.": UNIT * ticks(load, compute, workers, room + 1),
-        "One batch too few is loaded ahead.": UNIT * ticks(load, compute, workers, max(1, room - 1)),
-        "All workers load, each its own batch.": UNIT * ticks(load, compute, 1, room),
-        "You use more workers than there are.": UNIT * ticks(load, compute, len(load), room),
-        "The worker that is free first takes the next batch, not the one whose turn it is.": UNIT
+        "One batch too many is loaded ahead.": unit * ticks(load, compute, workers, room + 1),
+        "One batch too few is loaded ahead.": unit * ticks(load, compute, workers, max(1, room - 1)),
+        "All workers load, each its own batch.": unit * ticks(load, compute, 1, room),
+        "You use more workers than there are.": unit * ticks(load, compute, len(load), room),
+        "The worker that is free first takes the next batch, not the one whose turn it is.": unit
         * in_turn(load, compute, workers, room),
-        "That is the total time: return only the waiting.": expected + UNIT * compute * len(load),
-        "There is room as soon as a batch is taken, not only when it has been computed.": UNIT
+        "That is the total time: return only the waiting.": expected + unit * compute * len(load),
+        "There is room as soon as a batch is taken, not only when it has been computed.": unit
         * given_back_late(load, compute, workers, room),
     }
     mistakes = {s: v for s, v in mistakes.items() if abs(v - expected) > 1e-9}
@@ -129,7 +130,7 @@ def moment_by_moment(student, rng):
     for workers, room in ((1, 1), (1, 3), (2, 2), (2, 4), (3, 3), (3, 5), (3, 1), (4, 2)):
         for compute in (2, 5):
             load = torch.randint(1, 12, (9,), generator=rng).tolist()
-            waiting_is(student, load, compute, workers, room)
+            waiting_is(student, load, compute, workers, room, unit=UNIT if compute == 2 else odd_seconds(rng))
 
 
 @exercise.check(points=2, needs="moment_by_moment")

@@ -21,23 +21,25 @@ exercise = Exercise(
 )
 
 Step = list[Tensor]  # a rank's scaled gradients, float16
+SIZES = (3, 4, 6, 5)  # of tensors, as many as there are
 
 
 class Script:
     """What p ranks meet, step by step: where a gradient overflows, and what the scale has to be before and after it."""
 
     def __init__(
-        self, p: int, rng, bad: dict[int, dict[int, float]], steps: int, large: bool = False, **options: float
-    ):
+        self, p: int, rng, bad: dict[int, dict[int, float]], steps: int, large: bool = False, tensors: int = 2,
+        **options: float,
+    ):  # fmt: skip
         scale = 1024.0 * 2 ** whole_number(rng, 0, 2)
         self.p, self.options = p, {"scale": scale, "growth": 2.0, "backoff": 0.5, "interval": 3} | options
-        self.gradients = [[[self.tensor(rng, n) for n in (3, 4)] for _ in range(steps)] for _ in range(p)]
+        self.gradients = [[[self.tensor(rng, n) for n in SIZES[:tensors]] for _ in range(steps)] for _ in range(p)]
         if large:  # two of them are more than FP16 has
             self.gradients = [[[torch.full_like(x, 6e4) for x in xs] for xs in mine] for mine in self.gradients]
         self.bad = [bool(bad.get(step)) for step in range(steps)]
         first, plants = whole_number(rng, 0, 1), [(step, *plant) for step in bad for plant in bad[step].items()]
-        for n, (step, rank, value) in enumerate(plants, start=first):  # in both tensors in turn, anywhere in them
-            x = self.gradients[rank][step][n % 2]
+        for n, (step, rank, value) in enumerate(plants, start=first):  # in all tensors in turn, anywhere in them
+            x = self.gradients[rank][step][n % tensors]
             x[whole_number(rng, 0, len(x) - 1)] = value
         told = "; ".join(f"step {step} on rank {next(iter(ranks))}" for step, ranks in bad.items())
         self.setting = f"p = {p}, scale {self.options['scale']:g}, interval {self.options['interval']}" + (
@@ -162,8 +164,8 @@ class Script:
 def divided_and_grown(student, rng):
     "Gradients come to the update divided by the scale, in float32; the scale doubles after `interval` good steps."
     Script(1, rng, {}, 8).agrees(student)
-    Script(2, rng, {}, 5, interval=2).agrees(student)
-    Script(2, rng, {}, 4, interval=1, growth=4.0).agrees(student)
+    Script(2, rng, {}, 5, interval=2, tensors=whole_number(rng, 3, 4)).agrees(student)
+    Script(2, rng, {}, 4, interval=1, growth=4.0, tensors=1).agrees(student)
 
 
 @exercise.check(points=4, needs="divided_and_grown", seconds=SECONDS)
@@ -199,12 +201,13 @@ STEPS = 6
 @exercise.check(points=3, needs="all_ranks_agree", seconds=SECONDS)
 def one_number_travels(student, rng):
     "Ranks send one number in a step, not the gradient."
-    script = one_bad(4, STEPS, rng)
-    run = script.agrees(student)
-    for rank in range(script.p):
-        said = f"{script.setting}: rank {rank}'s messages have {{sent}} bytes in {STEPS} steps. Send one number: does "
-        said += "any rank have a gradient that is not finite?"
-        sends_one_number(run, rank, STEPS, STEPS * 16, said)
+    for p in (4, 3, 2):
+        script = one_bad(p, STEPS, rng)
+        run = script.agrees(student)
+        for rank in range(p):
+            said = f"{script.setting}: rank {rank}'s messages have {{sent}} bytes in {STEPS} steps. Send one number: "
+            said += "does any rank have a gradient that is not finite?"
+            sends_one_number(run, rank, STEPS, STEPS * 16, said)
 
 
 @exercise.check(points=3, needs="all_ranks_agree", seconds=SECONDS)
@@ -214,7 +217,7 @@ def one_round(student, rng):
     def once(comm):
         comm.all_reduce(torch.zeros(1))
 
-    for p in (2, 4):
+    for p in (2, 3, 4):
         right = simulate(once, p, alpha=1.0).seconds
         script = one_bad(p, STEPS, rng)
         took = [seconds for log in script.agrees(student, True, alpha=1.0).results for *_, seconds in log]

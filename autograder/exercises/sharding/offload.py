@@ -4,7 +4,7 @@ import torch
 
 from autograder import checks, show
 from autograder.authoring import Exercise
-from autograder.exercises.drawing import whole_number
+from autograder.exercises.drawing import odd_seconds, whole_number
 
 exercise = Exercise("offload", points=5, minutes=8, extra=True)
 
@@ -25,8 +25,8 @@ def ticks(compute: list[int], transfer: list[int], room: int) -> int:
     return time
 
 
-def offload_is(student, rng, compute: list[int], transfer: list[int], room: int) -> None:
-    link, unit = 8.0 * whole_number(rng, 1, 4), 0.25  # bytes per second; a tick
+def offload_is(student, rng, compute: list[int], transfer: list[int], room: int, unit: float = 0.25) -> None:
+    link = 2.0**20 * whole_number(rng, 1, 4)  # bytes per second; a tick is of `unit` seconds
     seconds, nbytes = [unit * c for c in compute], [int(link * unit * t) for t in transfer]
     got = student.offload(list(seconds), list(nbytes), link, room)
     call = f"offload({seconds}, {nbytes}, {link:g}, {room})"
@@ -66,7 +66,7 @@ def moment_by_moment(student, rng):
     for room in (2, 3, 1, 4):
         for n in (9, 5):
             compute, transfer = (torch.randint(1, 9, (n,), generator=rng).tolist() for _ in range(2))
-            offload_is(student, rng, compute, transfer, room)
+            offload_is(student, rng, compute, transfer, room, unit=0.25 if n == 9 else odd_seconds(rng))
 
 
 @exercise.check(points=2, needs="moment_by_moment")

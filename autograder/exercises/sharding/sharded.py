@@ -1,7 +1,6 @@
 """Weights that are whole while a layer uses them. Oracle: the whole layers in float64, the trace, memory and time."""
 
 import itertools
-import math
 from functools import partial
 
 import torch
@@ -21,10 +20,15 @@ exercise = Exercise(
     functions=("Sharded",),
     forbid=SHARDING,
     instead="Write yourself what FSDP does: gather, use, free.",
+    meanings={
+        "must match the size of tensor": "If this names no line of yours: between the passes an optimizer changes "
+        "shares[i], which has the size of share(weights[i], comm)."
+    },
 )
 
 ROWS = 2  # samples of each rank
 NUMBER = 8  # bytes
+FACTORS = torch.tensor([-1.0, 0.5, 2.0], dtype=torch.float64)  # of weights, as if by an optimizer
 GRADIENTS = "All gradients are whole at once: a share is a view of its vector, and keeps it in memory. Copy the share."
 FIRST = "The first weights give this: an optimizer has changed the shares since. Gather them in each pass."
 FORWARDS = "The weights of the forward pass give this: the shares have changed since. Gather them again in backward."
@@ -42,14 +46,21 @@ class Network:
         first, last = self.widths[self.order[0]][0], self.widths[self.order[-1]][1]
         self.x = [torch.randn(ROWS, first, generator=rng).double() for _ in range(p)]
         self.dy = [torch.randn(ROWS, last, generator=rng).double() for _ in range(p)]
-        self.steps = [[(-1.0, 0.5, 2.0)[whole_number(rng, 0, 2)] for _ in self.widths] for _ in range(2)]
+        self.steps = [[FACTORS[torch.randint(3, (len(w),), generator=rng)] for w in self.weights] for _ in range(2)]
         self.numel = sum(map(len, self.weights))
         self.setting = f"p = {p}, layers {self.order}"
+
+    def in_float32(self) -> "Network":
+        """The same in float32, which the lab's own programs use."""
+        self.weights, self.x, self.dy = ([t.float() for t in ts] for ts in (self.weights, self.x, self.dy))
+        self.setting += " in float32"
+        return self
 
     def run(self, student, seconds: float = 0.0, measured: bool = False, again: bool = False, **machine):
         def arguments(rank):
             weights = [w.clone() for w in self.weights]
-            given = self.widths, weights, self.x[rank], self.dy[rank], list(self.order), self.steps
+            steps = [[each.tensor_split(self.p)[rank].clone() for each in step] for step in self.steps]
+            given = self.widths, weights, self.x[rank], self.dy[rank], list(self.order), steps
             return *given, seconds, measured, again
 
         return student.ranks("Sharded", self.p, arguments, harness="gathered", **machine)
@@ -59,8 +70,10 @@ class Network:
         the rank `alone` has changed."""
         found = [w.clone() for w in self.weights]
         for i, w in enumerate(found):
-            part = w if alone is None else w.tensor_split(self.p)[alone]
-            part *= math.prod(step[i] for step in self.steps[:passes])
+            for step in self.steps[:passes]:
+                parts = zip(w.tensor_split(self.p), step[i].tensor_split(self.p), strict=True)
+                for rank, (part, factor) in enumerate(parts):
+                    part *= factor if alone in (None, rank) else 1.0
         return found
 
     def whole(self, rank: int, order: list[int] | None = None, passes=(1, 2), alone: int | None = None):
@@ -133,9 +146,10 @@ class Network:
 
 @exercise.check(points=6, seconds=SECONDS)
 def as_with_whole_layers(student, rng):
-    "Forward and backward as with whole layers, with the mean gradient in shares, for p = 1 to 4."
+    "Forward and backward as with whole layers, with the mean gradient in shares, for p = 1 to 4, in float32 too."
     for p, widths in ((2, (3, 4, 2)), (1, (3, 2)), (3, (2, 5, 3, 2)), (4, (3, 1, 2))):
         Network(p, widths, rng).agrees(student)
+    Network(2, (3, 4, 2), rng).in_float32().agrees(student)
     carried(student, rng, lambda: Network(2, (3, 2), rng).agrees(student), "p = 2")
 
 
@@ -153,13 +167,14 @@ def tied_layers(student, rng):
 
 
 COUNTED, MANY = (4, 4, 8, 4), 4
+LAYERS, WIDE = 8, 32  # a layer of 32 x 32 weights is much larger than 2 x 32 activations
 
 
 @exercise.check(points=4, needs="as_with_whole_layers", seconds=SECONDS)
 def three_times_the_weights(student, rng):
     "Each rank sends 3 (p - 1)/p of the weights' bytes in a step: two gathers, a reduce-scatter; all are waited for."
-    for p in (2, MANY):
-        network = Network(p, COUNTED, rng)
+    for p, widths in ((2, COUNTED), (MANY, COUNTED), (MANY, (WIDE,) * (LAYERS + 1))):
+        network = Network(p, widths, rng)
         run = network.agrees(student)
         waited_for(run, network.setting)
         once = (p - 1) * network.numel * NUMBER // p
@@ -223,17 +238,24 @@ def one_is_ahead(network: Network, run) -> None:
             )
 
 
-LAYERS, WIDE = 8, 32  # a layer of 32 x 32 weights is much larger than 2 x 32 activations
+class Timed:
+    """Large layers that work on a machine with slow messages: memory and seconds are those of one run, so that no
+    answer holds all layers in some and waits for each in others."""
+
+    def __init__(self, student, rng):
+        self.layers, self.work, self.alpha = LAYERS, 1.0, whole_number(rng, 4, 8) / 32
+        self.network = Network(MANY, (WIDE,) * (LAYERS + 1), rng)
+        self.run = self.network.agrees(student, seconds=self.work, measured=True, alpha=self.alpha)
+        works(self.run, [2 * LAYERS * self.work] * MANY, self.network.setting)
+        are_gathered(self.network, self.run)
+        waits_as_often(self.run, self.network.setting, partial(as_counted, student, rng))
 
 
 @exercise.check(points=6, needs="as_with_whole_layers", seconds=SECONDS)
 def two_layers_at_a_time(student, rng):
     "At rest and between the passes a rank keeps only its share; it never holds more than two whole layers."
-    network = Network(MANY, (WIDE,) * (LAYERS + 1), rng)
-    run, layer = network.agrees(student, seconds=1.0, measured=True), WIDE * WIDE * NUMBER
-    works(run, [2.0 * LAYERS] * MANY, network.setting)
-    are_gathered(network, run)
-    waits_as_often(run, network.setting, partial(as_counted, student, rng))
+    timed, layer = Timed(student, rng), WIDE * WIDE * NUMBER
+    network, run = timed.network, timed.run
     shares = LAYERS * layer // MANY
     for rank, (*_, (kept, forward, backward, between, end, *_)) in enumerate(run.results):
         at_rest = f"{LAYERS} layers of {layer} bytes over {MANY} ranks: rank {rank} "
@@ -285,9 +307,8 @@ def two_layers_at_a_time(student, rng):
 @exercise.check(points=5, needs="as_with_whole_layers", seconds=SECONDS)
 def gathers_are_hidden(student, rng):
     "The next layer's weights arrive while this one computes, forward and backward."
-    layers, work, alpha = 6, 1.0, 0.2
-    network, gather = Network(MANY, (4,) * (layers + 1), rng), alpha * (MANY - 1)
-    run = network.agrees(student, seconds=work, measured=True, alpha=alpha)
+    timed = Timed(student, rng)
+    run, layers, work, gather = timed.run, timed.layers, timed.work, timed.alpha * (MANY - 1)
     right = {
         "forward": layers * work + gather,
         "backward": layers * (work + gather) + gather,  # nothing hides the reduce-scatter
@@ -296,9 +317,6 @@ def gathers_are_hidden(student, rng):
         "forward": "Begin the next gather before this layer's forward pass, and wait for it in the next turn.",
         "backward": "Begin the next gather before this layer's backward pass: the next layer is the one before.",
     }
-    works(run, [2 * layers * work] * MANY, network.setting)
-    are_gathered(network, run)
-    waits_as_often(run, network.setting, partial(as_counted, student, rng))
     for rank, (*_, measured) in enumerate(run.results):
         for way, seconds in zip(right, measured[-2:], strict=True):
             late = type(seconds) is not float or seconds > right[way] + gather + 1e-6

@@ -24,6 +24,7 @@ exercise = Exercise(
 )
 
 SHAPES = ((3, 4), (5,), (2, 2))  # 21 elements, which 2 and 4 do not divide
+LARGE = ((4, ((32, 32), (64,))), (5, ((30, 31),)))  # ranks, and shapes whose states and messages are measured
 NUMBER = 8  # bytes
 
 
@@ -135,14 +136,15 @@ def a_rank_without_a_share(student, rng):
 @exercise.check(points=5, needs="as_one_machine", seconds=SECONDS)
 def no_more_bytes(student, rng):
     "Each rank sends 2 (p - 1)/p of the weights' bytes in a step, as an all-reduce would; all are waited for."
-    for p in (2, 4, 5):
-        training = Training(p, rng, ((p, 4), (3 * p,)), steps=1)
+    small = [(p, ((p, 4), (3 * p,)), 1) for p in (2, 4, 5)]
+    for p, shapes, steps in (*small, *((p, shapes, 2) for p, shapes in LARGE)):
+        training = Training(p, rng, shapes, steps)
         run = training.agrees(student)
         waited_for(run, training.setting)
         whole = [e.op for e in run.trace if e.op in ("all_reduce", "broadcast")]
         once = (p - 1) * training.numel * NUMBER // p
         for rank in range(p):
-            sent = sum(event.nbytes for event in sends(run) if event.rank == rank)
+            sent = sum(event.nbytes for event in sends(run) if event.rank == rank) / steps
             mistake = (
                 f"comm.{whole[0]} gives every rank the whole sum. A rank needs the sum of its own share: "
                 "reduce_scatter, and all_gather for the new weights."
@@ -153,9 +155,9 @@ def no_more_bytes(student, rng):
             )
             if whole or sent != 2 * once:
                 raise checks.CheckFailure(
-                    f"{training.setting}: rank {rank} sends {sent} bytes in a step"
-                    + (f", and calls comm.{whole[0]} {len(whole) // p} times." if whole else "."),
-                    got=f"{sent} bytes" + (f" and comm.{whole[0]}" if whole else ""),
+                    f"{training.setting}: rank {rank} sends {sent:g} bytes in a step"
+                    + (f", and calls comm.{whole[0]} {len(whole) // p // steps} times." if whole else "."),
+                    got=f"{sent:g} bytes" + (f" and comm.{whole[0]}" if whole else ""),
                     expected=f"{2 * once} bytes: {once} to sum the shares, {once} to gather the new weights",
                     mistake=mistake,
                 )
@@ -164,7 +166,7 @@ def no_more_bytes(student, rng):
 @exercise.check(points=5, needs="as_one_machine", seconds=SECONDS)
 def states_of_the_share_alone(student, rng):
     "A rank keeps only two numbers for each element of its share: m, the momentum, and v, the variance."
-    for p, shapes in ((4, ((32, 32), (64,))), (5, ((30, 31),))):
+    for p, shapes in LARGE:
         training = Training(p, rng, shapes)
         run = training.agrees(student)
         for rank, (_, kept, _, states) in enumerate(run.results):
