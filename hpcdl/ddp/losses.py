@@ -74,15 +74,18 @@ class Terms:
             self.elementwise = set()
         self.coefficients: list[float] | None = None if found.unknown and not nested else found.coefficients
         if self.elementwise:
-            used = {id(leaf) for node in self._data for leaf in _leaves(node)}
+            used = {id(leaf) for node in self._data for leaf in leaves_of(node)}
             self.elementwise -= self._other | used
 
     def is_no_mean(self, counts: Sequence[float]) -> bool:
         """Return whether the loss is a sum or mixes samples, if forward passes had `counts` samples."""
-        mixes = any(
+        return self.mixes(counts) or any(each.is_below(min(counts)) for each in self.divided)
+
+    def mixes(self, counts: Sequence[float]) -> bool:
+        """Return whether the loss combines samples with each other, if forward passes had `counts` samples."""
+        return self.nested or any(
             axis > 1 and count % axis == 0 and after not in counts for axis, after in self.mixed for count in counts
         )
-        return self.nested or mixes or any(each.is_below(min(counts)) for each in self.divided)
 
 
 class _Walk:
@@ -219,8 +222,8 @@ def _divisor(name: str, node: Any) -> float:
     return weight or 1.0
 
 
-def _leaves(node: Any) -> Iterator[torch.Tensor]:
-    """Yield all parameters below `node`."""
+def leaves_of(node: Any) -> Iterator[torch.Tensor]:
+    """Yield all parameters and other leaves below `node`."""
     todo, seen = [node], {node}
     while todo:
         each = todo.pop()

@@ -8,8 +8,9 @@
     simulate(rank, 4).trace     # DDP's messages, one by one
 
 Collectives come from `hpcdl.collectives`: rings of point-to-point messages, which the machine traces and times. They
-run when called, not in the background. Each group records its collectives in `calls`: (name, bytes of this rank's
-result or sum).
+run when called, not in the background. Groups of some ranks, as `new_group` and device meshes make them, are groups of
+the same kind, with tags of their own. Each group records its collectives in `calls`: (name, bytes of this rank's result
+or sum).
 """
 
 import contextlib
@@ -22,8 +23,9 @@ import torch.distributed as dist
 from torch.distributed import ReduceOp, distributed_c10d
 from torch.futures import Future
 
-from hpcdl.collectives import all_gather, reduce_scatter, ring_all_reduce
-from hpcdl.comm import Communicator
+from hpcdl.collectives import all_gather, broadcast, reduce_scatter, ring_all_reduce, tree_all_reduce
+from hpcdl.comm import Communicator, Group
+from hpcdl.comm.background import OffsetTags
 from hpcdl.lazy import import_compiler
 
 BACKEND = "hpcdl"
@@ -38,9 +40,9 @@ _TorchsGroup: Any = dist.ProcessGroup  # its overloads are written for callers
 class CommGroup(_TorchsGroup):
     """A process group with collectives over `comm`; torch calls the methods, which have its names."""
 
-    def __init__(self, comm: Communicator):
+    def __init__(self, comm: Communicator, name: str):
         super().__init__(comm.rank, comm.size)
-        self.comm, self.calls = comm, list[tuple[str, int]]()
+        self.comm, self.calls, self._name = comm, list[tuple[str, int]](), name
 
     def getBackendName(self) -> str:
         return BACKEND
@@ -53,7 +55,7 @@ class CommGroup(_TorchsGroup):
 
     @property
     def group_name(self) -> str:
-        return distributed_c10d._world.pg_names[self]
+        return self._name
 
     pg_name = group_name
 
@@ -125,6 +127,19 @@ class CommGroup(_TorchsGroup):
         return total / self.comm.size if operation == ReduceOp.AVG else total
 
 
+class Members(OffsetTags):
+    """Some ranks, with tags of their own: never another group's messages, even if ranks use groups in other orders."""
+
+    def wrap(self, comm: Communicator) -> "Members":
+        return Members(comm, self._channel_number)
+
+    def _broadcast(self, x, root):
+        broadcast(x, self, root)
+
+    def _barrier(self):
+        tree_all_reduce(torch.zeros(1, device=self.devices[0]), self)
+
+
 def _flat(x: torch.Tensor) -> torch.Tensor:
     return x.detach().reshape(-1).clone()
 
@@ -189,4 +204,13 @@ _mine_before: list[Any] = []  # the world if each rank is a process
 
 def _register() -> None:
     if BACKEND not in dist.Backend._plugins and BACKEND.upper() not in dist.Backend._plugins:
-        dist.Backend.register_backend(BACKEND, lambda *_: CommGroup(_mine.comm), devices=["cpu"])
+        dist.Backend.register_backend(BACKEND, _make, extended_api=True, devices=["cpu"])
+
+
+def _make(options: Any, _: Any) -> CommGroup:
+    """Make the group that torch describes: of all ranks if no ranks are given, else of these; every member calls it."""
+    comm: Communicator = _mine.comm
+    if not options.global_ranks_in_group:
+        return CommGroup(comm, options.group_id)
+    group = Group(comm, options.global_ranks_in_group)
+    return CommGroup(Members(group, comm.channels.next_of(group)), options.group_id)

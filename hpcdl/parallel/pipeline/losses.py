@@ -6,9 +6,9 @@ import itertools
 import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
-from weakref import WeakKeyDictionary
 
 import torch
+from torch.utils.weak import WeakIdKeyDictionary
 
 from hpcdl.comm import Communicator, Group
 from hpcdl.parallel.pipeline.values import Value, like, rows_of, tensors_of
@@ -18,7 +18,7 @@ Reduction = Literal["mean", "sum"]
 
 FIRST = 100  # items of a collection in which a communicator is looked for
 
-_tried: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()  # a function's code, or a module -> what it is
+_tried: WeakIdKeyDictionary = WeakIdKeyDictionary()  # a loss -> what it is; functions of one code may differ
 
 
 def reduction_of(loss: Loss, given: Reduction | None, microbatches: Sequence[tuple[Any, Any]]) -> str:
@@ -46,7 +46,7 @@ def require_reduction(loss: Loss, kind: str, y: Value, target: Value) -> None:
 
     A loss that reaches a communicator is not tried: other ranks would wait for its messages, or not.
     """
-    known = _tried.setdefault(getattr(loss, "__code__", loss), set())
+    known = tried_as(loss)
     if rows_of(y) < 2 or kind in known:
         return
     if reaches_communicator(loss):
@@ -65,6 +65,11 @@ def require_reduction(loss: Loss, kind: str, y: Value, target: Value) -> None:
             f"{kind} over rows, which a pipeline adds up over microbatches; {how}"
         )
     known.add(kind)
+
+
+def tried_as(loss: Loss) -> set[str]:
+    """Return what the loss was found to be."""
+    return _tried.setdefault(loss, set())
 
 
 def reaches_communicator(value: Any, depth: int = 4) -> bool:

@@ -20,6 +20,7 @@ from hpcdl.parallel.pipeline.arguments import (
     require_one_by_one,
     rows_of_all,
 )
+from hpcdl.parallel.pipeline.checked import AddsUp, require_no_parameter
 from hpcdl.parallel.pipeline.layers import Chunk
 from hpcdl.parallel.pipeline.losses import Loss, Reduction, reduction_of, require_number, require_reduction
 from hpcdl.parallel.pipeline.messages import Messages, Tensors
@@ -72,9 +73,9 @@ def run_stage(
     `loss` is the mean over the rows, and each microbatch's counts rows / total, once, where it arises: `total` is the
     rows of all, if other ranks have microbatches of the same batch. With reduction="sum" it is a sum, and losses add
     up, divided by `total` if there is one: for a mean over tokens that are not ignored, give their number. By default
-    `reduction` is the loss's own attribute, tested on the first two rows. Weights do not change; call the optimizer
-    afterwards. The gradients of weights that stages share are summed (`cut_layers` notes them). `ahead` receives are
-    posted ahead of their turns: with more, messages overlap with more, in more memory.
+    `reduction` is the loss's own attribute. The loss of each microbatch is checked, by its graph. Weights do not
+    change; call the optimizer afterwards. The gradients of weights that stages share are summed (`cut_layers` notes
+    them). `ahead` receives are posted ahead of their turns: with more, messages overlap with more, in more memory.
 
     Orders with forward passes only (`hpcdl.parallel.schedules.forward_only`) compute no gradient, and `loss` may be
     None: the last part's outputs are in the result.
@@ -82,7 +83,7 @@ def run_stage(
     Raises ValueError, on every rank and before the first message, for orders with an op that is missing or comes
     twice or cannot be done, for a microbatch without rows, for shapes that are not as many as the boundaries; and on
     its own rank for chunks that are not as many as `parts` says, a batch norm that would take each microbatch's
-    statistics, and a loss that is neither a mean nor a sum over rows.
+    statistics, and a loss that is neither a mean nor a sum over rows, or has parameters of its own.
     """
     plan = Plan(orders, parts, len(microbatches))
     rows = rows_of_all(microbatches)
@@ -104,9 +105,12 @@ def run_stage(
     stage = _Stage(comm, chunks, plan, messages, microbatches, loss)
     stage.weights = [1 / (total or 1) if kind == "sum" else n / (total or sum(rows)) for n in rows]
     stage.kind, stage.passing, stage.rows, stage.dtype = kind, passing, rows, dtype
+    stage.adds_up = AddsUp(loss, kind) if loss is not None and (len(rows) > 1 or total) else None
     for op, k, chunk in orders[comm.rank]:
         stage.do(op, k, chunk)
     messages.finish()
+    if stage.adds_up and stage.run.loss is not None:
+        stage.adds_up.finish()
     tied.sum()
     own.guard()
     return stage.run
@@ -120,6 +124,7 @@ class _Stage:
     passing: list[Boundary]
     dtype: torch.dtype
     kind: str
+    adds_up: AddsUp | None  # None if all rows are in one microbatch
 
     def __init__(self, comm, chunks, plan: Plan, messages: Messages, microbatches, loss: Loss | None):
         self.comm, self.chunks, self.plan, self.messages = comm, chunks, plan, messages
@@ -168,26 +173,45 @@ class _Stage:
         elif self.plan.forward_only:
             self.run.outputs.append(y)
             if self.loss is not None:
-                with torch.no_grad():
-                    self._add_loss(k, self.loss(y, self.microbatches[k][1]))
+                self._evaluate(k, y)
         else:
             self.messages.give(PlannedMessage("B", k, part), self._gradient(k, y))
 
-    def _add_loss(self, k: int, loss: Any) -> torch.Tensor:
+    def _evaluate(self, k: int, y: Value) -> None:
+        """Add microbatch k's part of the loss, of a batch without backward passes."""
+        assert self.loss is not None
+        target = self.microbatches[k][1]
+        try:
+            with torch.enable_grad():
+                loss = self.loss(self._leaves(y)[0], target)
+        except Exception:  # it may take only outputs without a graph
+            with torch.no_grad():
+                loss = self.loss(y, target)
+        self._add_loss(k, y, require_number(loss))
+
+    def _add_loss(self, k: int, y: Value, loss: torch.Tensor) -> torch.Tensor:
         """Add microbatch k's part of the batch's loss, and return it; the loss is scaled only here."""
-        scaled = require_number(loss) * self.weights[k]
+        if self.adds_up:
+            self.adds_up.require(k, y, self.microbatches[k][1], self.rows[k], loss)
+        scaled = loss * self.weights[k]
         self.run.loss = (self.run.loss or 0.0) + scaled.item()
         return scaled
+
+    def _leaves(self, y: Value) -> tuple[Value, list[torch.Tensor]]:
+        """Return `y` as the beginning of a new graph, and its tensors that are differentiable."""
+        outputs = [each.detach() for each in tensors_of(y, "the last part's output")]
+        leaves = [each.requires_grad_() for each in outputs if is_differentiable(each.dtype)]
+        return like(y, outputs), leaves
 
     def _gradient(self, k: int, y: Value) -> Tensors:
         """Return the gradients of microbatch k's part of the batch's loss, by output that is differentiable."""
         assert self.loss is not None  # else the orders have no backward passes
-        outputs = [each.detach() for each in tensors_of(y, "the last part's output")]
-        leaves = [each.requires_grad_() for each in outputs if is_differentiable(each.dtype)]
-        y, target = like(y, outputs), self.microbatches[k][1]
+        (y, leaves), target = self._leaves(y), self.microbatches[k][1]
         if self.run.loss is None:
             require_reduction(self.loss, self.kind, y, target)
-        loss = self._add_loss(k, self.loss(y, target))
+        loss = require_number(self.loss(y, target))
+        require_no_parameter(loss, leaves)
+        loss = self._add_loss(k, y, loss)
         if not loss.requires_grad:
             return [torch.zeros_like(each) for each in leaves]
         found = torch.autograd.grad(loss, leaves, allow_unused=True)
