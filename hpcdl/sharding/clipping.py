@@ -75,7 +75,7 @@ def norms_of_parts(
     recursive_doubling_all_reduce(squares.view(-1), comm)
     norms = squares.sqrt_()
     return {
-        shard: tuple(row.to(shard.device, shard.dtype))
+        shard: tuple(row.to(shard.device, shard.dtype.to_real()))
         for row, shard in zip(norms, shards, strict=True)
         if shard in directions
     }

@@ -8,18 +8,25 @@ import tempfile
 import weakref
 from collections.abc import Iterator, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import torch
+
+from hpcdl.sharding.one_by_one import hooks_once, only, require_one_by_one
 
 TOGETHER = ("LBFGS",)  # torch's: it treats all parameters as one vector
 
 State = dict[str, Any]  # an optimizer's state for a parameter: tensors, sometimes None or a number
 
 
+_numbers: weakref.WeakKeyDictionary["Store", Iterator[int]] = weakref.WeakKeyDictionary()  # not yet used, by store
+
+
 class Store(Protocol):
-    """A store for tensors, by number."""
+    """A store for tensors, by number. Several optimizers may share one: each number is given once."""
 
     def write(self, number: int, tensors: Sequence[torch.Tensor]) -> None:
         """Keep copies of the tensors."""
@@ -83,8 +90,9 @@ class Offloaded:
     thread writes the last parameter's states and reads the next one's meanwhile, so at most three parameters' states
     are in memory; without it, one parameter's, and each step waits for the store. Between steps no state is in memory.
     `optimizer` is the wrapped optimizer, for learning rate schedules; its `state` is what is in memory now. `state` is
-    the whole state, which `with_states` and `Checkpoint.restore` accept. Raises ValueError for an optimizer that does
-    not go parameter by parameter.
+    the whole state, which `with_states` and `Checkpoint.restore` accept, and `state_dict` and `load_state_dict` are as
+    the plain optimizer's. Hooks of the optimizer's step run once. Raises ValueError for an optimizer that does not go
+    parameter by parameter: a small copy of one that is not torch's takes some steps.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, store: Store, ahead: bool = True):
@@ -93,16 +101,32 @@ class Offloaded:
                 f"{type(optimizer).__name__} updates all parameters together, so that all states are needed at once; "
                 "take one that goes parameter by parameter, such as SGD, Adam or AdamW"
             )
+        require_one_by_one(optimizer)
         self.optimizer, self.ahead = optimizer, ahead
         self.state = States(optimizer, store)
+        optimizer.register_state_dict_pre_hook(partial(_if_alive, weakref.WeakMethod(self.state.require_here)))
+        optimizer.register_load_state_dict_post_hook(partial(_if_alive, weakref.WeakMethod(self.state.take_all)))
 
     def step(self) -> None:
         """Update the parameters that have gradients."""
         todo = [param for group in self.optimizer.param_groups for param in group["params"] if param.grad is not None]
-        if self.ahead:
-            self._step_ahead(todo)
-        else:
-            self._step_plainly(todo)
+        with hooks_once(self.optimizer):
+            if self.ahead:
+                self._step_ahead(todo)
+            else:
+                self._step_plainly(todo)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the optimizer's state with all states in memory, in torch's form."""
+        self.optimizer.state.update(self.state)
+        try:
+            return self.optimizer.state_dict()
+        finally:
+            self.optimizer.state.clear()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue from a `state_dict`, of this class or of the plain optimizer."""
+        self.optimizer.load_state_dict(state_dict)
 
     def _step_plainly(self, todo: list[torch.Tensor]) -> None:
         """Read, update and write, one parameter after another."""
@@ -134,21 +158,15 @@ class Offloaded:
 
     def _update(self, param: torch.Tensor) -> None:
         """Run the optimizer's step as if it had only this parameter."""
-        groups = self.optimizer.param_groups
-        whole = [group["params"] for group in groups]
-        for group, params in zip(groups, whole, strict=True):
-            group["params"] = [param] if any(param is each for each in params) else []
-        try:
+        with only(self.optimizer, param):
             self.optimizer.step()
-        finally:
-            for group, params in zip(groups, whole, strict=True):
-                group["params"] = params
 
 
 class _Form(NamedTuple):
-    """The shape and type of a stored tensor."""
+    """The shape and type of a stored tensor; its strides are those of memory without gaps."""
 
     shape: torch.Size
+    stride: tuple[int, ...]
     dtype: torch.dtype
     device: torch.device
 
@@ -164,12 +182,26 @@ class States(MutableMapping[torch.Tensor, State]):
         self._optimizer, self._store = optimizer, store
         self._forms: dict[torch.Tensor, State] = {}  # a _Form instead of each tensor
         self._numbers: dict[torch.Tensor, int] = {}
-        for param in list(self._here):  # the optimizer may have taken steps
-            self[param] = self._here.pop(param)
+        self._unused = _numbers.setdefault(store, count())
+        self.take_all()  # the optimizer may have taken steps
 
     @property
     def _here(self) -> MutableMapping[torch.Tensor, State]:
         return self._optimizer.state
+
+    def take_all(self) -> None:
+        """Store the states that the optimizer has in memory, and forget others."""
+        self._forms.clear()
+        for param in list(self._here):
+            self[param] = self._here.pop(param)
+
+    def require_here(self) -> None:
+        """Raise RuntimeError unless the optimizer has all states in memory."""
+        if any(param not in self._here for param in self._forms):
+            raise RuntimeError(
+                "state_dict: the optimizer's states are in the store of Offloaded, and would be missing; call "
+                "state_dict() of the Offloaded"
+            )
 
     def allocate(self, param: torch.Tensor) -> None:
         """Allocate memory for the states, if any exist yet."""
@@ -190,7 +222,9 @@ class States(MutableMapping[torch.Tensor, State]):
         self._here.pop(param, None)
 
     def _put(self, param: torch.Tensor, state: State) -> None:
-        self._store.write(self._numbers.setdefault(param, len(self._numbers)), _tensors(state))
+        if param not in self._numbers:
+            self._numbers[param] = next(self._unused)
+        self._store.write(self._numbers[param], _tensors(state))
         self._forms[param] = {key: _form(value) for key, value in state.items()}
 
     def __getitem__(self, param: torch.Tensor) -> State:
@@ -211,19 +245,34 @@ class States(MutableMapping[torch.Tensor, State]):
         return len(self._forms)
 
 
+def _if_alive(method: weakref.WeakMethod, _: torch.optim.Optimizer) -> None:
+    """Call a method of `States`: the optimizer's hooks do not keep them, nor their store, alive."""
+    if found := method():
+        found()
+
+
 def _tensors(state: State) -> list[torch.Tensor]:
     return [value for value in state.values() if isinstance(value, torch.Tensor)]
 
 
 def _form(value: Any) -> Any:
-    return _Form(value.shape, value.dtype, value.device) if isinstance(value, torch.Tensor) else value
+    if not isinstance(value, torch.Tensor):
+        return value
+    stride = value.stride() if value.is_contiguous() else torch.empty_like(value, device="meta").stride()
+    return _Form(value.shape, stride, value.dtype, value.device)
 
 
 def _empty(form: Any) -> Any:
-    return torch.empty(form.shape, dtype=form.dtype, device=form.device) if isinstance(form, _Form) else form
+    if not isinstance(form, _Form):
+        return form
+    return torch.empty_strided(form.shape, form.stride, dtype=form.dtype, device=form.device)
 
 
 def _bytes_of(x: torch.Tensor) -> memoryview:
+    """Return the memory of `x` in the order in which its elements lie; a copy of it if there are gaps."""
+    if not x.is_contiguous():  # channels_last, for one
+        dense = torch.empty_like(x)
+        x = (x if x.stride() == dense.stride() else dense.copy_(x)).as_strided((x.numel(),), (1,))
     return x.view(-1).view(torch.uint8).numpy().data
 
 

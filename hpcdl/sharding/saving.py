@@ -13,7 +13,9 @@ a complete state, the new or the previous one.
 import json
 import os
 import shutil
+import zlib
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +23,13 @@ import torch
 
 from hpcdl.comm import Communicator
 from hpcdl.files import write_whole
-from hpcdl.sharding import shard_file
+from hpcdl.sharding import shard_file, states
 from hpcdl.sharding.flat import Shard
 from hpcdl.sharding.offload import Offloaded
 from hpcdl.sharding.together import together
 
 MANIFEST = "manifest.json"
-OPTION = "group."  # prefix of a group's options, such as its learning rate
+OPTIONS, STATE = "options", "state"  # the names of texts about an optimizer
 
 
 def save(path: str | Path, step: int, shards: Mapping[str, Shard], comm: Communicator) -> None:
@@ -107,27 +109,52 @@ class Checkpoint:
             shard.piece.detach().copy_(piece)
 
     def restore(self, optimizer: torch.optim.Optimizer | Offloaded, shards: Mapping[str, Shard]) -> None:
-        """Give `optimizer`, which steps these shards, the states saved by `with_states`; every rank calls it."""
-        found: dict[str, dict[str, torch.Tensor]] = {name: {} for name, shard in shards.items() if shard.piece.numel()}
+        """Give `optimizer`, which steps these shards, the options and states saved by `with_states`.
+
+        Every rank calls it; if one rank fails, none changes anything, and every rank raises KeyError for a parameter
+        without saved states, and ValueError for another number of groups.
+        """
+        groups = _groups_of(optimizer)
+        mine = _stepped_by(groups, shards) or list(shards)  # a rank may step nothing: then any has the options
+        found: dict[str, Any] = {}
+        options: list[str] = []
 
         def gather() -> str:
-            for name, states in found.items():
-                for full in (full for full in self._sources if full.startswith(f"{name}/")):
-                    states[full.removeprefix(f"{name}/").removeprefix("/")] = self._state(full, name, shards[name])
+            tables = {name: json.loads(self._text(_table_of(name, shards))) for name in mine}
+            options.extend({table["options"]: self._text(table["options"]) for table in tables.values()}.values())
+            states.require_as_many(groups, [json.loads(text) for text in options])
+            for name, table in tables.items():
+                if shards[name].piece.numel():
+                    find = partial(self._state, shards[name])
+                    found[name] = states.unpack_state(table["state"], find)
             return ""
 
         together(gather, self._comm)
-        groups = _groups(optimizer)
-        for name, states in found.items():
-            for key in [key for key in states if key.startswith(OPTION)]:
-                groups[id(shards[name].piece)][key.removeprefix(OPTION)] = states.pop(key).item()
-            if states:
-                optimizer.state[shards[name].piece] = states
+        for text in options:
+            states.give_options(groups, text)
+        for name, state in found.items():
+            piece = shards[name].piece
+            optimizer.state.pop(piece, None)
+            if state:
+                optimizer.state[piece] = state
 
-    def _state(self, full: str, name: str, shard: Shard) -> torch.Tensor:
-        if full.startswith(f"{name}//"):  # a number for the whole parameter
-            return self.read(full, 0, 1).view(())
-        return self.read(full, shard.start, shard.start + shard.piece.numel())
+    def _state(self, shard: Shard, saved: dict[str, Any]) -> torch.Tensor:
+        if "shape" in saved:  # a number for the whole parameter
+            number = self.read(saved["name"], 0, 1).view(saved["shape"])
+            return number.to(shard.piece.device) if saved["beside"] else number
+        return self.read(saved["name"], shard.start, shard.start + shard.piece.numel()).to(shard.piece.device)
+
+    def _text(self, name: str) -> str:
+        """Return the text that one rank wrote; every other rank's is the same."""
+        if name not in self._sources:
+            raise KeyError(
+                f"the checkpoint of step {self.step} has no {name!r}; save with_states(shards, optimizer) of an "
+                "optimizer of the same parameters"
+            )
+        path, begin, entry = self._sources[name][0]
+        raw = torch.empty(entry.stop, dtype=torch.uint8)
+        shard_file.read(path, begin, entry, 0, raw, self._check)
+        return states.as_text(raw)
 
     def _read_like(self, name: str, shard: Shard) -> torch.Tensor:
         if name in self.shapes and self.shapes[name] != tuple(shard.shape):
@@ -136,29 +163,74 @@ class Checkpoint:
 
 
 def with_states(shards: Mapping[str, Shard], optimizer: torch.optim.Optimizer | Offloaded) -> dict[str, Shard]:
-    """Return `shards` plus the states of `optimizer` for them: everything needed to continue a training.
+    """Return `shards` plus the options and states of `optimizer` for them: everything needed to continue a training.
 
-    States are named "NAME/KEY", or "NAME//KEY" if a state is one number for the whole parameter, like Adam's `step`.
-    The latter form also holds its group's numbers that a schedule may have changed, such as "NAME//group.lr".
+    A tensor of a parameter's state is named "NAME/KEY", or "NAME//KEY" if it is one number for the whole parameter,
+    like Adam's `step`. "NAME//state" says, as JSON, what the state consists of, and "//options-CHECKSUM" holds the
+    options of all groups, such as learning rates, the same on all ranks. In NAME and KEY "/" is written "%2F". Raises
+    ValueError for an option or a state other than tensors, numbers, strings, lists and dicts, and for a tensor whose
+    elements are not the parameter's: other ranks would have other parts of it.
     """
-    found, groups = dict(shards), _groups(optimizer)
-    for name, shard in shards.items():
-        for key, value in optimizer.state.get(shard.piece, {}).items() if shard.piece.numel() else ():
-            if isinstance(value, torch.Tensor):
-                if value.shape == shard.piece.shape:
-                    found[f"{name}/{key}"] = shard._replace(piece=value)
-                else:
-                    found[f"{name}//{key}"] = Shard(value.view(-1), 0, ())
-        for key, option in groups.get(id(shard.piece), {}).items():
-            if isinstance(option, float):
-                found[f"{name}//{OPTION}{key}"] = Shard(torch.tensor([option], dtype=torch.float64), 0, ())
+    found, groups = dict(shards), _groups_of(optimizer)
+    states.require_among(groups, [shard.piece for shard in shards.values()])
+    options = states.options_of(groups)
+    place = _free(f"//{OPTIONS}-{zlib.crc32(options.encode()):08x}", shards)
+    found[place] = _written(options)
+    for name in _stepped_by(groups, shards) if groups else shards:
+        shard, table = shards[name], _table_of(name, shards)
+        if shard.piece.numel():
+            found[table] = shard  # keeps the name
+            packed = states.pack_state(optimizer.state.get(shard.piece, {}), partial(_kept, found, name))
+            found[table] = _written(json.dumps({"options": place, "state": packed}))
     return found
 
 
-def _groups(optimizer: Any) -> dict[int, dict[str, Any]]:
-    """Return each parameter's group by the parameter's id; empty for an optimizer without groups."""
+def _kept(found: dict[str, Shard], name: str, where: str, value: torch.Tensor) -> dict[str, Any]:
+    """Put a tensor of the state of `name` into `found`; return where it is."""
+    piece = found[name].piece
+    if value.shape == piece.shape:
+        place = _free(f"{states.quoted(name)}{where}", found)
+        found[place] = found[name]._replace(piece=value)
+        return {"name": place}
+    if value.numel() != 1:
+        raise ValueError(
+            f"the optimizer's state {where.removeprefix('/')} of {name} has shape {tuple(value.shape)}, and this "
+            f"rank's part of the parameter {tuple(piece.shape)}; a checkpoint holds numbers, and tensors like the "
+            "parameter"
+        )
+    place = _free(f"{states.quoted(name)}/{where}", found)
+    found[place] = Shard(value.reshape(-1), 0, ())
+    beside = piece.device.type != "cpu" and value.device == piece.device
+    return {"name": place, "shape": list(value.shape), "beside": beside}
+
+
+def _free(name: str, taken: Mapping[str, Shard]) -> str:
+    """Return `name`, or a longer one if it is taken: a parameter may have it."""
+    while name in taken:
+        name += "/"
+    return name
+
+
+def _table_of(name: str, shards: Mapping[str, Shard]) -> str:
+    """Return the name of the text about the state of parameter `name`."""
+    return _free(f"{states.quoted(name)}//{STATE}", shards)
+
+
+def _written(text: str) -> Shard:
+    raw = states.as_tensor(text)
+    return Shard(raw, 0, (len(raw),))
+
+
+def _groups_of(optimizer: Any) -> list[dict[str, Any]]:
+    """Return an optimizer's groups; none for an optimizer without groups."""
     inner = optimizer.optimizer if isinstance(optimizer, Offloaded) else optimizer
-    return {id(param): group for group in getattr(inner, "param_groups", ()) for param in group["params"]}
+    return list(getattr(inner, "param_groups", ()))
+
+
+def _stepped_by(groups: list[dict[str, Any]], shards: Mapping[str, Shard]) -> list[str]:
+    """Return the names of the shards that are in `groups`."""
+    params = {id(param) for group in groups for param in group["params"]}
+    return [name for name, shard in shards.items() if id(shard.piece) in params]
 
 
 # -- on disk ----------------------------------------------------------------------------------------------------------

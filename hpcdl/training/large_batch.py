@@ -135,7 +135,8 @@ class LAMB(LayerWise):
     `m <- b1 m + (1 - b1) g`, `v <- b2 v + (1 - b2) g^2`, `u = m^ / (sqrt(v^) + eps) + weight_decay w` with
     bias-corrected m^ and v^, and `w <- w - lr |w| / |u| u` (You et al. 2019, algorithm 2). |w| / |u| is 1 and weight
     decay 0 for tensors of at most one axis; the ratio is also 1 if a norm is 0. It is a torch optimizer: groups may
-    have their own `lr`, `betas`, `eps` and `weight_decay`; each tensor counts its own steps, as in torch's Adam.
+    have their own `lr`, `betas`, `eps` and `weight_decay`; each tensor counts its own steps, and complex numbers are
+    pairs of real ones, as in torch's Adam.
     """
 
     def __init__(
@@ -159,10 +160,12 @@ class LAMB(LayerWise):
             state.update(step=torch.zeros(()), mean=torch.zeros_like(w), square=torch.zeros_like(w))
         state["step"] += 1
         t, (b1, b2) = int(state["step"]), group["betas"]
-        m = state["mean"].lerp_(w.grad, 1 - b1)
-        v = state["square"].mul_(b2).addcmul_(w.grad, w.grad, value=1 - b2)
+        grad, mean, square = (_real(x) for x in (w.grad, state["mean"], state["square"]))
+        m = mean.lerp_(grad, 1 - b1)
+        v = square.mul_(b2).addcmul_(grad, grad, value=1 - b2)
         u = v.sqrt().mul_(1 / math.sqrt(1 - b2**t)).add_(group["eps"])
         torch.div(m, u, out=u).mul_(1 / (1 - b1**t))
+        u = torch.view_as_complex(u) if w.is_complex() else u
         return u.add_(w, alpha=decay) if (decay := _decay(w, group["weight_decay"])) else u
 
     def _apply(self, group, w, u, norms):
@@ -174,6 +177,11 @@ class LAMB(LayerWise):
 def _evaluate(closure: Callable[[], Any]) -> Any:
     with torch.enable_grad():
         return closure()
+
+
+def _real(x: torch.Tensor) -> torch.Tensor:
+    """Return complex numbers as pairs of real ones, as torch's Adam counts them."""
+    return torch.view_as_real(x) if x.is_complex() else x
 
 
 def _axes(w: torch.Tensor) -> int:

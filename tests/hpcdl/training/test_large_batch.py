@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from hpcdl.comm import simulate
+from hpcdl.sharding import ShardedOptimizer
 from hpcdl.training.large_batch import LAMB, LARS, linear_scaling, warm_up
 
 SHAPES = [(5, 7), (4, 3, 3, 3), (6,), ()]
@@ -129,6 +131,28 @@ def test_linear_scaling_and_warm_up_are_goyals():
 
 
 MAKES = [lambda p, **options: LARS(p, 0.3, **options), lambda p, **options: LAMB(p, 0.02, **options)]
+
+
+@pytest.mark.parametrize("ranks", [0, 1, 3])
+@pytest.mark.parametrize("make", MAKES)
+def test_complex_weights_are_pairs_of_real_ones(make, ranks):
+    """Of tensors of two axes or more, whose pairs have as many norms; on some ranks, or without any (0)."""
+    draw = torch.Generator().manual_seed(0)
+    start, x = (torch.randn(size, dtype=torch.complex128, generator=draw) for size in ((3, 2), (6, 3)))
+
+    def trained(comm, pairs):
+        w = torch.nn.Parameter(torch.view_as_real(start).clone() if pairs else start.clone())
+        optimizer = make([w]) if pairs or not ranks else ShardedOptimizer([w], comm, make)
+        for _ in range(4):
+            optimizer.zero_grad()
+            mine = x if pairs or not ranks else x.tensor_split(comm.size)[comm.rank]
+            (mine @ (torch.view_as_complex(w) if pairs else w)).abs().square().mean().backward()
+            optimizer.step()
+        return w.detach() if pairs else torch.view_as_real(w.detach())
+
+    right = trained(None, pairs=True)
+    for found in [trained(None, False)] if not ranks else simulate(trained, ranks, False).results:
+        torch.testing.assert_close(found, right, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("make", MAKES)
