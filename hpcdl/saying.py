@@ -1,5 +1,6 @@
-"""A line below a notebook's cell, or of a command, that says what takes long, and how far it is."""
+"""Sentences below a notebook's cell: a line, also of a command, that says what takes long, and how far it is."""
 
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -13,6 +14,7 @@ T = TypeVar("T")
 
 QUIET = 2.0  # seconds without a word
 PAUSE = 1.0  # seconds between two changes of the line
+FOLDED = 64  # letters, which even a narrow page shows in one line
 _tell: Callable[[str], None] | None = None  # shows the line of a command
 
 
@@ -34,6 +36,15 @@ def _name(item: Any) -> str:
     first = item[0] if isinstance(item, tuple) else item
     name = getattr(first, "__name__", first)
     return f": {name}" if isinstance(name, str) else ""
+
+
+def sentences(text: object) -> None:
+    """Print prose; a notebook, which scrolls long printed lines so that tables keep their rows, gets short ones."""
+    said = str(text)
+    if hasattr(get_ipython(), "kernel"):
+        lines = said.split("\n")
+        said = "\n".join(textwrap.fill(x, FOLDED, break_long_words=False, break_on_hyphens=False) for x in lines)
+    print(said)
 
 
 @contextmanager

@@ -10,9 +10,10 @@ May import: this room, `show`, `hpcdl`.
 
 from .equality import alike, duplicates, is_exact, is_number, same
 from .evidence import counted, faster, for_all, gradient, mean, retested, share
-from .ladder import CheckFailure, close, equal, fail, leaves_alone, tensor, that, unchanged
+from .ladder import ArgumentChanged, CheckFailure, close, equal, fail, leaves_alone, tensor, that, unchanged
 
 __all__ = [
+    "ArgumentChanged",
     "CheckFailure",
     "alike",
     "close",

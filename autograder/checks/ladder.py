@@ -53,6 +53,10 @@ class CheckFailure(AssertionError):  # noqa: N818 (it is a verdict on an answer,
         return "\n".join(filter(None, (self.mistake, self.message, self.where, self.why)))
 
 
+class ArgumentChanged(CheckFailure):
+    """The student's function changed its argument; the sentence says so."""
+
+
 def tensor(got: Any, *, name: str, shape: Any = None, dtype: Any = None) -> None:
     """Check that `got` is a finite `torch.Tensor`, with the given `shape` and `dtype`, if any."""
     _is_tensor(got, name)
@@ -113,7 +117,7 @@ def equal(got: Any, expected: Any, *, name: str, why: str = "", mistakes: Mistak
 def unchanged(value: Any, before: Any, *, name: str) -> None:
     """Check that the argument `name` still has the value `before` (a copy made before the call)."""
     if not same(value, before):
-        raise CheckFailure(
+        raise ArgumentChanged(
             f"Your function changed its argument {name}. Work on a copy ({name}.clone()) or make a new value.",
             got=f"after the call, {name} is {show.show(value)}",
             expected=f"{name} as it was: {show.show(before)}",

@@ -7,7 +7,7 @@ import torch
 
 from autograder.authoring import Check, Exercise, Lab
 from autograder.boundary.protocol import ProtocolError, UnsendableError
-from autograder.checks import CheckFailure
+from autograder.checks import ArgumentChanged, CheckFailure
 from autograder.inside.location import without_paths
 from autograder.results import CheckResult, ExerciseResult
 from autograder.sessions.ended import CHANNEL, TAPPED
@@ -177,7 +177,7 @@ def _ask(check: Check, seed: int, session: Session, seconds: float) -> None:
         except CheckFailure as failure:
             if protected:
                 failure.mistake = "Your function changes its arguments, and is right only about the changed ones."
-            elif session.touched and not failure.mistake and _passes_with_copies(check, seed, session, seconds):
+            elif _is_unexplained(failure, session) and _passes_with_copies(check, seed, session, seconds):
                 failure.mistake = CHANGED
             raise
         finally:
@@ -189,13 +189,19 @@ def _ask(check: Check, seed: int, session: Session, seconds: float) -> None:
 
 def _passes_with_copies(check: Check, seed: int, session: Session, seconds: float) -> bool:
     """Return whether the check fails only because the code changes its arguments, which the check uses again."""
-    session.start_check(seconds, protected=True)
-    try:
-        with torch.enable_grad():
-            check.function(session.student, torch.Generator().manual_seed(seed))
-    except Exception:
-        return False
+    with session.aside():
+        session.start_check(seconds, protected=True)
+        try:
+            with torch.enable_grad():
+                check.function(session.student, torch.Generator().manual_seed(seed))
+        except Exception:
+            return False
     return True
+
+
+def _is_unexplained(failure: CheckFailure, session: Session) -> bool:
+    """Return whether changed arguments may be the cause, and no sentence says so."""
+    return session.touched and not failure.mistake and not isinstance(failure, ArgumentChanged)
 
 
 def _explain(verdict: CheckResult, error: StudentError, session: Session) -> None:

@@ -98,6 +98,7 @@ class Session:
         self.careless: list[str] = []  # of the last run on ranks: see `inside.under_way`
         self.forbidden: Forbidden = NOTHING  # calls that the exercise at hand forbids
         self.denied: list[StudentError] = []  # forbidden calls that were made in this check
+        self.first_call = ""  # the last call of a check that has run again since: see `aside`
 
     def forbid(self, patterns: tuple[str, ...] = (), opened: tuple[str, ...] | None = None) -> None:
         """Forbid the calls of `patterns` from the next check on.
@@ -135,7 +136,19 @@ class Session:
         self.grader.session = self  # a check's operations on a student's object also use the student's time
         self.grader.failure = self.grader.sent = None
         self.touched, self.protected = False, protected
-        self.denied = []
+        self.denied, self.first_call = [], ""
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """Run a check again in the block. Then the session tells the first run's last call and time; forbidden calls of
+        both count."""
+        call, seconds, left, denied = self.last_call(), self.seconds, self.left, self.denied
+        touched, protected = self.touched, self.protected
+        try:
+            yield
+        finally:
+            self.first_call, self.seconds, self.left, self.denied = call, seconds, left, denied + self.denied
+            self.touched, self.protected = touched, protected
 
     def call_by_name(self, name: str, args: tuple, kwargs: dict):
         if self.protected:
@@ -210,4 +223,6 @@ class Session:
 
     def last_call(self) -> str:
         """Return the last call by name, as the student would write it, from the sent bytes, before any change."""
-        return shown_call(self.grader.sent, self.grader.proxies) if self.grader.sent else ""
+        if self.first_call or not self.grader.sent:
+            return self.first_call
+        return shown_call(self.grader.sent, self.grader.proxies)

@@ -22,7 +22,7 @@ from hpcdl.cluster.processes import START_SECONDS, Engine, OversubscribedWarning
 from hpcdl.cluster.run import Record, Run
 from hpcdl.cluster.turns import EngineTurns
 from hpcdl.machine import cores
-from hpcdl.saying import StatusLine
+from hpcdl.saying import StatusLine, sentences
 
 __all__ = ["Cluster", "Record"]
 
@@ -87,7 +87,7 @@ class Cluster:
         if self.stopped:
             raise ClusterError("this cluster was stopped; start another: Cluster(n=4).start()")
         if self._processes is not None and self._processes.controller_ended():
-            print(
+            sentences(
                 "Note: the engines' controller has ended, so new engines start; the variables of the old ones are lost."
             )
             self._end()
@@ -149,7 +149,7 @@ class Cluster:
             processes = self._processes
             if processes is None or not processes.ended_by_chance(self.n):
                 raise
-            print(f"Note: the engines' controller has ended, and starts again: {processes.log('controller', 1)}")
+            sentences(f"Note: the engines' controller has ended, and starts again: {processes.log('controller', 1)}")
             self._end()
             self._client = None
             self._begin_once()
@@ -251,7 +251,7 @@ class Cluster:
             f"so that more than {cores()} of them are not faster"
         )
         if hasattr(get_ipython(), "kernel"):
-            print(f"Note: {message}.")  # a notebook shows warnings in red, and this is only information
+            sentences(f"Note: {message}.")  # a notebook shows warnings in red, and this is only information
         else:
             warnings.warn(message, OversubscribedWarning, stacklevel=4)
 

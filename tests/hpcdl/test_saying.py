@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from hpcdl import saying as module
-from hpcdl.widgets import progress, saying
+from hpcdl.widgets import progress, saying, style
 
 SHOWN = 60.0  # seconds within which a line is shown, on a busy machine too
 
@@ -84,3 +84,27 @@ def test_what_is_quick_or_elsewhere_says_nothing(page, monkeypatch, quick):
         monkeypatch.setattr(module, "get_ipython", lambda: None)
     assert list(progress("ab", "step")) == ["a", "b"]
     assert not page.lines
+
+
+PROSE = "Waiting for your mse_grad: solve its exercise above, run its cell, then run this one again.\nIn your mse_grad"
+
+
+def test_sentences_are_folded_on_a_page_alone(page, monkeypatch, capsys):
+    """Between words, for a narrow page: printed lines scroll there."""
+    module.sentences(PROSE)
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= module.FOLDED
+    assert shown.split() == PROSE.split()
+    assert shown.endswith("\nIn your mse_grad\n")
+    monkeypatch.setattr(module, "get_ipython", lambda: None)
+    module.sentences(PROSE)
+    assert capsys.readouterr().out == f"{PROSE}\n"
+
+
+@pytest.mark.parametrize("kernel", [True, False])
+def test_printed_tables_keep_their_rows_on_a_page(kernel, monkeypatch):
+    shown = []
+    monkeypatch.setattr(style, "get_ipython", lambda: SimpleNamespace(kernel=1) if kernel else None)
+    monkeypatch.setattr(style, "display", lambda content, raw: shown.append(content["text/html"]))
+    style.use()
+    assert ["white-space: pre;" in html for html in shown] == [True] * kernel

@@ -21,6 +21,7 @@ import traitlets
 
 from hpcdl.guesses import OFF, VARIABLE, Answer, Guess, Ledger, file_in
 from hpcdl.machine import QuietTogether
+from hpcdl.saying import sentences
 from hpcdl.widgets.kit.units import number
 from hpcdl.widgets.kit.waiting import Waiting, is_waiting_allowed
 
@@ -101,7 +102,7 @@ def guessed(name: str) -> None:
     )
     if is_waiting_allowed():
         raise open_guess
-    print(open_guess)
+    sentences(open_guess)
 
 
 def reveal(name: str, truth: Answer, *, measured: bool = False) -> None:

@@ -8,6 +8,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from cycler import cycler
+from IPython import get_ipython
+from IPython.display import display
 
 from hpcdl.widgets.kit import palette
 
@@ -59,15 +61,26 @@ STYLE: dict[Any, Any] = {  # in matplotlib's types every name of a setting is a 
 }
 
 
+PRINTED = """<style>
+.jp-OutputArea-output[data-mime-type="application/vnd.jupyter.stdout"] { overflow-x: auto; }
+.jp-OutputArea-output[data-mime-type="application/vnd.jupyter.stdout"] pre { white-space: pre; }
+</style>"""
+
+
 class Alarm(str):
     """A sentence for the picture that says something went wrong: shown in dark vermillion."""
 
 
 def use() -> None:
-    """Give the plots of this notebook the course's style too: `style.use()` in a lab's first cell."""
+    """Give this notebook's plots the course's style and keep the rows of printed tables whole: in a lab's first cell.
+
+    JupyterLab folds a printed line that is wider than the page, in the middle of a word; here the table scrolls.
+    """
     import matplotlib
 
     matplotlib.rcParams.update(STYLE)
+    if hasattr(get_ipython(), "kernel"):
+        display({"text/html": PRINTED, "text/plain": ""}, raw=True)
 
 
 def shade(value: float) -> str:

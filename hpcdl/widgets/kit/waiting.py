@@ -11,6 +11,7 @@ from hpcdl import points
 from hpcdl.comm import RankError
 from hpcdl.comm.location import line_at
 from hpcdl.interrupt import alarm
+from hpcdl.saying import sentences
 
 PATIENCE = 30.0  # seconds for a cell that builds on something wrong, which may never end; right ones take up to ten
 
@@ -49,11 +50,11 @@ def when_solved():
         with limit:
             yield
     except Waiting as waiting:
-        print(waiting)
+        sentences(waiting)
     except (Exception, TooLong) as error:
         if not (sentence := said(error)):
             raise
-        print(sentence)
+        sentences(sentence)
     finally:
         _blocks.set(depth)
 

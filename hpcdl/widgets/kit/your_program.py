@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from hpcdl import points
 from hpcdl.guesses import OWN, Answer, Guess
+from hpcdl.saying import sentences
 from hpcdl.widgets.kit import guessing, units
 from hpcdl.widgets.kit.waiting import TooLong, Waiting, is_waiting_allowed
 
@@ -53,7 +54,7 @@ def your_program(exercise: str, program: "Program", p: int, on: str) -> list["Ow
     try:
         asked = questions(program, p)
     except (Exception, TooLong) as error:  # whatever a student's program does
-        print(f"No questions about your {name}: on {p} ranks with {on}, {error}")
+        sentences(f"No questions about your {name}: on {p} ranks with {on}, {error}")
         return []
     contexts = [f"Your {name}, p = {p}, {on}", *["The same program"] * MOST]
     shown = [
@@ -69,7 +70,7 @@ def _say(waiting: Waiting) -> list:
     """Tell `when_solved` what to wait for, or print it."""
     if is_waiting_allowed():
         raise waiting
-    print(waiting)
+    sentences(waiting)
     return []
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from autograder import checks
+from autograder import checks, show
 from autograder.authoring import Check
 from autograder.grading.run import run_check
 from autograder.results import CheckResult
@@ -56,3 +56,38 @@ def test_the_message_says_what_the_code_did(session):
 def test_honest_and_careless_code_pass(session):
     assert verdict(expects_afterwards, session(HONEST)).passed
     assert verdict(expects_first, session(CARELESS)).passed
+
+
+BAD: list[int] = []
+
+
+def in_three_calls(student, rng):
+    """Each time twice x; the bad one of the three is asked to stay as it was."""
+    for size in (1, 2, 3):
+        x = torch.ones(size)
+        checks.close(student.double(x.clone()), 2 * x, name="double(x)")
+        if size in BAD:
+            checks.leaves_alone(student.double, x=x)
+
+
+@pytest.mark.parametrize("bad", [1, 2, 3])
+def test_the_call_is_the_one_that_failed(session, bad, monkeypatch):
+    """Though the check could run on with copies, up to its last call."""
+    monkeypatch.setattr(f"{__name__}.BAD", [bad])
+    found, x = verdict(in_three_calls, session(CARELESS)), show.show(torch.ones(bad))
+    assert (found.call, found.expected) == (f"double({x})", f"x as it was: {x}")
+    assert not found.mistake  # one sentence says that an argument was changed
+
+
+def uses_x_again(student, rng):
+    """Twice x, two times, of three x."""
+    for size in (1, 2, 3):
+        x = torch.ones(size)
+        once = student.double(x)
+        checks.close(student.double(x), once, name="double(x), again")
+
+
+def test_the_call_is_the_one_that_failed_where_copies_help(session):
+    found = verdict(uses_x_again, session(CARELESS))
+    assert "changes its arguments" in found.mistake
+    assert found.call == f"double({show.show(torch.full((1,), 2.0))})"
