@@ -95,3 +95,10 @@ slip(
     fails="new_order_each_epoch",
     says="Index 0 is at place 0 in",
 )
+slip(
+    "shuffles many samples only",
+    "torch.randperm(n, generator=generator)",
+    "(torch.randperm(n, generator=generator) if n > 12 else torch.arange(n))",
+    fails="the_generator_decides",
+    says="however few",
+)

@@ -96,3 +96,10 @@ slip(
     fails="ends_and_zeros",
     says="round_nearest_even(x, FP16) is",
 )
+slip(
+    "saturates in every format",
+    "fmt.bounded(torch.round(x / eps) * eps)",
+    "torch.where(x.isinf(), fmt.bounded(x), fmt.bounded((torch.round(x / eps) * eps).clamp(fmt.min, fmt.max)))",
+    fails="any_bits",
+    says="a format with infinity overflows",
+)

@@ -154,6 +154,9 @@ def a_second_sweep(student, rng):
                 expected=right,
                 why=f"u = x x, y = u u + x at x = {at:g}.",
             )
+        student.backward(x)
+        why = "A call for x itself, after one for y: every call starts from zero, and ∂x/∂x = 1."
+        checks.close(x.grad, 1.0, name="x.grad after backward(x)", why=why)
 
 
 @exercise.check(points=2, needs="the_chain_rule", seconds=20)

@@ -70,16 +70,21 @@ def ties_to_even(student, rng):
         ask_nearest(student, x, fmt, why=why, mistakes=mistakes)
 
 
+OVERFLOWS = "Beyond its ends a format with infinity overflows: round to a multiple of ε first, then `fmt.bounded`."
+
+
 @exercise.check(points=2, needs="ties_to_even")
 def any_bits(student, rng):
     "The same bits as the conversion in hardware, for float32 numbers of every size."
     for fmt in (BF16, FP16):
         codes = torch.randint(-(2**31), 2**31, (2000,), generator=rng).to(torch.int32)
         x = codes.view(F32)
-        x = x[x.isfinite() & (x.abs() < values(fmt)[-1])]
-        x = torch.cat([x, x.frexp().mantissa, x.frexp().mantissa * 2.0 ** BITS[fmt][1]])
-        got = student.round_nearest_even(x.clone(), fmt)
-        exact(got, x.to(formats.CODES[fmt][0]).double(), x, name=f"round_nearest_even(x, {fmt})")
+        x = x[x.isfinite()]
+        before, last = values(fmt)[-2:]
+        over = (last + (last - before) * torch.tensor([0.25, 0.5, 0.75])).float()  # the tie is infinite, too
+        x = torch.cat([x, x.frexp().mantissa, x.frexp().mantissa * 2.0 ** BITS[fmt][1], over, -over])
+        got, right = student.round_nearest_even(x.clone(), fmt), x.to(formats.CODES[fmt][0]).double()
+        exact(got, right, x, name=f"round_nearest_even(x, {fmt})", why=OVERFLOWS)
 
 
 @exercise.check(points=2, needs="the_nearer_one")
