@@ -44,7 +44,7 @@ def moe(x, gate, w, capacity, comm):
     return x, len(x) - len(kept)
 
 
-# %% moe: wrong all gather -> no_more_than_the_tokens
+# %% moe: wrong all gather -> every_token_to_its_expert
 def moe(x, gate, w, capacity, comm):  # all experts' weights travel instead of the tokens
     ws = w.new_zeros(comm.size, *w.shape)
     ws[comm.rank] = w
