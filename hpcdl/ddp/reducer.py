@@ -135,7 +135,8 @@ class Reducer:
         if not total:
             raise ValueError("synchronize: no rank has a sample, so there is no mean; give each step a batch")
         alike[COUNTS], votes = split_vote(alike[COUNTS])
-        require_none_left_out(used, mine, alike[0], self.comm)
+        shapes = [tuple(param.shape) for bucket in self.buckets for param in bucket.params]
+        require_none_left_out(used, mine, shapes, alike[0], self.comm)
         used = without_left_out(used, self.comm)
         require_one_mean(alike[:COUNTS])
         self.decisions.require(alike[0], votes, used, self.comm)
@@ -234,8 +235,9 @@ class Reducer:
     def _used(self, samples: float) -> list[float]:
         """Return this rank's votes on each parameter, whether there is a gradient of it, and what it leaves out."""
         present = [float(each or 0) for bucket in self.buckets for each in bucket.present]
+        frozen = [not param.requires_grad for bucket in self.buckets for param in bucket.params]
         has_pass = self.step.losses.had_pass or any(bucket.brought for bucket in self.buckets)
-        return with_left_out(present, samples, not has_pass)
+        return with_left_out(present, frozen, samples, not has_pass)
 
     def _ballot(self, loss: float | None) -> torch.Tensor:
         """Return what ranks sum in addition to gradients: n_r, n_r times the loss, votes, used parameters."""

@@ -42,9 +42,9 @@ class Ballot:
     def _sums(self) -> list[float]:
         return self._numbers[1 : 1 + self._params].tolist()
 
-    def require_none_left_out(self) -> None:
+    def require_none_left_out(self, names: Sequence[object]) -> None:
         """Call `hpcdl.ddp.left_out.require_none_left_out`, after `count`."""
-        require_none_left_out(self._sums, self._mine, self.alike[0], self._comm)
+        require_none_left_out(self._sums, self._mine, names, self.alike[0], self._comm)
 
     @property
     def alike(self) -> list[float]:

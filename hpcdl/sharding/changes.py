@@ -20,9 +20,10 @@ HOOKED = 2.0**15
 def votes_on(
     params: Sequence[torch.Tensor], used: Sequence[bool], changed: Iterable[bool], samples: float, losses: Losses
 ) -> list[float]:
-    """Return a rank's votes on each of `params`: whether it is used, changed, hooked; `losses` of the step."""
+    """Return a rank's votes on each of `params`: whether it is used, changed, hooked, frozen; `losses` of the step."""
+    frozen = [not param.requires_grad for param in params]
     votes = with_hooks(with_changes(used, changed), params)
-    return with_left_out(votes, samples, not (losses.had_pass or any(used)))
+    return with_left_out(votes, frozen, samples, not (losses.had_pass or any(used)))
 
 
 def with_changes(used: Iterable[bool], changed: Iterable[bool]) -> list[float]:

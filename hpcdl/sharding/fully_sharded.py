@@ -143,12 +143,13 @@ class FullyShardedDataParallel(nn.Module):
         changes = [change for unit in trained for change in unit.changes]
         has_grad = [has for unit in trained for has in unit.has_grad]
         left_out = not (passes.losses.had_pass or any(has_grad))
-        ballots = with_left_out(with_changes(has_grad, map(bool, changes)), passes.samples, left_out)
+        frozen = [each for unit in trained for each in unit.frozen]
+        ballots = with_left_out(with_changes(has_grad, map(bool, changes)), frozen, passes.samples, left_out)
         options = stepped_with(shard for unit in self.units for shard in unit.shards)
         alike = count_votes(passes.lengths, passes.samples, passes.losses) + self._gathering.order_votes(options)
         ballot = Ballot(passes.samples, ballots, self.comm, alike)
         total, used = ballot.count(self._gathering.background)
-        ballot.require_none_left_out()
+        ballot.require_none_left_out([path for unit in trained for path in unit.paths])
         require_same_changes(ballot, [partial(str, change) for change in changes], self.comm)
         require_one_mean(ballot.alike[:COUNTS])
         require_same_order(ballot.alike[COUNTS:], options, self.comm)

@@ -135,7 +135,7 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
         votes = votes_on(params, used, changed, self._samples, self._losses)
         ballot = Ballot(self._samples, votes, self.comm, self._alike())
         total, used = ballot.count(self.background)
-        ballot.require_none_left_out()
+        ballot.require_none_left_out([tuple(param.shape) for param in params])
         require_same_changes(ballot, [partial(shape_and_hash, param) for param in params], self.comm)
         require_one_mean(ballot.alike[:COUNTS])
         require_same_options(ballot.alike[COUNTS : COUNTS + 3])

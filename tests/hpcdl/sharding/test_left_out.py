@@ -1,4 +1,4 @@
-"""A batch that one rank alone leaves out of a step is refused on every rank, and never averaged."""
+"""What one rank alone leaves out of a step, a batch or a parameter, is refused on every rank, and never averaged."""
 
 from typing import Any
 
@@ -85,6 +85,9 @@ def train(kind: str, change) -> list[torch.Tensor]:
 def assert_same(results, right) -> None:
     for found in results:
         torch.testing.assert_close(found, right, rtol=1e-11, atol=1e-13)
+
+
+# -- a batch -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -210,3 +213,40 @@ def test_a_rank_that_does_not_use_the_first_layers(kind):
         return torch.cat([x.detach().flatten() for model in (one, other) for x in model.state_dict().values()])
 
     assert_same(simulate(rank, P).results, right())
+
+
+# -- a parameter ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("which", [slice(0, 1), slice(3, 4), slice(0, 2), slice(0, 5)])
+def test_parameters_frozen_on_one_rank(kind, which):
+    def change(training, comm, now, x):
+        if (now, comm.rank) == (2, 1):
+            for param in training.params[which]:
+                param.requires_grad_(False)
+        training.loss(x).backward()
+
+    with pytest.raises(RankError, match=r"is frozen on rank 1 and trained on others|layers .* in other orders"):
+        train(kind, change)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("which", [slice(0, 1), slice(0, 2), slice(2, 5)])
+def test_parameters_frozen_on_all_ranks(kind, which):
+    def freeze(params, now):
+        for param in params[which]:
+            param.requires_grad_(now != 2)
+
+    def change(training, comm, now, x):
+        freeze(training.params, now)
+        training.loss(x).backward()
+
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    for now in range(STEPS):
+        freeze(list(model.parameters()), now)
+        model(batch(now)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    assert_same(train(kind, change), torch.cat([x.detach().flatten() for x in model.state_dict().values()]))
