@@ -31,7 +31,7 @@ BATCH_NORM = (
 LOOKS = 4  # backward passes after wrapping in which batch norm is looked for: a loop may begin with another model's
 GOLDEN = 0.6180339887498949
 
-_local = threading.local()  # of the thread that calls backward: `terms`, `inside`, `of_inputs`
+_local = threading.local()  # of the thread that calls backward: `terms`, `inside`, `of_inputs`, `passes`
 _lock = threading.Lock()
 
 
@@ -73,6 +73,7 @@ def watch() -> None:
         def backward(tensors, grad_tensors=None, *args, **kwargs):
             if not getattr(_local, "watches", False) or getattr(_local, "inside", False):
                 return original(tensors, grad_tensors, *args, **kwargs)
+            _local.passes = _passes() + 1
             _local.inside, _local.terms = True, _read(tensors, grad_tensors)
             try:
                 with of_inputs().during(kwargs.get("inputs"), bool(kwargs.get("retain_graph") or any(args[:2]))):
@@ -97,6 +98,7 @@ def _notice_nested() -> None:
 
     @functools.wraps(original)
     def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, *args, **kwargs):
+        _local.passes = _passes() + 1
         if create_graph and getattr(_local, "watches", False):
             given = (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs)
             _local.nested = any(isinstance(x, nn.Parameter) for x in given) or getattr(_local, "nested", False)
@@ -105,6 +107,11 @@ def _notice_nested() -> None:
             return original(outputs, inputs, grad_outputs, retain_graph, create_graph, *args, **kwargs)
 
     torch.autograd.grad = grad
+
+
+def _passes() -> int:
+    """Return how many backward passes this thread has begun."""
+    return getattr(_local, "passes", 0)
 
 
 def current() -> Terms | None:
@@ -134,11 +141,20 @@ class Losses:
         """Begin a step."""
         self._passes: list[Terms] = []
         self._counts: list[float] = []
+        self._before = _passes()
 
     def begin(self, samples: float) -> None:
-        """Note a forward pass with `samples`."""
+        """Note a forward pass with `samples`, in the thread that will call backward."""
+        watch()
+        if not self._counts:
+            self._before = _passes()
         if samples:
             self._counts.append(samples)
+
+    @property
+    def had_pass(self) -> bool:
+        """Return whether this thread has begun a backward pass since the first forward pass, of any loss."""
+        return _passes() != self._before
 
     def note(self) -> None:
         """Note the current backward pass."""

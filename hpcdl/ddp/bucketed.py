@@ -1,9 +1,11 @@
 """Gradients in buckets: a few large messages instead of many small ones, in the order in which backward computes
 them."""
 
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
 from inspect import signature
+from typing import Any
 
 import torch
 
@@ -48,6 +50,7 @@ class Bucket:
         self.flat: torch.Tensor | None = None
         self.pieces: Sequence[torch.Tensor] = ()  # views of `flat`: the messages
         self.views: Sequence[torch.Tensor] = ()  # views of `flat`: the gradients, by parameter
+        self._given: dict[int, Any] = {}  # weak references to the means of the last step
         if len(self.params) > 1:
             self._lay_out(_buffer(self.nbytes // self.params[0].element_size(), self.params[0], comm).zero_())
         self.clear()
@@ -57,6 +60,7 @@ class Bucket:
         self.announced = [False] * len(self.params)  # by backward
         self.present: list[bool | None] = [None] * len(self.params)  # None: not put in yet
         self.missing = len(self.params)
+        self.brought = False  # a gradient that is not the mean of the last step
         self._guards: dict[int, torch.Tensor] = {}  # the `.grad` of parameters that are in
         self._waiting: dict[int, torch.Tensor] = {}  # the `.grad` of parameters that are to be put in later
 
@@ -69,6 +73,7 @@ class Bucket:
     def put_in(self, i: int) -> None:
         """Put in the gradient of the i-th parameter, or zeros if it has none."""
         param, grad = self.params[i], self.params[i].grad
+        self.brought |= grad is not None and (self.announced[i] or self._given.get(i, _nothing)() is not grad)
         if i in self._waiting:
             if grad is not self._waiting[i]:
                 raise RuntimeError(UnderWay.sentence)
@@ -132,8 +137,11 @@ class Bucket:
             raise RuntimeError(UnderWay.sentence)
         if scale != 1:
             self._complete().mul_(scale)
-        for param, view, was_used in zip(self.params, self.views, used, strict=True):
+        self._given = {}
+        for i, (param, view, was_used) in enumerate(zip(self.params, self.views, used, strict=True)):
             param.grad = guarded(param, view) if was_used else None
+            if param.grad is not None:
+                self._given[i] = weakref.ref(param.grad)
         if len(self.params) == 1:
             # The memory is free for the next gradient when `zero_grad` drops this one.
             self.flat, self.pieces, self.views = None, (), ()
@@ -159,6 +167,10 @@ def dense(grad: torch.Tensor) -> torch.Tensor:
             "use sparse=False"
         )
     return grad
+
+
+def _nothing() -> None:
+    """Return None, as a weak reference to what is freed."""
 
 
 @lru_cache

@@ -8,7 +8,6 @@ import weakref
 from array import array
 from collections.abc import Callable, Iterable
 from functools import partial
-from itertools import chain
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -19,12 +18,13 @@ from torch.utils.weak import WeakIdKeyDictionary
 from hpcdl.collectives import recursive_doubling_all_reduce
 from hpcdl.comm import Background, Communicator, Foreground
 from hpcdl.ddp.alike import ReplicaComparison
-from hpcdl.ddp.backward_passes import NOT_SYNCHRONIZED, Losses, look_for_batch_norm, watch
+from hpcdl.ddp.backward_passes import NOT_SYNCHRONIZED, Losses, look_for_batch_norm
 from hpcdl.ddp.bucketed import Bucket, make_buckets
 from hpcdl.ddp.buffers import BufferBroadcast
 from hpcdl.ddp.counting import COUNTS, count_votes, require_one_mean
 from hpcdl.ddp.decisions import Decisions, split_vote
 from hpcdl.ddp.guarded import Guarded, OfThisRanksPass, of_this_rank
+from hpcdl.ddp.left_out import require_none_left_out, with_left_out, without_left_out
 from hpcdl.ddp.postponed import hooked, own, postpone, run
 from hpcdl.ddp.tuning import FIRST_MB, Arrivals, best_groups
 
@@ -86,7 +86,6 @@ class Reducer:
     def count(self, samples: int, lengths: list[int]) -> tuple[int | None, list[int]]:
         """Count the samples of a forward pass that begins, and its inputs' lengths; return the earlier counts."""
         self._require_alone()
-        watch()
         if any(True in bucket.announced for bucket in self.buckets):
             raise RuntimeError(NOT_SYNCHRONIZED)
         before = self.step.samples, self.step.lengths
@@ -128,6 +127,7 @@ class Reducer:
             bucket.put_in_rest()  # 10: a parameter without a gradient by now is unused; no need to walk the graph
         self._launch()
         ballot = self._ballot(loss)
+        mine = ballot[COUNTS + 5 :].tolist()
         self.background.start(partial(_settle, ballot, buffers))
         self.background.wait()  # 20-21
         total, losses, *alike = ballot[: COUNTS + 5].tolist()
@@ -135,6 +135,9 @@ class Reducer:
         if not total:
             raise ValueError("synchronize: no rank has a sample, so there is no mean; give each step a batch")
         alike[COUNTS], votes = split_vote(alike[COUNTS])
+        shapes = [tuple(param.shape) for bucket in self.buckets for param in bucket.params]
+        require_none_left_out(used, mine, shapes, alike[0], self.comm)
+        used = without_left_out(used, self.comm)
         require_one_mean(alike[:COUNTS])
         self.decisions.require(alike[0], votes, used, self.comm)
         self.replicas.require(alike[COUNTS:], self.comm)
@@ -229,10 +232,17 @@ class Reducer:
             )
         return (self.step.samples or 0) / self.total
 
+    def _used(self, samples: float) -> list[float]:
+        """Return this rank's votes on each parameter, whether there is a gradient of it, and what it leaves out."""
+        present = [float(each or 0) for bucket in self.buckets for each in bucket.present]
+        frozen = [not param.requires_grad for bucket in self.buckets for param in bucket.params]
+        has_pass = self.step.losses.had_pass or any(bucket.brought for bucket in self.buckets)
+        return with_left_out(present, frozen, samples, not has_pass)
+
     def _ballot(self, loss: float | None) -> torch.Tensor:
         """Return what ranks sum in addition to gradients: n_r, n_r times the loss, votes, used parameters."""
         samples = self.step.samples or 0
-        used = chain.from_iterable(bucket.present for bucket in self.buckets)
+        used = self._used(samples)
         alike = count_votes(self.step.lengths, samples, self.step.losses) + self.replicas.votes(self.comm)
         alike[COUNTS] += self.decisions.vote(samples)
         numbers = [samples, samples * loss if loss is not None and samples else 0, *alike, *used]

@@ -7,12 +7,23 @@ import torch
 
 from hpcdl.comm import Communicator
 from hpcdl.ddp.agreement import require_same
+from hpcdl.ddp.backward_passes import Losses
 from hpcdl.ddp.guarded import numbers_of
+from hpcdl.ddp.left_out import with_left_out
 from hpcdl.ddp.postponed import hooked
 from hpcdl.sharding.ballot import Ballot
 
 CHANGED = 2.0**30  # in a ballot, more than all ranks' votes together
 HOOKED = 2.0**15
+
+
+def votes_on(
+    params: Sequence[torch.Tensor], used: Sequence[bool], changed: Iterable[bool], samples: float, losses: Losses
+) -> list[float]:
+    """Return a rank's votes on each of `params`: whether it is used, changed, hooked, frozen; `losses` of the step."""
+    frozen = [not param.requires_grad for param in params]
+    votes = with_hooks(with_changes(used, changed), params)
+    return with_left_out(votes, frozen, samples, not (losses.had_pass or any(used)))
 
 
 def with_changes(used: Iterable[bool], changed: Iterable[bool]) -> list[float]:

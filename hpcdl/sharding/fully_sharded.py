@@ -15,6 +15,7 @@ from hpcdl.ddp.agreement import earlier_wrappers, outline, require_same
 from hpcdl.ddp.backward_passes import look_for_batch_norm
 from hpcdl.ddp.buffers import BufferBroadcast, broadcast_state
 from hpcdl.ddp.counting import COUNTS, count_samples, count_votes, guessed_lengths, require_countable, require_one_mean
+from hpcdl.ddp.left_out import with_left_out
 from hpcdl.ddp.refusals import require_supported
 from hpcdl.sharding.ballot import Ballot
 from hpcdl.sharding.changes import require_same_changes, with_changes
@@ -140,11 +141,15 @@ class FullyShardedDataParallel(nn.Module):
         self._gathering.later(self._buffers_of_rank_0.run)
         self._gathering.end()
         changes = [change for unit in trained for change in unit.changes]
-        ballots = with_changes([has for unit in trained for has in unit.has_grad], map(bool, changes))
+        has_grad = [has for unit in trained for has in unit.has_grad]
+        left_out = not (passes.losses.had_pass or any(has_grad))
+        frozen = [each for unit in trained for each in unit.frozen]
+        ballots = with_left_out(with_changes(has_grad, map(bool, changes)), frozen, passes.samples, left_out)
         options = stepped_with(shard for unit in self.units for shard in unit.shards)
         alike = count_votes(passes.lengths, passes.samples, passes.losses) + self._gathering.order_votes(options)
         ballot = Ballot(passes.samples, ballots, self.comm, alike)
         total, used = ballot.count(self._gathering.background)
+        ballot.require_none_left_out([path for unit in trained for path in unit.paths])
         require_same_changes(ballot, [partial(str, change) for change in changes], self.comm)
         require_one_mean(ballot.alike[:COUNTS])
         require_same_order(ballot.alike[COUNTS:], options, self.comm)

@@ -20,7 +20,7 @@ from hpcdl.sharding import whole_state
 from hpcdl.sharding.adding import Adding
 from hpcdl.sharding.ballot import Ballot
 from hpcdl.sharding.bucket import ShardBucket
-from hpcdl.sharding.changes import hooked_on_ranks, require_same_changes, shape_and_hash, uses, with_changes, with_hooks
+from hpcdl.sharding.changes import hooked_on_ranks, require_same_changes, shape_and_hash, uses, votes_on
 from hpcdl.sharding.clipping import clip_shards, norms_of_parts
 from hpcdl.sharding.elementwise import require_elementwise, require_steps_only, stepped
 from hpcdl.sharding.flat import Shard
@@ -132,8 +132,10 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
         used = [present for bucket in self.buckets for present in bucket.present]
         params = [param for bucket in self.buckets for param in bucket.params]
         changed = [param._version != self._versions.get(param, param._version) for param in params]
-        ballot = Ballot(self._samples, with_hooks(with_changes(used, changed), params), self.comm, self._alike())
+        votes = votes_on(params, used, changed, self._samples, self._losses)
+        ballot = Ballot(self._samples, votes, self.comm, self._alike())
         total, used = ballot.count(self.background)
+        ballot.require_none_left_out([tuple(param.shape) for param in params])
         require_same_changes(ballot, [partial(shape_and_hash, param) for param in params], self.comm)
         require_one_mean(ballot.alike[:COUNTS])
         require_same_options(ballot.alike[COUNTS : COUNTS + 3])

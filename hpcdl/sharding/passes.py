@@ -13,7 +13,7 @@ from torch import nn
 from torch._guards import CompileContext
 from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
-from hpcdl.ddp.backward_passes import NOT_SYNCHRONIZED, Losses, of_inputs, watch
+from hpcdl.ddp.backward_passes import NOT_SYNCHRONIZED, Losses, of_inputs
 from hpcdl.ddp.postponed import own
 from hpcdl.sharding.gathering import Gathering, Layer
 from hpcdl.sharding.intact import Intact
@@ -71,7 +71,6 @@ class Passes:
         self.samples, self.lengths = self.samples + samples, self.lengths + lengths
         self.losses.begin(samples)
         self.of_inputs = of_inputs()
-        watch()
 
     @contextmanager
     def forward(self, intact: Intact, counted: tuple[int, list[int]] | None) -> Iterator[None]:

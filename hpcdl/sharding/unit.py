@@ -162,7 +162,12 @@ class Unit:
     @property
     def trained(self) -> bool:
         """Any of its parameters requires a gradient."""
-        return any(param.requires_grad for param in (self.params if self.active_layers else self.shards))
+        return not all(self.frozen)
+
+    @property
+    def frozen(self) -> list[bool]:
+        """Return whether each parameter requires no gradient."""
+        return [not param.requires_grad for param in (self.params if self.active_layers else self.shards)]
 
     @property
     def complete(self) -> bool:

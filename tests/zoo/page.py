@@ -51,7 +51,8 @@ samples: gather them, or split the network by tensor parallelism.
 If a batch's loss or backward pass fails on every rank, and your loop leaves that batch out, ZeRO-1 and tensor
 parallelism simply continue. The others may refuse the next batch. End the failed step first: call `synchronize()`, in
 ZeRO-2 `clip(max_norm)`, then `zero_grad()`. Or wrap the model anew, as ZeRO-3 needs if there was no gradient yet: a new
-wrapper on the same communicator receives none of the old one's messages.
+wrapper on the same communicator receives none of the old one's messages. If only some ranks leave their batch out,
+all ranks refuse that step.
 
 Under ZeRO-3 a parameter between passes is a piece with one axis: a loop that asks for `p.dim() == 2` finds none, and
 nothing notices. Change gradients by their shapes in hooks that you register before wrapping.
