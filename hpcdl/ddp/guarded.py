@@ -194,8 +194,8 @@ class InStep(AbsentGradient):
 
     sentence = (
         "the gradient of this part of a parameter is there only inside step(), and could not be read or changed; call "
-        "optimizer.clip(max_norm) of the ShardedOptimizer, scale losses with hpcdl.training's LossScaler, and read or "
-        "change whole gradients in hooks of the model's parameters"
+        "optimizer.clip(max_norm) of the ShardedOptimizer, pass the model's parameters to step of hpcdl.training's "
+        "LossScaler, and read or change whole gradients in hooks of the model's parameters"
     )
 
 

@@ -4,6 +4,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 from torch.utils.hooks import RemovableHandle
 
@@ -30,6 +31,12 @@ class Adding:
     _total: float
     _handles: list[RemovableHandle]
     _losses: Losses
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(
+            "a ShardedOptimizer cannot be copied or pickled: its communicator belongs to this process; save its "
+            "shards() with hpcdl.sharding.save, or copy or save its state_dict()"
+        )
 
     @contextmanager
     def adding(self) -> Iterator[None]:

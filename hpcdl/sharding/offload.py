@@ -116,6 +116,12 @@ class Offloaded:
             else:
                 self._step_plainly(todo)
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(
+            "an Offloaded cannot be copied or pickled: a copy would write to the same files; copy or save its "
+            "state_dict(), and load it into one with a store of its own"
+        )
+
     def state_dict(self) -> dict[str, Any]:
         """Return the optimizer's state with all states in memory, in torch's form."""
         self.optimizer.state.update(self.state)

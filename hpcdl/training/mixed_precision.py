@@ -19,7 +19,7 @@ import torch
 
 from hpcdl.collectives import recursive_doubling_all_reduce
 from hpcdl.comm import Communicator
-from hpcdl.ddp.guarded import unguarded
+from hpcdl.ddp.guarded import Gone, InStep, unguarded
 
 SMALLEST, LARGEST = 2.0**-126, 2.0**127  # loss scales; both and their inverses are normal numbers of float32
 PATIENCE = 50  # consecutive skipped steps until a warning: 2^16 reaches 1 after 16
@@ -98,15 +98,30 @@ class LossScaler:
     def step(self, optimizer: SteppedOptimizer, params: Iterable[torch.Tensor]) -> bool:
         """Call `unscale`, then `optimizer.step()` unless a gradient overflowed on any rank; return whether it stepped.
 
-        If you have called `unscale` on all `params` yourself, to clip them, they are not divided again.
+        If you have called `unscale` on all `params` yourself, to clip them, they are not divided again. Where ZeRO-2
+        has sent the gradients, each rank divides its shares of the sums; to clip, call `optimizer.reduce()`, `unscale`
+        the parameters in `optimizer.param_groups`, and `optimizer.clip`. Raises ValueError for these without `comm`.
         """
-        params = list(params)
+        params = self._shares(optimizer, list(params))
         known = [self._unscaled[id(param)][1] for param in params if id(param) in self._unscaled]
         finite = all(known) if known and len(known) == len(params) else self.unscale(params)
         if finite:
             optimizer.step()
         self._update(finite)
         return finite
+
+    def _shares(self, optimizer: SteppedOptimizer, params: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Return `params`, or a ShardedOptimizer's shares of their sums, which it has instead of gradients."""
+        groups, reduce = getattr(optimizer, "param_groups", ()), getattr(optimizer, "reduce", None)
+        if reduce is None or not any(isinstance(param.grad, Gone | InStep) for param in params):
+            return params
+        if self.comm is None:
+            raise ValueError(
+                "each rank has only its shares of the gradients, so an overflow elsewhere would not be found; make the "
+                "LossScaler with comm, with which all ranks skip a step together"
+            )
+        reduce()
+        return [param for group in groups for param in group["params"]]
 
     def update(self, finite: bool) -> None:
         """Set the scale of the next step, after a step that was taken (`finite`) or skipped."""

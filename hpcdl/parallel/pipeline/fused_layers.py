@@ -15,6 +15,7 @@ from torch.nn.functional import linear
 from torch.overrides import TorchFunctionMode
 
 from hpcdl.ddp.apart import plain
+from hpcdl.parallel.gradients import require_no_sum
 from hpcdl.parallel.pipeline.calls import End, in_own_pass, in_transform
 from hpcdl.parallel.pipeline.layers import Layers, Passed
 from hpcdl.parallel.pipeline.values import Value
@@ -146,6 +147,7 @@ def add_gradients(x: torch.Tensor, params: Sequence[torch.Tensor], dy: torch.Ten
     """Add to the `.grad` of `params`, of a linear layer's weight and bias, what belongs to `x` and `dy`: W."""
     rows = _rows(dy)
     for param in params:
+        require_no_sum(param)
         param.grad = plain(param.grad)
         if param.dim() == 1:
             param.grad = rows.sum(0) if param.grad is None else param.grad.add_(rows.sum(0))

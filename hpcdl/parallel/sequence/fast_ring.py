@@ -46,12 +46,14 @@ class _FastRingAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v, comm, causal, order, length):
         ring, places = Ring(comm, length), [positions(order, length, comm.size, r) for r in range(comm.size)]
-        out, log_sum = torch.zeros_like(q), q.new_full(q.shape[:3], -math.inf)
+        wide = torch.promote_types(q.dtype, torch.float32)  # of the kernel's logarithms, also in 16 bits
+        out, log_sum = torch.zeros_like(q, dtype=wide), q.new_full(q.shape[:3], -math.inf, dtype=wide)
         for owner, (keys, values) in ring.visits(k, v):
             if pair := _pair(places[comm.rank], places[owner], causal):
                 rows, columns, triangle = pair
                 part, its_log = _forward(q[:, :, rows], keys[:, :, columns], values[:, :, columns], 0.0, triangle)
-                _merge(out[:, :, rows], log_sum[:, :, rows], part, its_log)
+                _merge(out[:, :, rows], log_sum[:, :, rows], part.to(wide), its_log)
+        out = out.to(q.dtype)
         ctx.save_for_backward(q, k, v, out, log_sum)
         ctx.ring, ctx.places, ctx.causal = ring, places, causal
         return out

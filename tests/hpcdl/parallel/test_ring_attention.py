@@ -63,6 +63,38 @@ def test_ring_attention_is_dense_attention(form, order, causal, p, length):
     torch.testing.assert_close(found, dense(x, causal), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("form", [*FORMS, "ulysses"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("causal", [False, True])
+def test_values_and_gradients_in_fewer_digits(form, dtype, causal):
+    """Within a few roundings of the exact ones for the same inputs."""
+    x = inputs(9).to(dtype)
+    function = {**FORMS, "ulysses": ulysses_attention}[form]
+    found, _ = parallel(function, x, 3, causal)
+    near = 16 * torch.finfo(dtype).eps
+    assert found.dtype is dtype
+    torch.testing.assert_close(found.double(), dense(x.double(), causal), rtol=near, atol=near)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_under_autocast_after_a_linear_layer(form):
+    torch.manual_seed(0)
+    layer, x = torch.nn.Linear(WIDTH, 3 * WIDTH), inputs(6)[0].float()
+
+    def run(comm):
+        mine = torch.nn.Linear(WIDTH, 3 * WIDTH)
+        mine.load_state_dict(layer.state_dict())
+        with torch.autocast("cpu", torch.bfloat16):
+            y = FORMS[form](*mine(x.tensor_split(comm.size, 2)[comm.rank]).chunk(3, -1), comm)
+        y.float().square().sum().backward()
+        return mine.weight.grad
+
+    with torch.autocast("cpu", torch.bfloat16):
+        y = scaled_dot_product_attention(*layer(x).chunk(3, -1))
+    y.float().square().sum().backward()
+    torch.testing.assert_close(sum(simulate(run, 2).results), layer.weight.grad, rtol=0.02, atol=0.1)
+
+
 def test_dense_attention_by_definition_is_torchs():
     x = inputs(9)
     torch.testing.assert_close(dense(x, True)[0], scaled_dot_product_attention(*x[:3], is_causal=True))

@@ -1,6 +1,8 @@
 """ShardedOptimizer is a torch optimizer: groups, states, schedules, closures; what is not elementwise is refused."""
 
 import copy
+import io
+import pickle
 from functools import partial
 
 import pytest
@@ -11,7 +13,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from hpcdl.comm import simulate
 from hpcdl.ddp import apart, reducer
-from hpcdl.sharding import Disk, Offloaded, ShardedOptimizer, steps
+from hpcdl.sharding import Disk, Host, Offloaded, ShardedOptimizer, steps
 from hpcdl.training import LAMB, LARS
 
 from .small import batch, close, learn, network, weights
@@ -178,3 +180,18 @@ def test_a_step_of_an_unwrapped_network_looks_at_no_parameter(monkeypatch):
     unreadable = object()  # it has no `param_groups`
     for hook in (steps._before, steps._after, reducer._require_wrapped):
         assert hook(unreadable) is None
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, copy.copy, pickle.dumps, lambda x: torch.save(x, io.BytesIO())])
+def test_a_copy_is_refused_and_the_state_dict_is_copied(copied):
+    def run(comm):
+        params = [nn.Parameter(torch.ones(5))]
+        here = ShardedOptimizer(params, comm, lambda shards: torch.optim.SGD(shards, 0.1))
+        away = Offloaded(torch.optim.SGD(params, 0.1), Host())
+        for optimizer in (here, away):
+            with pytest.raises(TypeError, match=rf"{type(optimizer).__name__} cannot be copied or pickled.*state_dict"):
+                copied(optimizer)
+            copied(optimizer.state_dict())
+        return True
+
+    assert simulate(run, 2).results == [True] * 2
