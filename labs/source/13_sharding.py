@@ -71,7 +71,7 @@ guess(
 # %%
 guess(
     "sharding.ranks",
-    "7.5 billion parameters at stage 3, which divides everything: how many ranks until 80 GB are enough?",
+    "7.5 billion parameters at stage 3; no stage divides the 34 GB of activations: how many ranks until 80 GB are enough?",
     unit="ranks",
 )
 
