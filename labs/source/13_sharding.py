@@ -32,6 +32,7 @@ import itertools
 import os
 import signal
 import tempfile
+import textwrap
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -1066,8 +1067,11 @@ with when_solved():
         try:
             cluster.run(train_with_checkpoints, folder, 20, 2, timeout=60)
         except ClusterError as error:
-            print(error)
-        print("\nin the folder:", ", ".join(sorted(os.listdir(folder))), "\n")
+            print("That was the kill, in the middle of a write. What the cluster knows of it:\n")
+            for line in str(error).splitlines():
+                print(textwrap.fill(line, 56))
+        print("\nin the folder:")
+        print(textwrap.fill(", ".join(sorted(os.listdir(folder))), 56, break_on_hyphens=False), "\n")
         cluster.stop()
         cluster = Cluster(n=3).start()
         resumed = cluster.run(train_with_checkpoints, folder, 20, timeout=60)[0]
