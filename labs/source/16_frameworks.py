@@ -951,7 +951,7 @@ with when_solved():
 # it waits for all of them.
 #
 # **How this is graded.** Neither tool is installed in the sandbox. The check compares DeepSpeed's configuration strictly with the names and types of its
-# documentation, and runs no training with it. Ray's loop runs on simulated ranks with torch's DDP; `train` is a stand-in that records the calls.
+# documentation, those that this exercise needs or mentions, and runs no training with it. Ray's loop runs on simulated ranks with torch's DDP; `train` is a stand-in that records the calls.
 
 # %% [markdown]
 # {{exercise config}}
