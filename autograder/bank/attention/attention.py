@@ -73,6 +73,13 @@ def attention(q, k, v, causal=True):
 
 
 slip(
+    "a mask as wide as the batch",
+    "n = q.shape[-2]",
+    "n = q.shape[0]",
+    fails=("batches", *BLOCKS),
+    says="The mask has a row for each query",
+)
+slip(
     "the caller's q is divided in place",
     "scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])",
     "q /= math.sqrt(q.shape[-1])\n    scores = q @ k.transpose(-1, -2)",
