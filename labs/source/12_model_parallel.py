@@ -1072,7 +1072,7 @@ with when_solved():
     for mesh in progress(("tensor=2", "pipeline=2"), "mesh"):
         first, _ = run_on(cluster, mesh=mesh, say=lambda line: None, **options)
         last, sent[mesh] = first[-1], first[-1]["bytes_sent"]
-        print(f"{mesh:12}loss {last['loss']:.5f}, {sent[mesh] / 1024:7,.0f} KB in {last['messages']:3} messages a step")
+        print(f"{mesh:12}loss {last['loss']:.5f}, {sent[mesh] / 1e3:7,.0f} KB in {last['messages']:3} messages a step")
     reveal("model_parallel.cuts", sent["tensor=2"] / sent["pipeline=2"])
 
 # %%

@@ -716,7 +716,7 @@ with when_solved():
     worst = {}
     for segment in (0, 1, 2, 4, 8, 16):
         kept, worst[segment], runs = kept_and_calls(segment)
-        row = f"{kept / 1024:14.0f}{worst[segment] / 1024:27.0f}{runs:18}"
+        row = f"{kept / 1e3:14.0f}{worst[segment] / 1e3:27.0f}{runs:18}"
         print(f"{f'segments of {segment}' if segment else 'all kept':14}{row}")
     reveal("sharding.segments", min(worst, key=worst.get))
 
@@ -982,8 +982,8 @@ with when_solved():
         held = sum(sum(held) for held, *_ in ranks)
         sent = sum(sent for _, sent, *_ in ranks)
         right = 4 * zero(psi, 4, stage, optimizer=8, gradient=4, weight=4), (3 if stage == 3 else 2) * 3 * 4 * psi
-        kinds = "".join(f"{nbytes / 1024:{width}.0f}" for nbytes, width in zip(ranks[0][0], (9, 11, 8), strict=True))
-        totals = f"{held / 1024:12.0f}{right[0] / 1024:9.0f}{sent / 1024:8.0f}{right[1] / 1024:9.0f}"
+        kinds = "".join(f"{nbytes / 1e3:{width}.0f}" for nbytes, width in zip(ranks[0][0], (9, 11, 8), strict=True))
+        totals = f"{held / 1e3:12.0f}{right[0] / 1e3:9.0f}{sent / 1e3:8.0f}{right[1] / 1e3:9.0f}"
         print(f"{way:14}{kinds}{totals}{1e3 * max(took for *_, took, _ in ranks):6.1f} ms")
         print(f"{'':14}{'equal' if (held, sent) == right else 'not equal'}; loss {ranks[0][-1]:.6f}")
     total = {way: sum(sum(held) for held, *_ in ranks) for way, ranks in found.items()}
@@ -1127,7 +1127,7 @@ with when_solved():
         options = {"model": "mlp", "size": "small", "mesh": "data=3", "sharding": stage, "steps": 4}
         last = run_on(cluster, say=lambda line: None, **options)[0][-1]
         peaks.append(last["peak_bytes"])
-        held, sent = last["peak_bytes"] / 1024, last["bytes_sent"] / 1024
+        held, sent = last["peak_bytes"] / 1e3, last["bytes_sent"] / 1e3
         print(f"ZeRO-{stage}: holds {held:6,.0f} KB at its peak, sends {sent:6,.0f} KB a step, loss {last['loss']:.5f}")
     reveal("sharding.peak", peaks[0] / peaks[3])
 
