@@ -16,7 +16,7 @@
 # - trade memory for a second forward pass, with identical bits;
 # - save a training so that it can be killed at any moment, and continue on a different number of machines.
 #
-# **100 points, 7 exercises, about 116 minutes: 16 reading + 92 exercises + 8 runs; three extra exercises take 38 more.** You need lab 07's ring and a little autograd; lab {{number model_parallel}} helps. MPI came with the installation. No GPU.
+# **100 points, 7 exercises, about 116 minutes: 16 reading + 92 exercises + 8 runs; three extra exercises take 38 more, and have 30 of the points.** You need lab 07's ring and a little autograd; lab {{number model_parallel}} helps. MPI came with the installation. No GPU.
 #
 # | here | means |
 # |---|---|
