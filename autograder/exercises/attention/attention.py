@@ -60,7 +60,15 @@ def mistakes(q, k, v, causal: bool) -> dict[str, torch.Tensor]:
             scores.masked_fill(hidden, -math.inf).softmax(0) @ v
         ),
     }
+    odds = scores.masked_fill(hidden, -math.inf).exp()
+    known["exp of a large score is inf, and inf / inf is nan: first subtract each row's largest score."] = (
+        odds / odds.sum(1, keepdim=True) @ v
+    )
     if causal:
+        itself = torch.ones_like(later).triu()
+        known["A token sees itself, too: hide the later ones alone, triu(1)."] = (
+            scores.masked_fill(itself, -math.inf).softmax(1) @ v
+        )
         weights = scores.softmax(1).masked_fill(later, 0.0)
         known |= {
             "A hidden score is -inf: no finite number is below every score.": scores.masked_fill(later, -1e9).softmax(1)
