@@ -12,7 +12,7 @@ from typing import Any
 
 from autograder.grading.run import Begun, run_exercise
 from autograder.grading.seeds import seeds
-from autograder.sessions.local import LocalSession, needs_compiler
+from autograder.sessions.local import LocalSession, needs_compiler, warnings_of_cells
 from hpcdl import moved
 from hpcdl.identity import code_of
 from hpcdl.interrupt import whole_imports
@@ -135,7 +135,7 @@ def feedback(exercise: Exercise, namespace: dict, begun: Begun = lambda *_: None
     Torch uses one thread, as in grading: on a busy machine a pool of threads waits for cores, in the answer's time.
     """
     printed, code = _Capped(), code_of(namespace, exercise.functions)
-    with contextlib.redirect_stdout(printed), one_thread():
+    with contextlib.redirect_stdout(printed), one_thread(), warnings_of_cells():
         exercise.lab.import_slow_modules()
         result = run_exercise(exercise, LocalSession(namespace), SEEDS, hidden=False, begun=begun)
     note = _remember(result, code)

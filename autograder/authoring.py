@@ -66,7 +66,7 @@ class Exercise:
     exercises whose functions an answer calls: if those are wrong, this one is graded with the reference's functions.
     `given` names functions that the notebook provides and the checks call: grading uses the lab's own, even if the
     notebook changed them. `meanings` explains errors of Python or torch in common wrong answers, by words in their
-    message. Raises TypeError if `forbid`, `offers` or `uses` is one string.
+    message, and after " … " in the line that raised it. Raises TypeError if `forbid`, `offers` or `uses` is one string.
     """
 
     name: str
@@ -106,9 +106,13 @@ class Exercise:
         row = families_opened().get(self.id)
         return self.forbid if row is None else (*self.forbid, *families.closed([*row, *self.offers]))
 
-    def meaning(self, message: str) -> str:
-        """Return what an error means in this exercise; empty if unknown."""
-        return next((sentence for words, sentence in self.meanings.items() if words in message), "")
+    def meaning(self, message: str, line: str = "") -> str:
+        """Return what an error that a line of the answer raised means in this exercise; empty if unknown."""
+        for words, sentence in self.meanings.items():
+            said, *written = words.split(" … ")
+            if said in message and all(part in line for part in written):
+                return sentence
+        return ""
 
     def check(self, *, points: float, needs: str | tuple[str, ...] = (), hidden: bool = False, seconds: float = 5.0):
         """Register the decorated function as a check of this exercise."""

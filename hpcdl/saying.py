@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 QUIET = 2.0  # seconds without a word
 PAUSE = 1.0  # seconds between two changes of the line
-FOLDED = 64  # letters, which even a narrow page shows in one line
+FOLDED = 56  # letters, which even a narrow page shows in one line
 _tell: Callable[[str], None] | None = None  # shows the line of a command
 
 

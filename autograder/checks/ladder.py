@@ -91,7 +91,8 @@ def close(
             _has_dtype(got_tensor, expected_tensor.dtype, name)
         if expected_tensor.isfinite().all():
             _is_finite(got_tensor, name)
-        _values_agree(got_tensor, expected_tensor, name, rtol, atol)
+        are_ints = type(got) is int and type(expected) is int
+        _values_agree(got_tensor, expected_tensor, name, rtol, atol, are_ints or _is_exact(expected_tensor))
     except CheckFailure as failure:
         failure.got, failure.expected = show.show(got), show.show(expected)
         failure.why = why
@@ -197,7 +198,12 @@ def _is_small_and_finite(got: torch.Tensor) -> bool:
     return got.numel() <= FEW and all(map(cmath.isfinite, got.flatten().tolist()))
 
 
-def _values_agree(got, expected, name: str, rtol: float, atol: float) -> None:
+def _is_exact(t: torch.Tensor) -> bool:
+    return not (t.is_floating_point() or t.is_complex())
+
+
+def _values_agree(got, expected, name: str, rtol: float, atol: float, whole: bool = False) -> None:
+    """Check the values; of `whole` numbers, which nothing rounds, say by how many they differ."""
     wrong = ~agree(got, expected, rtol, atol)
     if not wrong.any():
         return
@@ -208,6 +214,10 @@ def _values_agree(got, expected, name: str, rtol: float, atol: float) -> None:
     allowed = rtol * expected[index].abs().item() + atol
     message = f"{name}{_at(index)} is {a}, expected {b}."
     where = f"Off by {error[index].item():.3g}; rounding explains {allowed:.2g}."
+    if whole:
+        a, b = (show.number(int(value)) for value in (got[index].item(), expected[index].item()))
+        message = f"{name}{_at(index)} is {a}, expected {b}."
+        where = f"Off by {int(error[index].item()):,}."
     if expected.numel() > 1:
         where += f" {int(wrong.sum())} of {expected.numel()} elements differ; this one most."
     raise CheckFailure(message, where=where)

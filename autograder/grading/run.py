@@ -83,7 +83,7 @@ def _run_checks(
         begun(number, len(asked), check.title)
         run_check(check, verdict, session, seconds)
         if verdict.kind == "exception":
-            verdict.mistake = exercise.meaning(verdict.message)
+            verdict.mistake = exercise.meaning(verdict.message, verdict.source)
         if verdict.kind == "forbidden":
             _record(exercise, verdict, session, result)
         if verdict.kind == "timeout" and seconds < check.seconds:

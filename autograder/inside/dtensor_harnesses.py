@@ -5,6 +5,7 @@ This is the real torch.distributed, over a process group whose messages the grad
 """
 
 import contextlib
+import fnmatch
 import logging
 import warnings
 from collections.abc import Callable, Iterator
@@ -127,7 +128,8 @@ def planned(plan: Callable, weights: list, tokens: torch.Tensor, comm: Communica
     """Run one pass through a decoder split by the student's plan.
 
     Returns logits, the group's calls, this rank's share of each parameter, and whole gradients. The book has an entry
-    before the forward pass, before the backward pass, and after it.
+    before the forward pass, before the backward pass, and after it. A plan that fits no decoder is not run: instead of
+    the logits comes its type's name, or the list of its names that are no module's.
     """
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor.parallel import parallelize_module
@@ -136,7 +138,10 @@ def planned(plan: Callable, weights: list, tokens: torch.Tensor, comm: Communica
 
     with process_group(comm) as group, _no_log_of_shapes():
         model: Any = decoder(weights)
-        model = parallelize_module(model, init_device_mesh("cpu", (comm.size,)), plan(model))
+        styles = plan(model)
+        if misfit := _misfit(styles, model):
+            return misfit, [], {}, {}
+        model = parallelize_module(model, init_device_mesh("cpu", (comm.size,)), styles)
         shares = {name: _share(param) for name, param in model.named_parameters()}
         book.note("forward")
         logits = model(tokens)
@@ -145,6 +150,18 @@ def planned(plan: Callable, weights: list, tokens: torch.Tensor, comm: Communica
         cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten()).backward()
         book.note("end")
         return logits.detach(), group.calls, shares, _whole_gradients(model)
+
+
+def _misfit(styles: Any, model: nn.Module) -> str | list[str]:
+    """Return the type's name of a plan that is not a dict, or its names, with their wildcards, that are no module's."""
+    if not isinstance(styles, dict):
+        return "None" if styles is None else type(styles).__name__
+    paths = [name.split(".") for name, _ in model.named_modules()]
+    return [str(name) for name in styles if not any(_matches(path, str(name).split(".")) for path in paths)]
+
+
+def _matches(path: list[str], pattern: list[str]) -> bool:
+    return len(path) == len(pattern) and all(map(fnmatch.fnmatch, path, pattern))
 
 
 @contextlib.contextmanager

@@ -1,8 +1,12 @@
 """The student's code in this process: the basis of a notebook's `check`, and of tests of checks."""
 
+import contextlib
 import sys
 import threading
 import types
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from autograder.boundary.limits import Stopwatch, TimeUp, account
@@ -28,6 +32,23 @@ def is_thread_of_kernel() -> bool:
     check."""
     kernel = sys.modules.get("ipykernel.thread")
     return kernel is not None and isinstance(threading.current_thread(), kernel.BaseThread)
+
+
+@contextlib.contextmanager
+def warnings_of_cells() -> Iterator[None]:
+    """Show only the warnings about lines of the notebook's cells in the block, whatever thread they come from.
+
+    Those about lines of files, torch's and the library's own, tell a student nothing: a check says what is wrong.
+    """
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def show_of_cells(message: Any, category: Any, filename: str, *rest: Any) -> None:
+            if not Path(filename).is_file():
+                show(message, category, filename, *rest)
+
+        warnings.showwarning = show_of_cells
+        yield
 
 
 def import_what_optimizers_need(namespace: dict) -> None:

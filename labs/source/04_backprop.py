@@ -15,7 +15,7 @@
 # - explain what takes memory in training, and why deep networks of sigmoids learn so slowly;
 # - choose a network and stop its training with a validation set, and use the test set only once.
 #
-# **100 points, 10 exercises, about 118 minutes: 18 reading + 95 exercises + 5 runs; an extra exercise takes 8 more.** You
+# **100 points, 10 exercises, about 118 minutes: 18 reading + 95 exercises + 5 runs; an extra exercise takes 8 more, and has 10 of the points.** You
 # need matrix products, the chain rule (lab 01) and mini-batch gradient descent (lab 02), but no GPU and no download. In
 # this lab $N$ is the number of samples in a batch.
 

@@ -15,7 +15,7 @@
 # - train a network with your own convolution, whose two gradients are convolutions, too;
 # - write a GPU kernel that multiplies by a matrix without ever storing it.
 #
-# **100 points, 10 exercises, about 120 minutes: 22 reading + 88 exercises + 10 runs; two extra exercises take 30 more.** You need matrix products and the basics of complex numbers, but no
+# **100 points, 10 exercises, about 120 minutes: 22 reading + 88 exercises + 10 runs; two extra exercises take 30 more, and have 20 of the points.** You need matrix products and the basics of complex numbers, but no
 # GPU and no download. The kernel at the end is written in Triton, which runs on Linux. On other systems run the lab on
 # Binder, or skip that exercise.
 

@@ -109,9 +109,10 @@ for fmt in formats:
 # </details>
 # <details><summary>Hint 2: the exponent, exactly</summary>
 #
-# Don't take a logarithm: just below a power of two it is rounded up to the power itself. `torch.frexp(x).exponent` is
-# e + 1, because frexp writes x as a fraction in [1/2, 1) times a power of two. `.clamp(min=fmt.min_exponent)` keeps the
-# exponent from falling below the smallest one.
+# A logarithm is rounded: just below a power of two it becomes the power itself, if x and the logarithm have equally many
+# digits. It is right only because x here has fewer than float64. `torch.frexp(x).exponent` is exact for every x: e + 1,
+# because frexp writes x as a fraction in [1/2, 1) times a power of two. `.clamp(min=fmt.min_exponent)` keeps the exponent
+# from falling below the smallest one.
 # </details>
 # <details><summary>Hint 3: the spacing</summary>
 #

@@ -15,7 +15,7 @@
 # - overlap the messages with the backward pass, as PyTorch's DistributedDataParallel does;
 # - measure speed-up and efficiency on real processes, and explain what limits them.
 #
-# **100 points, 8 exercises, about 120 minutes: 17 reading + 94 exercises + 9 runs; an extra exercise takes 8 more.** You need Python functions and tensors, but no GPU. Lab 02 explained
+# **100 points, 8 exercises, about 120 minutes: 17 reading + 94 exercises + 9 runs; an extra exercise takes 8 more, and has 10 of the points.** You need Python functions and tensors, but no GPU. Lab 02 explained
 # the gradient over $p$ shards. MPI is already installed. In this lab $n$ is the number of elements of a tensor or of
 # samples in a data set; the text says which. $n_r$ and $g_r$ are the number of samples and the gradient of rank $r$.
 

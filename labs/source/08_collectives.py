@@ -13,7 +13,7 @@
 # - measure $\alpha$ and $\beta$ of a real machine, in spite of outliers;
 # - predict which all-reduce is best for given ranks and sizes, where that changes, and what to expect from 1,024 GPUs.
 #
-# **100 points, 8 exercises, about 115 minutes: 17 reading + 90 exercises + 8 runs; an extra exercise takes 8 more.** You need Python functions and tensors. You need no GPU. Lab 07 uses an
+# **100 points, 8 exercises, about 115 minutes: 17 reading + 90 exercises + 8 runs; an extra exercise takes 8 more, and has 10 of the points.** You need Python functions and tensors. You need no GPU. Lab 07 uses an
 # all-reduce; here you look inside. Everything up to exercise 5 runs in this kernel, on a simulated machine. Then you
 # start MPI processes (MPI is already installed). In this lab $n$ is a number of bytes, and $\beta$ the seconds per
 # byte.

@@ -13,7 +13,7 @@
 # - run attention over a sequence that no rank holds completely, and share the work evenly;
 # - send tokens to experts, and measure how evenly a gate distributes them.
 #
-# **100 points, 7 exercises, about 90 minutes: 17 reading + 68 exercises + 5 runs; two extra exercises take 28 more.** You need matrix products and a softmax (lab 04), and lab 07's `comm`. No GPU.
+# **100 points, 7 exercises, about 90 minutes: 17 reading + 68 exercises + 5 runs; two extra exercises take 28 more, and have 27 of the points.** You need matrix products and a softmax (lab 04), and lab 07's `comm`. No GPU.
 #
 # | here | means |
 # |---|---|

@@ -14,7 +14,7 @@
 # - run any of them over real messages, without a deadlock, with the gradients of one machine;
 # - train a transformer in a pipeline of two engines, and explain its timeline.
 #
-# **100 points, 6 exercises, about 120 minutes: 20 reading + 92 exercises + 8 runs; an extra exercise takes 20 more.** You need lab 07's `comm` and matrix products; lab 08's ring and lab {{number attention}}'s transformer block help. MPI came with the
+# **100 points, 6 exercises, about 120 minutes: 20 reading + 92 exercises + 8 runs; an extra exercise takes 20 more, and has 15 of the points.** You need lab 07's `comm` and matrix products; lab 08's ring and lab {{number attention}}'s transformer block help. MPI came with the
 # installation. No GPU.
 #
 # | here | means |
@@ -1072,7 +1072,7 @@ with when_solved():
     for mesh in progress(("tensor=2", "pipeline=2"), "mesh"):
         first, _ = run_on(cluster, mesh=mesh, say=lambda line: None, **options)
         last, sent[mesh] = first[-1], first[-1]["bytes_sent"]
-        print(f"{mesh:12}loss {last['loss']:.5f}, {sent[mesh] / 1024:7,.0f} KB in {last['messages']:3} messages a step")
+        print(f"{mesh:12}loss {last['loss']:.5f}, {sent[mesh] / 1e3:7,.0f} KB in {last['messages']:3} messages a step")
     reveal("model_parallel.cuts", sent["tensor=2"] / sent["pipeline=2"])
 
 # %%

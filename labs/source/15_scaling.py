@@ -15,7 +15,7 @@
 # - say whether the input keeps up, and continue in the middle of an epoch with a different number of ranks;
 # - predict a run before you pay for it.
 #
-# **100 points, 5 exercises, about 118 minutes: 25 reading + 83 exercises + 10 runs; an extra exercise takes 20 more.** You need lab 07; labs 06, 08 and {{number machines}} help. MPI
+# **100 points, 5 exercises, about 118 minutes: 25 reading + 83 exercises + 10 runs; an extra exercise takes 20 more, and has 15 of the points.** You need lab 07; labs 06, 08 and {{number machines}} help. MPI
 # came with the installation. No GPU.
 #
 # | here | means |

@@ -18,7 +18,7 @@
 # - choose among DDP, FSDP2, tensor parallelism and a pipeline for a model, a machine and its memory;
 # - write DeepSpeed's configuration and Ray's loop with consistent numbers.
 #
-# **100 points, 8 exercises, about 120 minutes: 20 reading + 95 exercises + 5 runs; two extra exercises take 50 more.** You need lab 07; labs {{number model_parallel}}
+# **100 points, 8 exercises, about 120 minutes: 20 reading + 95 exercises + 5 runs; two extra exercises take 50 more, and have 25 of the points.** You need lab 07; labs {{number model_parallel}}
 # and {{number sharding}} help. You need no GPU, and neither DeepSpeed nor Ray.
 #
 # | here | means |
@@ -951,7 +951,7 @@ with when_solved():
 # it waits for all of them.
 #
 # **How this is graded.** Neither tool is installed in the sandbox. The check compares DeepSpeed's configuration strictly with the names and types of its
-# documentation, and runs no training with it. Ray's loop runs on simulated ranks with torch's DDP; `train` is a stand-in that records the calls.
+# documentation, those that this exercise needs or mentions, and runs no training with it. Ray's loop runs on simulated ranks with torch's DDP; `train` is a stand-in that records the calls.
 
 # %% [markdown]
 # {{exercise config}}

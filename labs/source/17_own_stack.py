@@ -12,7 +12,7 @@
 # - combine seven bricks into a data-parallel training whose replicas agree to the last bit;
 # - say, line by line, what a framework does for you.
 #
-# **100 points, 7 exercises, about 116 minutes: 14 reading + 92 exercises + 10 runs; an extra exercise takes 25 more.** The exercises go from easy to hard, and only the last one needs the others: it calls them all. Some you have written
+# **100 points, 7 exercises, about 116 minutes: 14 reading + 92 exercises + 10 runs; an extra exercise takes 25 more, and has 20 of the points.** The exercises go from easy to hard, and only the last one needs the others: it calls them all. Some you have written
 # already: bring them. The library lends you what you have not written, so the training runs from the first minute. You need no GPU. Images are $x$
 # $(N, C, H, W)$, filters $w$ $(K, C, R, S)$, as in lab 05; $p$ is the number of ranks.
 

@@ -3,6 +3,7 @@
 import re
 import threading
 import time
+import warnings
 
 import nbformat
 import pytest
@@ -48,6 +49,26 @@ def test_torch_has_one_thread_as_in_grading():
     finally:
         torch.set_num_threads(1)
     assert text.startswith("✓ mean")
+
+
+WARNS = """
+import threading, warnings, torch
+def mean(x):
+    warnings.warn("of a cell")
+    theirs = ("of torch", UserWarning, torch.__file__, 1)
+    thread = threading.Thread(target=warnings.warn_explicit, args=theirs)
+    thread.start()
+    thread.join()
+    return x.mean()
+"""
+
+
+def test_warnings_about_lines_of_files_are_not_shown():
+    """On whatever thread: they have paths of ours, and a check says what is wrong."""
+    with warnings.catch_warnings(record=True) as log:
+        warnings.simplefilter("always")
+        assert repr(shown(WARNS, "tiny.mean")).startswith("✓ mean")
+    assert {str(each.message) for each in log} == {"of a cell"}
 
 
 def test_full_points_open_the_questions_on_the_program(solution):

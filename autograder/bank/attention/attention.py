@@ -46,7 +46,7 @@ def attention(q, k, v, causal=True):
 
 
 slip("the past is hidden", "triu(1), -math", "tril(-1), -math", fails=(*MASK, *BLOCKS), says="You hide the past")
-slip("a token does not see itself", "(1), -math", "(0), -math", fails=(*MASK, *BLOCKS), says="expected a finite number")
+slip("a token does not see itself", "(1), -math", "(0), -math", fails=(*MASK, *BLOCKS), says="A token sees itself, too")
 slip("a hidden score is 0", "(1), -math.inf", "(1), 0.0", fails=(*MASK, *BLOCKS), says="A hidden score is -inf")
 
 
@@ -56,7 +56,7 @@ def attention(q, k, v, causal=True):
     return (weights.tril() if causal else weights) @ v
 
 
-@wrong("a softmax that overflows", fails="large_scores", says="expected a finite number")
+@wrong("a softmax that overflows", fails="large_scores", says="exp of a large score is inf")
 def attention(q, k, v, causal=True):
     odds = (q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])).exp()
     odds = odds.tril() if causal else odds
@@ -72,6 +72,13 @@ def attention(q, k, v, causal=True):
     return scores.softmax(-1) @ v
 
 
+slip(
+    "a mask as wide as the batch",
+    "n = q.shape[-2]",
+    "n = q.shape[0]",
+    fails=("batches", *BLOCKS),
+    says="The mask has a row for each query",
+)
 slip(
     "the caller's q is divided in place",
     "scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])",

@@ -32,7 +32,14 @@ slip(
     "train_micro_batch_size_per_gpu",
     "micro_batch_size_per_gpu",
     fails=SIZES,
-    says="which DeepSpeed does not know",
+    says="Did you mean 'train_micro_batch_size_per_gpu'?",
+)
+slip(
+    "a name of DeepSpeed's that is not asked for",
+    '"zero_optimization": {',
+    '"wall_clock_breakdown": False,\n        "zero_optimization": {',
+    fails=SIZES,
+    says="the names of this exercise are",
 )
 slip(
     "a float from a division",
@@ -46,7 +53,7 @@ slip(
     '"zero_optimization": {"stage": stage},',
     '"stage": stage,',
     fails=SIZES,
-    says="which DeepSpeed does not know",
+    says="the names of this exercise are",
 )
 slip(
     "rounded down",

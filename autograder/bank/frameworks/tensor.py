@@ -57,6 +57,20 @@ def plan(model):
 
 
 slip(
+    "no return",
+    "return",
+    "styles =",
+    fails=("the_same_numbers", WHOLE, SUMS),
+    says="plan(model) is None, expected a dict",
+)
+slip(
+    "a name that is misspelt",
+    "attention.q",
+    "attn.q",
+    fails=("the_same_numbers", WHOLE, SUMS),
+    says="Did you mean 'blocks.0.attention.q'?",
+)
+slip(
     "two blocks of any number",
     "range(len(model.blocks))",
     "range(2)",

@@ -122,6 +122,13 @@ slip(
     says="No rank needs them after the sum",
 )
 slip(
+    "gradients set to zero",
+    "            param.grad = None\n",
+    "            param.grad.zero_()\n",
+    fails=(MEMORY, "gradients_are_gone"),
+    says="zeros in it take as much memory",
+)
+slip(
     "states under other names",
     "self.m, self.v",
     "self.momentum, self.variance",

@@ -8,13 +8,24 @@ from autograder import checks
 from autograder.authoring import Exercise
 from autograder.exercises.ready_made import ATTENTION, TRANSFORMERS
 
+SCORES = "The scores are q kᵀ: exchange the last two dimensions of k, and only these."
+MASK = (
+    "The mask has a row for each query and a column for each key: their numbers are the last dimensions but one, "
+    "q.shape[-2] and k.shape[-2]. Dimensions before them are batches."
+)
+
 exercise = Exercise(
     "attention",
     points=12,
     minutes=12,
     forbid=(*ATTENTION, *TRANSFORMERS),
     instead="Write it with a product, a mask, a softmax and a product.",
-    meanings={"must match the size": "The scores are q kᵀ: exchange the last two dimensions of k, and only these."},
+    meanings={
+        "must match the size … @ … mask": f"In this line the scores or the mask do not fit. {SCORES} {MASK}",
+        "must match the size … mask": MASK,
+        "must match the size … inf": MASK,
+        "must match the size": SCORES,
+    },
 )
 
 Triple = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
@@ -49,7 +60,15 @@ def mistakes(q, k, v, causal: bool) -> dict[str, torch.Tensor]:
             scores.masked_fill(hidden, -math.inf).softmax(0) @ v
         ),
     }
+    odds = scores.masked_fill(hidden, -math.inf).exp()
+    known["exp of a large score is inf, and inf / inf is nan: first subtract each row's largest score."] = (
+        odds / odds.sum(1, keepdim=True) @ v
+    )
     if causal:
+        itself = torch.ones_like(later).triu()
+        known["A token sees itself, too: hide the later ones alone, triu(1)."] = (
+            scores.masked_fill(itself, -math.inf).softmax(1) @ v
+        )
         weights = scores.softmax(1).masked_fill(later, 0.0)
         known |= {
             "A hidden score is -inf: no finite number is below every score.": scores.masked_fill(later, -1e9).softmax(1)

@@ -4,6 +4,7 @@ DeepSpeed does not run here: its dict is read as its documentation has it. Ray's
 stand-in for `ray.train` and torch's own DDP.
 """
 
+import difflib
 import re
 from copy import deepcopy
 from functools import partial
@@ -43,13 +44,13 @@ KNOWN: dict = {
 
 
 def read_strictly(config, known: dict = KNOWN, path: str = "config") -> None:
-    """Every name is one that DeepSpeed knows, every value of its type; JSON has no others."""
+    """Every name is one of the exercise's, every value of its type; JSON has no others."""
     checks.that(type(config) is dict, f"{path} is {show.an(show.type_name(config))}, expected a dict.")
     for name, value in config.items():
         checks.that(
             type(name) is str and name in known,
-            f"{path} has {show.show(name)}, which DeepSpeed does not know. It knows {', '.join(known)}.",
-            why="A misspelt name is ignored, and the training runs with a default.",
+            f"{path} has {show.show(name)}; the names of this exercise are {', '.join(known)}.{_nearest(name, known)}",
+            why="DeepSpeed has more names; a misspelt one is ignored, and the training runs with a default.",
         )
         kind = known[name]
         if type(kind) is dict:
@@ -61,6 +62,11 @@ def read_strictly(config, known: dict = KNOWN, path: str = "config") -> None:
                 f"{path}[{name!r}] is {show.show(value)}, {show.an(show.type_name(value))}; expected "
                 f"{show.an(kind.__name__)}.",
             )
+
+
+def _nearest(name, known: dict) -> str:
+    near = difflib.get_close_matches(name, known, n=1) if type(name) is str else []
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def is_said(config: dict, *path: str):

@@ -1,11 +1,12 @@
 """A DTensor plan for a decoder. Oracle: one process; collectives and shares of the parameters."""
 
+import difflib
 from collections import Counter
 from copy import deepcopy
 
 from torch.nn.functional import cross_entropy
 
-from autograder import checks
+from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.checks.collectives import carried_calls
 from autograder.checks.messages import SECONDS, carried
@@ -42,7 +43,10 @@ class Pass:
         self.setting = f"p = {p}" + (f", {blocks} blocks" if blocks != BLOCKS else "")
 
     def run(self, student):
-        return student.ranks("plan", self.p, lambda rank: deepcopy((self.weights, self.tokens)), harness="planned")
+        run = student.ranks("plan", self.p, lambda rank: deepcopy((self.weights, self.tokens)), harness="planned")
+        for misfit, *_ in run.results:
+            fits(misfit, self.setting, self.blocks)
+        return run
 
     def agrees(self, student):
         run, model = self.run(student), decoder(self.weights)
@@ -67,6 +71,26 @@ class Pass:
                     atol=1e-12,
                 )
         return run
+
+
+def fits(misfit, setting: str, blocks: int) -> None:
+    """The plan is a dict, and every name in it is a module's; `misfit` is what the harness found instead of logits."""
+    checks.that(
+        type(misfit) is not str,
+        f"{setting}: plan(model) is {show.an(str(misfit))}, expected a dict from names to styles. Does it end in "
+        "`return`?",
+    )
+    if type(misfit) is list:
+        known = [f"blocks.{b}.{name}" for b in range(blocks) for name in LINEAR]
+        name = misfit[0]
+        near = difflib.get_close_matches(name, known, n=1)
+        checks.fail(
+            f"{setting}: the plan names {show.show(name)}, and the decoder has no module of that name"
+            + (f". Did you mean {near[0]!r}?" if near else "; model.named_modules() lists them."),
+            got=", ".join(misfit[:6]),
+            expected=", ".join(known[: len(LINEAR)]) + ", ...",
+            why="torch leaves such a name out of the plan, so its layer stays whole.",
+        )
 
 
 @exercise.check(points=3, seconds=SECONDS)

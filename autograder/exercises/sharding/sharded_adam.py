@@ -169,7 +169,7 @@ def states_of_the_share_alone(student, rng):
     for p, shapes in LARGE:
         training = Training(p, rng, shapes)
         run = training.agrees(student)
-        for rank, (_, kept, _, states) in enumerate(run.results):
+        for rank, (_, kept, left, states) in enumerate(run.results):
             owns = len(torch.empty(training.numel).tensor_split(p)[rank])
             right, everything = 2 * owns * NUMBER, 2 * training.numel * NUMBER
             checks.that(
@@ -180,7 +180,10 @@ def states_of_the_share_alone(student, rng):
             )
             if type(kept) is not int or kept > right + 256:
                 mistake = (
-                    "A view keeps the whole vector in memory: free it, or copy your share (.clone())."
+                    f"{left} parameters still have a gradient, which counts: free it (param.grad = None); zeros in it "
+                    "take as much memory."
+                    if type(left) is int and left > 0
+                    else "A view keeps the whole vector in memory: free it, or copy your share (.clone())."
                     if training.numel * NUMBER <= kept < everything
                     else ""
                 )

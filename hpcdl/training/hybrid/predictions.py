@@ -122,18 +122,18 @@ def _sent(found: dict[str, Any]) -> str:
 
 
 def format_bytes(n: float) -> str:
-    """Format bytes with three figures: 512 bytes, 1.25 MB (of 2^20 bytes)."""
+    """Format bytes with three figures: 512 bytes, 1.25 MB (of 10^6 bytes)."""
     for unit in ("bytes", "KB", "MB", "GB"):
         if n < 1000 or unit == "GB":
             break
-        n /= 1024
+        n /= 1000
     return f"{n:.3g} {unit}"
 
 
 def predicted_seconds(configuration: Configuration, machine: Machine | None) -> str:
     """Return the line about time: what `hpcdl.cost` predicts for a machine, or why it predicts nothing."""
     if machine is None:
-        return "seconds    no peak known of this processor; --machine NAME predicts those of a machine of hpcdl.cost"
+        return "seconds    no peak known of this processor; for a machine of hpcdl.cost: hpcdl train --machine NAME"
     if configuration.precision not in machine.peaks:
         return f"seconds    no peak known: {machine.name} has peaks for {', '.join(machine.peaks)}"
     step = step_seconds(configuration, machine)

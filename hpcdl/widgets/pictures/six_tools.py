@@ -126,12 +126,22 @@ def draw(state: dict, axes: Mapping[str, Axes]) -> str:
     axes["line"].set_axis_off()
     axes["line"].text(0.0, 0.5, line, family="monospace", fontsize=10.5, va="center")
     total = {tool: sum(found[tool, stage] for stage in STAGES) for tool in TOOLS}
-    least = min(total, key=total.__getitem__)
+    least = [name for name, nbytes in total.items() if nbytes == min(total.values())]
     return (
         f"{state['tool']}, {state['stage']}: each rank sends {units.nbytes(found[state['tool'], state['stage']])}, and "
         f"{units.nbytes(total[state['tool']])} in the whole step. "
-        + (f"{least} sends the least, {units.nbytes(total[least])}." if state["p"] > 1 else "One rank sends nothing.")
+        + (
+            f"{_send_the_least(least)}, {units.nbytes(total[least[0]])}."
+            if state["p"] > 1
+            else "One rank sends nothing."
+        )
     )
+
+
+def _send_the_least(tools: list[str]) -> str:
+    """Say which tools send the least: `DDP, Horovod and Ray Train send the least`."""
+    *others, last = tools
+    return f"{', '.join(others)} and {last} send the least" if others else f"{last} sends the least"
 
 
 def _draw_table(axes: Axes, found: dict, tool: str, stage: str) -> None:

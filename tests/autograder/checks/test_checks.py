@@ -164,3 +164,19 @@ def test_only_short_exact_numbers_are_computed_with(value, right):
 def test_duplicates_of_many_items_are_counted_once():
     assert checks.duplicates([3, 1, 2, 1, 3]) == [1, 3]
     assert checks.duplicates([*range(300_000), 7]) == [7]
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "where"),
+    [
+        (61568, 101504, "Off by 39,936."),
+        (torch.tensor([3, 4]), torch.tensor([3, 2]), "Off by 2. 1 of 2 elements differ; this one most."),
+        (torch.tensor([True]), torch.tensor([False]), "Off by 1."),
+        (4.0, 3, "Off by 1; rounding explains 6e-06."),
+        (torch.tensor(4.0), torch.tensor(3.0), "Off by 1; rounding explains 0.00012."),
+    ],
+)
+def test_whole_numbers_are_off_by_a_whole_number_and_not_by_rounding(got, expected, where):
+    with pytest.raises(CheckFailure) as found:
+        checks.close(got, expected, name="x")
+    assert found.value.where == where

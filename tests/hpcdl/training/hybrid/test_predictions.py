@@ -87,7 +87,8 @@ def test_one_replica_has_nothing_to_shard_and_is_told_so():
 def test_seconds_need_a_machine_with_a_peak():
     configuration = Configuration(model="gpt", mesh=(2, 1, 1, 1))
     lines = {name: predicted_seconds(configuration, name and MACHINES[name]) for name in (None, "P100")}
-    assert lines[None].startswith("seconds    no peak known of this processor; --machine NAME")
+    command = "for a machine of hpcdl.cost: hpcdl train --machine NAME"
+    assert lines[None] == f"seconds    no peak known of this processor; {command}"
     assert re.fullmatch(
         r"seconds    [\d.]+ ms a step on P100, predicted: computing .*, messages .*, bubble 0 µs", lines["P100"]
     )
@@ -95,6 +96,6 @@ def test_seconds_need_a_machine_with_a_peak():
     assert double == "seconds    no peak known: P100 has peaks for fp32"
 
 
-@pytest.mark.parametrize(("n", "said"), [(0, "0 bytes"), (999, "999 bytes"), (1024, "1 KB"), (1.5 * 2**20, "1.5 MB")])
+@pytest.mark.parametrize(("n", "said"), [(0, "0 bytes"), (999, "999 bytes"), (1000, "1 KB"), (1.5e6, "1.5 MB")])
 def test_bytes_have_three_figures(n, said):
     assert format_bytes(n) == said

@@ -104,3 +104,16 @@ def test_the_sentence_names_the_tool_and_the_least():
     assert "One rank sends nothing" in explorable.picture.caption
     explorable.picture.render({**explorable.state, "tool": "DeepSpeed", "stage": "update", "p": 4})
     assert "DeepSpeed, update" in explorable.picture.caption
+
+
+@pytest.mark.parametrize("p", VALUES["p"][1:])
+@pytest.mark.parametrize("tokens", VALUES["tokens"])
+def test_every_tool_that_sends_the_least_is_named(p, tokens):
+    explorable = six_tools.explorable()
+    explorable.picture.render({**explorable.state, "p": p, "tokens": tokens})
+    total = {
+        tool: sum(six_tools.sent(tool, stage, p, *six_tools.MODELS["85 M"], tokens) for stage in six_tools.STAGES)
+        for tool in six_tools.TOOLS
+    }
+    said = explorable.picture.caption.split("whole step. ")[1].split(" send")[0]
+    assert set(said.replace(" and ", ", ").split(", ")) == {t for t, n in total.items() if n == min(total.values())}
