@@ -45,7 +45,6 @@ _pop: Any = torch._C._autograd._pop_saved_tensors_default_hooks
 EXCLUDED = "torch._C._dispatch_tls_set_dispatch_key_excluded"
 BackendSelect, _is_excluded = torch._C.DispatchKey.BackendSelect, torch._C._dispatch_tls_is_dispatch_key_excluded
 
-
 Named = tuple[str, types.FunctionType]
 
 
@@ -157,7 +156,7 @@ class Guard:
 
     def uses(self, names: frozenset[str]) -> None:
         """Knock if an answer's compiled code uses a function that an exercise forbids."""
-        if (closed := _closed_among(names, self.patterns)) and not self.is_down():
+        if (closed := packages.one_closed(names, self.patterns)) and not self.is_down():
             self.knock(closed)
 
     @contextlib.contextmanager
@@ -246,12 +245,6 @@ def graphs(enabled: bool, _set: Callable = torch._C._set_grad_enabled) -> Iterat
         yield
     finally:
         _set(before)
-
-
-@functools.lru_cache(maxsize=256)
-def _closed_among(names: frozenset[str], patterns: tuple[str, ...]) -> str:
-    """Return one of the names that patterns close; empty if they close none."""
-    return min((name for name in names if is_below(name, *dotted_of(patterns))), default="")
 
 
 def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:

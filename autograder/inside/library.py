@@ -114,9 +114,8 @@ class Library:
 
     def is_open(self, name: str) -> bool:
         if name not in self.known:
-            self.known[name] = (
-                self.opened is None or not is_below(name, "hpcdl") or is_below(name, *GIVEN, *self.opened)
-            )
+            is_closed = self.opened is not None and is_below(name, "hpcdl")
+            self.known[name] = not is_closed or is_below(name, *GIVEN, *(self.opened or ()))
         return self.known[name]
 
     def denies(self, name: str) -> bool:

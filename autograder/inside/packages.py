@@ -54,6 +54,12 @@ def is_closed(name: str, patterns: tuple[str, ...]) -> bool:
     return is_below(name, *patterns) or (OTHERS in patterns and is_other(name))
 
 
+@lru_cache(maxsize=256)
+def one_closed(names: frozenset[str], patterns: tuple[str, ...]) -> str:
+    """Return one of the names that the exercise's own patterns close; empty if they close none."""
+    return min((name for name in names if is_below(name, *_strict(patterns))), default="")
+
+
 def by_others(name: str, patterns: tuple[str, ...] = ()) -> bool:
     """Whether a compiler, or for packages and tools any library, imports or calls this closed name for itself."""
     if is_below(name, *_strict(patterns)) or not (is_other(name) or is_below(name, *LENT)):

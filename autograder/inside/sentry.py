@@ -62,9 +62,8 @@ WRITTEN = ("__code__", "__defaults__", "__kwdefaults__", "__class__", "__bases__
 # that we hear. NumPy's tests: windows and convolutions in C.
 INTERPRETERS = ("greenlet", "_xxsubinterpreters", "_xxinterpchannels", "_interpreters", "_interpchannels",
                 "_interpqueues", "_testcapi", "_testinternalcapi", "_testlimitedcapi", "_testexternalinspection",
-                "_testmultiphase", "_testbuffer", "_testclinic", "_xxtestfuzz", "_ctypes_test",
-                "_remote_debugging", "_umath_tests", "_multiarray_tests", "_rational_tests", "_struct_ufunc_tests",
-                "_operand_flag_tests", "_simd")  # fmt: skip
+                "_testmultiphase", "_testbuffer", "_testclinic", "_xxtestfuzz", "_ctypes_test", "_remote_debugging",
+                "_umath_tests", "_multiarray_tests", "_rational_tests", "_struct_ufunc_tests", "_simd")  # fmt: skip
 SEAL = "autograder.seal"  # event: check that the machinery is unchanged
 LEFT = "autograder.left"  # event: an answer has left this behind
 

@@ -106,8 +106,8 @@ class DistributedDataParallel(nn.Module):
         """Average every rank's gradients over the global batch, and copy rank 0's buffers.
 
         Returns the mean of the ranks' `loss`; it is NaN if any rank's is NaN, so that every rank notices in time.
-        A parameter that no rank used has no gradient. Raises ValueError when no rank has a sample, and RuntimeError when
-        a rank alone has left out its batch or frozen a parameter.
+        A parameter that no rank used has no gradient. Raises ValueError when no rank has a sample, and RuntimeError
+        when a rank alone has left out its batch or frozen a parameter.
         """
         return self.reducer.finish(loss, self.buffer_broadcast)
 

@@ -24,7 +24,7 @@ def checkpointed(f: Callable, *inputs: Any, generators: Generators = ()) -> Any:
     Gradients equal those of plain `f` bit for bit, under autocast and of parameters that `f` uses, too;
     `torch.autograd.grad` reaches only inputs, and `create_graph=True` raises RuntimeError. If no input
     requires a gradient but a parameter in `f` does, `f` is called directly and everything is kept, because nothing
-    would trigger the second call. Raises TypeError if `f` returns anything else, or if an argument that is no tensor
+    would trigger the second call. Raises TypeError if `f` returns anything else, or if an argument that is not a tensor
     holds one that requires a gradient.
     """
     if any(_holds_a_variable(x) for x in inputs):
@@ -80,7 +80,7 @@ def _gradients(pairs: list, variables: list[torch.Tensor]) -> dict[int, torch.Te
 
 
 def _holds_a_variable(x: Any) -> bool:
-    """Whether an argument is no tensor, but holds one that requires a gradient."""
+    """Whether an argument is not a tensor, but holds one that requires a gradient."""
     parts = x.values() if isinstance(x, dict) else x if isinstance(x, (tuple, list)) else ()
     return any(part.requires_grad if isinstance(part, torch.Tensor) else _holds_a_variable(part) for part in parts)
 

@@ -135,7 +135,7 @@ def test_nothing_leads_to_what_guards(remote):
 
 @pytest.mark.labs  # as above
 def test_nothing_leads_to_a_meter_while_it_measures(remote):
-    """Its hooks, weak references and methods in place of torch's show no object behind them."""
+    """Its hooks, weak references and methods instead of torch's show no object behind them."""
     started = remote(CRAWLER + MEASURED, opened=())
     started.start_check(100)
     x = torch.ones(2, 2)
