@@ -59,7 +59,10 @@ The contract, kept by every machine:
   equal times the run's seed chooses the order, and `v.events` lists every access in order. There, reading `v.tensor`
   takes no virtual time; use it to inspect the elements.
 - A wrong argument raises TypeError or ValueError with rank, name, value and rule; a message that does not fit, a lost
-  message or a deadlock raises `CommError` (`DeadlockError` is one).
+  message or a deadlock raises `CommError` (`DeadlockError` is one). How much of a misfit a machine can see differs: the
+  simulated machine compares dtype and number of elements; MPI carries bytes, and compares only how many; gloo and NCCL
+  compare nothing (with gloo a shorter message fills the beginning of `out`, and a longer one ends the process). So run
+  a program on the simulated machine first.
 
 The machines: `simulate(f, p)` runs p ranks in this process in virtual time; `MPIComm()` is MPI on CPU tensors;
 `TorchComm()` is torch.distributed; `TracingComm(comm)` wraps any of them and records every operation;

@@ -101,7 +101,7 @@ class Experts(SplitLayer):
         token, choice = token[by_expert], choice[by_expert]
         counts = torch.bincount(chosen[token, choice], minlength=self.gate.out_features)
         rows = self._through_experts(x[token], counts)
-        y = torch.zeros_like(x).index_add(0, token, rows * weights[token, choice, None])
+        y = torch.zeros_like(x).index_add(0, token, (rows * weights[token, choice, None]).to(x.dtype))
         return torch.where(kept.any(1)[:, None], y, x), routing
 
     def _through_experts(self, x: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
@@ -112,8 +112,9 @@ class Experts(SplitLayer):
         to, come = [int(part.sum()) for part in counts.split(sizes)], arriving.sum(1).tolist()
         came = _Exchange.apply(x, self.comm, to, come)
         groups = came.split(arriving.flatten().tolist())
-        done: list[tuple[torch.Tensor, ...]] = [
-            expert(torch.cat(groups[e::mine])).split(arriving[:, e].tolist()) for e, expert in enumerate(self.experts)
+        done: list[tuple[torch.Tensor, ...]] = [  # under autocast experts have another dtype, and some ranks no experts
+            expert(torch.cat(groups[e::mine])).to(x.dtype).split(arriving[:, e].tolist())
+            for e, expert in enumerate(self.experts)
         ]
         back = [done[e][source] for source in range(p) for e in range(mine)]
         return _Exchange.apply(torch.cat(back) if back else came, self.comm, come, to)

@@ -93,6 +93,40 @@ def test_experts_are_a_loop_over_tokens(p, experts, k, room, bias):
         torch.testing.assert_close(layer.gate.weight.grad, gate.weight.grad, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("p", "experts", "k"), [(1, 3, 1), (2, 3, 2), (3, 2, 1)])
+def test_under_autocast_experts_come_near_the_exact_ones(p, experts, k, dtype):
+    """On ranks without experts, too; the result has the tokens' dtype, as a residual connection needs it."""
+    batches = [(x.to(dtype), dy) for x, dy in tokens_of(p)]
+    gate, layers = network(experts)
+    with torch.no_grad():
+        gate.weight.mul_(4)  # far from a tie, which rounding would decide
+    inputs = [x.double().requires_grad_() for x, _ in batches]
+    taken, _ = serial(gate, layers, inputs, k, 100)
+    sum((y * dy).sum() for (y, *_), (_, dy) in zip(taken, batches, strict=True)).backward()
+    sizes = shares(experts, p)
+
+    def rank(comm):
+        mine, r = network(experts), comm.rank
+        layer = Experts(mine[0], mine[1][sum(sizes[:r]) : sum(sizes[: r + 1])], comm, k=k, room=100).float()
+        with torch.no_grad():
+            layer.gate.weight.mul_(4)
+        x = batches[r][0].clone().requires_grad_()
+        with torch.autocast("cpu", torch.bfloat16):
+            y, routing = layer(x)
+        (y.double() * batches[r][1]).sum().backward()
+        sum_gradients(layer.gate.parameters(), comm)
+        return y, routing, x.grad, layer
+
+    run = simulate(rank, p)
+    for (y, routing, dx, layer), (right, _, order), x in zip(run.results, taken, inputs, strict=True):
+        assert y.dtype is dx.dtype is dtype
+        assert torch.equal(routing.chosen, order)
+        torch.testing.assert_close(y.detach().double(), right.detach(), rtol=0.05, atol=0.05)
+        torch.testing.assert_close(dx.double(), x.grad, rtol=0.1, atol=0.2)
+        torch.testing.assert_close(layer.gate.weight.grad.double(), gate.weight.grad, rtol=0.1, atol=0.2)
+
+
 def test_dropped_tokens_come_back_as_they_are():
     gate, layers = network(2, bias=1e3)  # all want the first
     x = torch.randn(8, HIDDEN, dtype=torch.float64)
