@@ -91,8 +91,8 @@ def close(
             _has_dtype(got_tensor, expected_tensor.dtype, name)
         if expected_tensor.isfinite().all():
             _is_finite(got_tensor, name)
-        are_ints = type(got) is int and type(expected) is int
-        _values_agree(got_tensor, expected_tensor, name, rtol, atol, are_ints or _is_exact(expected_tensor))
+        whole = type(got) is type(expected) is int or _is_exact(expected_tensor)
+        _values_agree(got_tensor, expected_tensor, name, rtol, atol, whole)
     except CheckFailure as failure:
         failure.got, failure.expected = show.show(got), show.show(expected)
         failure.why = why
@@ -182,10 +182,7 @@ def _has_dtype(got: torch.Tensor, expected: torch.dtype, name: str) -> None:
 
 
 def _is_finite(got: torch.Tensor, name: str) -> None:
-    if not (got.is_floating_point() or got.is_complex()) or _is_small_and_finite(got):
-        return
-    bad = ~wide(got).isfinite()
-    if bad.any():
+    if not _is_exact(got) and not _is_small_and_finite(got) and (bad := ~wide(got).isfinite()).any():
         index = _first_index(bad)
         value = show.number(got[index].item())
         raise CheckFailure(
@@ -246,7 +243,7 @@ def _as_number(got, expected: torch.Tensor, name: str) -> torch.Tensor:
 
 
 def _tolerance(expected: torch.Tensor, rtol, atol, is_tensor: bool) -> tuple[float, float]:
-    if not (expected.is_floating_point() or expected.is_complex()):
+    if _is_exact(expected):
         return rtol or 0.0, atol or 0.0
     if rtol is None:
         rtol = TOLERANCE.get(expected.dtype, 0.0) if is_tensor else NUMBER_TOLERANCE
