@@ -41,10 +41,9 @@ class OfInputs:
     runs = frees = False
 
     @contextlib.contextmanager
-    def during(self, inputs: Any, retain_graph: bool) -> Iterator[None]:
+    def during(self, inputs: tuple | None, retain_graph: bool) -> Iterator[None]:
         """Note a pass to `inputs`; one inside another does not change what is noted."""
-        given = (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs or ())
-        if self.runs or not given or any(isinstance(x, nn.Parameter) for x in given):
+        if self.runs or not inputs or any(isinstance(x, nn.Parameter) for x in inputs):
             yield
             return
         self.runs, self.frees = True, not retain_graph
@@ -75,6 +74,8 @@ def watch() -> None:
                 return original(tensors, grad_tensors, *args, **kwargs)
             _local.passes = _passes() + 1
             _local.inside, _local.terms = True, _read(tensors, grad_tensors)
+            if kwargs.get("inputs") is not None:
+                kwargs["inputs"] = _tuple(kwargs["inputs"])
             try:
                 with of_inputs().during(kwargs.get("inputs"), bool(kwargs.get("retain_graph") or any(args[:2]))):
                     return original(tensors, grad_tensors, *args, **kwargs)
@@ -98,15 +99,18 @@ def _notice_nested() -> None:
 
     @functools.wraps(original)
     def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, *args, **kwargs):
-        _local.passes = _passes() + 1
+        _local.passes, inputs = _passes() + 1, _tuple(inputs)
         if create_graph and getattr(_local, "watches", False):
-            given = (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs)
-            _local.nested = any(isinstance(x, nn.Parameter) for x in given) or getattr(_local, "nested", False)
-            inputs = given if not isinstance(inputs, torch.Tensor) else inputs
+            _local.nested = any(isinstance(x, nn.Parameter) for x in inputs) or getattr(_local, "nested", False)
         with of_inputs().during(inputs, bool(retain_graph or create_graph)):
             return original(outputs, inputs, grad_outputs, retain_graph, create_graph, *args, **kwargs)
 
     torch.autograd.grad = grad
+
+
+def _tuple(inputs: Any) -> tuple:
+    """Return the inputs that a caller gave: one, several, or a generator, which can be read once."""
+    return (inputs,) if isinstance(inputs, (torch.Tensor, GradientEdge)) else tuple(inputs)
 
 
 def _passes() -> int:
