@@ -43,9 +43,12 @@ def warnings_of_cells() -> Iterator[None]:
     with warnings.catch_warnings():
         show = warnings.showwarning
 
-        def show_of_cells(message: Any, category: Any, filename: str, *rest: Any) -> None:
+        def show_of_cells(
+            message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None,
+            line: str | None = None,
+        ) -> None:  # fmt: skip
             if not Path(filename).is_file():
-                show(message, category, filename, *rest)
+                show(message, category, filename, lineno, file, line)
 
         warnings.showwarning = show_of_cells
         yield
