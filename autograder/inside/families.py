@@ -16,7 +16,7 @@ TOOLS = tuple(  # libraries may call these for themselves
         "ao", "quantization", "nn.quantized", "nn.quantizable", "nn.intrinsic", "nn.qat", "profiler",
         "autograd.profiler.profile", "utils.flop_counter", "utils.benchmark", "utils.bottleneck", "onnx", "testing",
         "masked", "signal", "distributions", "contrib", "sparse", "nested", "_prims", "_numpy", "_inductor",
-        "_higher_order_ops", "distributed.pipelining", "distributed.tensor._collective_utils",
+        "_higher_order_ops", "distributed.pipelining",
     )
 )  # fmt: skip
 STANDARD = ("graphlib", "statistics", "textwrap")  # of Python's library
