@@ -8,13 +8,13 @@ from autograder.bank.slips import answers_to
 
 wrong, slip = answers_to("attention.online_softmax")
 LARGE = "attention.ring_attention.large_scores"
-MASKED = ("attention.ring_attention.causal", "attention.ring_attention.any_order_of_tokens", LARGE)
+MASKED = (
+    *(f"attention.ring_attention.{check}" for check in ("causal", "any_order_of_tokens", "two_blocks_a_step")),
+    LARGE,
+)
 RING = (
     *MASKED,
-    *(
-        f"attention.ring_attention.{check}"
-        for check in ("all_tokens", "two_blocks_a_step", "few_blocks_at_a_time", "messages_are_hidden")
-    ),
+    *(f"attention.ring_attention.{check}" for check in ("all_tokens", "few_blocks_at_a_time", "messages_are_hidden")),
 )
 OWN = ("later_blocks", "large_scores", "by_blocks", "no_square")
 LATER = (*OWN, *RING)

@@ -255,12 +255,3 @@ def downpour(comm, servers, grad, w, n_fetch, n_push, steps, lr):
     for server, part in enumerate(there.tensor_split(servers)):
         comm.send(part, server)
     return here
-
-
-slip(
-    "replicas whose gradients take no time",
-    "    w, total, k = w.clone(), torch.zeros_like(w), 0\n    for op in plan",
-    "    w, total, k = w.clone(), torch.zeros_like(w), 0\n    grad.seconds = [0.0] * steps\n    for op in plan",
-    fails=("as_the_messages_came", *WAITS),
-    says="and its work takes",
-)
