@@ -148,6 +148,6 @@ def the_generator_decides(student, rng):
     orders = [torch.cat(epoch(student, n, 3, torch.Generator().manual_seed(seed + k))).tolist() for k in range(3)]
     checks.that(
         any(order != orders[0] for order in orders),
-        "Generators with nine different seeds gave the same order of a few samples: shuffle them, however few.",
+        "Generators with three different seeds gave the same order of a few samples: shuffle them, however few.",
         got=orders[0],
     )
