@@ -78,9 +78,9 @@ slip(
     says="holds all of blocks.2.attention.q",
 )
 slip(
-    "eight blocks of any number",
+    "eight blocks at most",
     "range(len(model.blocks))",
-    "range(8)",
+    "range(min(8, len(model.blocks)))",
     fails=WHOLE,
     says="holds all of blocks.8.attention.q",
 )
