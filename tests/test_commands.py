@@ -214,7 +214,7 @@ def test_a_full_disk_is_a_sentence(arguments, tmp_path):
     assert not left, "half a file"
 
 
-@pytest.mark.parametrize("seconds", [pytest.param(1.5, marks=pytest.mark.labs), 6.0])
+@pytest.mark.parametrize("seconds", [pytest.param(1.5, marks=pytest.mark.long), 6.0])
 @pytest.mark.labs
 def test_ctrl_c_ends_grading_with_a_sentence(tmp_path, seconds):
     folder = tmp_path / "submissions"

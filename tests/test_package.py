@@ -133,6 +133,7 @@ def python(version: str) -> str | None:
     return next(answers, None)
 
 
+@pytest.mark.labs  # reads some thousand files three times
 @pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
 def test_supported_pythons_read_every_file(version, tmp_path):
     if not (program := python(version)):

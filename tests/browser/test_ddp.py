@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.labs.learned import PROBES, assert_learned
+
 pytestmark = [pytest.mark.browser, pytest.mark.labs, pytest.mark.mpi, pytest.mark.timeout(290)]
 
 
@@ -40,10 +42,8 @@ def test_lab_07_runs_its_pictures_move_and_the_dashboard_obeys(open_lab):
     lab.cell("fastest_ms(1, 256)")
     lab.screenshot("07_scaling_table")
     lab.assert_solved()
-    printed = lab.run_new_cell("print('AT THE END', engines, accuracy, replicas_identical)")
-    engines, accuracy, identical = printed.locator(".jp-OutputArea-output").text_content().split()[-3:]
-    assert (int(engines), identical) == (4, "True")
-    assert float(accuracy) >= 0.95
+    printed = lab.run_new_cell(PROBES["ddp"])
+    assert_learned("ddp", printed.locator(".jp-OutputArea-output").text_content())
 
     # The notebook's engines were stopped by its last cell: the dashboard's own are started here.
     cell = lab.run_new_cell("board = training_dashboard.Dashboard(Cluster(n=4).start()); board")

@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.labs.learned import PROBES, assert_learned
+
 pytestmark = [pytest.mark.browser, pytest.mark.labs, pytest.mark.mpi, pytest.mark.timeout(400)]
 
 
@@ -22,3 +24,6 @@ def test_lab_turns_its_bricks_and_says_all_yours(open_lab):
     lab.cell("own_stack.explorable(lines)").scroll_into_view_if_needed()
     lab.screenshot("own_stack_yours")
     lab.assert_solved()
+    said = lab.cell("short, _ = training(1)").locator(".jp-OutputArea-output").all_text_contents()
+    said += lab.run_new_cell(PROBES["own_stack"]).locator(".jp-OutputArea-output").all_text_contents()
+    assert_learned("own_stack", "\n".join(said))

@@ -1,11 +1,10 @@
 """Every lab runs top to bottom: solved without an error, blank without anything worse than an open exercise.
 
 Where there is a Chromium, tests/browser runs the solved labs in a page with the same checks; here they are then left to
-the long tests, except the one that trains on engines.
+the long tests.
 """
 
 import os
-import re
 import time
 
 import nbclient
@@ -15,12 +14,8 @@ import pytest
 from autograder import exercises
 from autograder.authors import build
 from hpcdl import guesses
+from tests.labs.learned import PROBES, assert_learned
 
-# What a lab's own variables must show at its end: a cell appended to the solved notebook.
-PROBES = {
-    "ddp": "print('AT THE END', engines, accuracy, replicas_identical)",
-    "own_stack": "print('AT THE END', *((right, same) for right, _, same in results), lines, sep=';')",
-}
 LABS = [build.slug_of(path) for path in build.sources()]
 SECONDS = 300  # a limit against hangs; a lab takes under a minute on two quiet cores, and the run prints how long
 
@@ -111,27 +106,9 @@ def test_open_guesses_stop_nothing(slug, make, tmp_path, monkeypatch):
 
 
 @pytest.mark.mpi
-@pytest.mark.labs("ddp")
-def test_ddp_lab_learns_on_four_engines(solved):
-    notebook, _ = solved("ddp")
-    printed = "".join(out.text for out in outputs(notebook, "stream"))
-    engines, accuracy, identical = printed.rsplit("AT THE END", 1)[1].split()
-    assert int(engines) == 4
-    assert float(accuracy) >= 0.95
-    assert identical == "True"
-
-
-@pytest.mark.mpi
-@pytest.mark.labs("own_stack")
-def test_own_stack_learns_on_four_engines(solved):
-    notebook, _ = solved("own_stack")
-    printed = "".join(out.text for out in outputs(notebook, "stream"))
-    _, *ranks, lines = printed.rsplit("AT THE END", 1)[1].strip().split(";")
-    assert len(ranks) == 4
-    for rank in ranks:
-        accuracy, same = rank.strip("()").split(", ")
-        assert float(accuracy) >= 0.95
-        assert same == "True"
-    assert lines.endswith("lines, all yours.")
-    first, last = (int(count.replace(",", "")) for count in re.findall(r"steps: ([\d,]+) of the weights", printed))
-    assert last < 3000 < first, "as one process in float64, after an epoch; no longer after eight"
+@pytest.mark.without_page
+@pytest.mark.each_lab
+@pytest.mark.parametrize("slug", PROBES)
+def test_a_lab_learns_on_four_engines(slug, solved):
+    notebook, _ = solved(slug)
+    assert_learned(slug, "".join(out.text for out in outputs(notebook, "stream")))

@@ -11,8 +11,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 SHARE, SAMPLE = 3, 60  # each third entry, or each sixtieth
 
 
-def check(connect, each=SHARE):
-    """Train each third entry under each wrapper, or one of `each`, and compare with the page.
+def check(connect, each: int):
+    """Train one entry of `each` under each wrapper, and compare with the page.
 
     `connect` returns the communicator of the next entries, after each refusal again. A refusal in the middle of a step
     leaves messages without a receiver: over MPI the next entry gets a new communicator. A new group of gloo would keep
@@ -39,10 +39,10 @@ def check(connect, each=SHARE):
     print("right", flush=True)
 
 
-@pytest.mark.labs  # starts MPI
 @pytest.mark.mpi
-def test_a_third_of_the_zoo_over_mpi(mpiexec):
-    code, printed = mpiexec(2, __file__)
+@pytest.mark.parametrize("each", [pytest.param(6, marks=pytest.mark.labs), pytest.param(SHARE, marks=pytest.mark.long)])
+def test_a_part_of_the_zoo_over_mpi(mpiexec, each):
+    code, printed = mpiexec(2, __file__, str(each))
     assert (code, printed.count("right")) == (0, 2), printed
 
 
@@ -70,5 +70,5 @@ if __name__ == "__main__":
 
     from hpcdl.comm import MPIComm
 
-    check(lambda: MPIComm(MPI.COMM_WORLD.Dup(), timeout=60))
+    check(lambda: MPIComm(MPI.COMM_WORLD.Dup(), timeout=60), int(sys.argv[1]))
     os._exit(0)

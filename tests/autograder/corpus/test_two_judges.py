@@ -63,7 +63,7 @@ def kernels():
         server.stdin.close()
 
 
-@pytest.mark.thinned(24, 24)
+@pytest.mark.thinned(48, 48)
 @pytest.mark.parametrize(("name", "sign", "said", "twice", "text"), CASES, ids=[name for name, *_ in CASES])
 def test_both_judges_agree(name, sign, said, twice, text, zygote, kernels, tmp_path):
     """`! sentence`: grading cannot do it and says so. `~`: what changes an object is seen in a second look alone."""

@@ -113,7 +113,7 @@ def ignoring(key: tuple[str, str], value: Any) -> Change:
     return change
 
 
-@pytest.mark.each_lab("gradient_descent", turn=(0, 4))
+@pytest.mark.each_lab("gradient_descent", turn=(0, 6))
 @pytest.mark.parametrize(("slug", "name"), CASES)
 def test_who_ignores_a_parameter_loses_points(slug, name):
     exercise = exercises.load(slug).exercises[name]

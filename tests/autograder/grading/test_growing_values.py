@@ -24,7 +24,7 @@ def grown(slug: str, sample: int, seed: int) -> str:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits on memory are Linux's")
-@pytest.mark.each_lab("gradient_descent", others="long")
+@pytest.mark.each_lab(turn=(2, 18))
 @pytest.mark.parametrize("slug", exercises.LABS)
 def test_a_sample_of_values(slug):
     assert grown(slug, SAMPLE, 0) == ""
