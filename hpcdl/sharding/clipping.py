@@ -63,7 +63,7 @@ def _square(x: torch.Tensor) -> torch.Tensor:
 def norms_of_parts(
     shards: Sequence[torch.Tensor], directions: Mapping[torch.Tensor, torch.Tensor], comm: Communicator
 ) -> dict[torch.Tensor, tuple[torch.Tensor, ...]]:
-    """Return (|w|, |u|) of the whole parameters from this rank's `shards`, for those with a direction u.
+    """Return (|w|, |u|), in float32 or wider, of the parameters from this rank's `shards`, for those with a direction u.
 
     Every rank has the same number of shards, some of them empty. One all-reduce sums two float64 numbers for each.
     """
@@ -75,7 +75,7 @@ def norms_of_parts(
     recursive_doubling_all_reduce(squares.view(-1), comm)
     norms = squares.sqrt_()
     return {
-        shard: tuple(row.to(shard.device, shard.dtype.to_real()))
+        shard: tuple(row.to(shard.device, torch.promote_types(shard.dtype.to_real(), torch.float32)))
         for row, shard in zip(norms, shards, strict=True)
         if shard in directions
     }

@@ -61,7 +61,7 @@ class LayerWise(torch.optim.Optimizer):
         loss = None if closure is None else _evaluate(closure)
         for group, w in self._ready():
             u = self._direction(group, w)
-            norms = (torch.linalg.vector_norm(w), torch.linalg.vector_norm(u)) if _axes(w) > 1 else None
+            norms = (_norm(w), _norm(u)) if _axes(w) > 1 else None
             self._apply(group, w, u, norms)
         return loss
 
@@ -190,6 +190,11 @@ def _axes(w: torch.Tensor) -> int:
 
 def _decay(w: torch.Tensor, weight_decay: float) -> float:
     return weight_decay if _axes(w) > 1 else 0.0
+
+
+def _norm(x: torch.Tensor) -> torch.Tensor:
+    """Return the norm, in float32 for numbers of 16 bits: float16 ends at 65,504."""
+    return torch.linalg.vector_norm(x, dtype=torch.promote_types(x.dtype, torch.float32))
 
 
 def _ratio(above: torch.Tensor, below: torch.Tensor) -> torch.Tensor:

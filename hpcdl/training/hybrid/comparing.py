@@ -30,9 +30,13 @@ def compare(a: Configuration, b: Configuration, tolerance: float | None = None) 
     """Return the first difference beyond `tolerance` between simulated runs of `a` and `b`, and the largest difference.
 
     Each step compares the loss, then the gradient of each parameter of the whole model, in the order of the layers. The
-    difference of two tensors is max |a - b| / max |a|. Raises ConfigurationError if the runs should differ: a different
-    model, size, optimizer, rate, batch or seed.
+    difference of two tensors is max |a - b| / max |a|. Raises ConfigurationError if the runs should differ (a different
+    model, size, optimizer, rate, batch or seed), without a step, and for a tolerance below 0.
     """
+    if a.steps < 1:
+        raise ConfigurationError(f"steps is {a.steps}; to compare takes a step or more")
+    if tolerance is not None and not tolerance >= 0:
+        raise ConfigurationError(f"tolerance is {tolerance}; it is a number that is at least 0")
     for name in ("model", "size", "precision", "optimizer", "lr", "batch", "seed", "steps"):
         if getattr(a, name) != getattr(b, name):
             raise ConfigurationError(

@@ -69,7 +69,7 @@ def search(configuration: Configuration, ranks: int, machine: Machine, limit: fl
     if configuration.precision not in machine.peaks:
         known = ", ".join(machine.peaks)
         raise ConfigurationError(f"precision is {configuration.precision}; {machine.name} has peaks for {known}")
-    most, fits, smallest = limit or machine.memory, [], None
+    most, fits, smallest = machine.memory if limit is None else limit, [], None
     tried = 0
     for each in candidates(configuration, ranks):
         tried += 1
@@ -173,7 +173,7 @@ def _in_flight(schedule: str, pipeline: int, m: int) -> list[set[tuple[int, ...]
 def table(found: Search, machine: Machine, limit: float | None, shown: int = SHOWN) -> list[str]:
     """Return the lines that `hpcdl train --plan --machine` prints: the best, the next ones, and the reason why each is
     slower."""
-    most = format_bytes(limit or machine.memory)
+    most = format_bytes(machine.memory if limit is None else limit)
     lines = [
         f"plan       {found.tried} configurations on {machine.name}; {found.too_large} need more than {most} a rank"
     ]

@@ -95,6 +95,24 @@ def test_lamb_changes_a_matrix_by_the_share_lr_of_itself():
     assert (after - before).norm() == pytest.approx(0.03 * before.norm().item(), rel=1e-12)
 
 
+@pytest.mark.parametrize("ranks", [0, 2])
+@pytest.mark.parametrize("make", [LARS, LAMB])
+def test_norms_of_many_small_float16_numbers_do_not_overflow(make, ranks):
+    """The norm of 300 x 300 weights of 250 is 75,000; float16 ends at 65,504."""
+
+    def train(comm=None):
+        w = torch.full((300, 300), 250.0, dtype=torch.float16, requires_grad=True)
+        inner = lambda params: make(params, 0.01, weight_decay=0.0)
+        optimizer = ShardedOptimizer([w], comm, inner) if comm else inner([w])
+        w.sum().backward()
+        optimizer.step()
+        return w.detach()
+
+    moved = {LARS: 0.01 * 1e-3 * 250.0, LAMB: 0.01 * 250.0}[make]
+    for w in simulate(train, ranks).results if ranks else [train()]:
+        assert ((250.0 - w).double() - moved).abs().max() <= 0.125, "half of the gap between float16 numbers"
+
+
 @pytest.mark.parametrize("make", [LARS, LAMB])
 def test_norms_of_zero_and_absent_gradients_do_no_harm(make):
     zero = torch.zeros(3, 3, requires_grad=True)

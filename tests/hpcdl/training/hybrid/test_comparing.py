@@ -56,6 +56,19 @@ def test_other_trainings_are_not_compared():
         compare(Configuration(), Configuration(seed=1))
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--tolerance", "-1", "tolerance is -1.0; it is a number that is at least 0"),
+        ("--tolerance", "nan", "tolerance is nan; it is a number that is at least 0"),
+        ("--steps", "0", "steps is 0; to compare takes a step or more"),
+    ],
+)
+def test_what_compares_nothing_is_refused(option, value, said):
+    ended = hpcdl_compare("data=1", "data=2", option, value)
+    assert (ended.exit_code, said in ended.output.lower()) == (2, True), ended.output
+
+
 def test_a_mesh_that_does_not_fit_is_a_sentence():
     ended = hpcdl_compare("data=1", "tensor=64")
     assert ended.exit_code == 2

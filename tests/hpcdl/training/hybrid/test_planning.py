@@ -122,6 +122,10 @@ def test_what_cannot_be_planned_is_a_sentence(arguments, said):
     assert said.lower() in " ".join(ended.output.split()).lower()
 
 
+def test_nothing_fits_into_no_memory():
+    assert not search(GPT, 4, machine_named("P100"), 0.0).best
+
+
 def test_a_plan_proposes_options_that_a_run_takes():
     plan = ["train", "--model", "mlp", "--simulate", "4", "--plan", "--machine", "A100 (DGX)", "--memory", "0.001"]
     ended = CliRunner().invoke(app, plan)
