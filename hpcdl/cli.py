@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -157,7 +158,7 @@ def script(
     if not out.name:
         end("--out is a folder, expected a file")
     write_whole(out, text)
-    say(f"Wrote {out}. Hand it in: sbatch {out}")
+    say(f"Wrote {out}. Hand it in: sbatch {shlex.quote(str(out))}")
 
 
 @app.command()

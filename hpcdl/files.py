@@ -21,8 +21,8 @@ def written_whole(path: str | Path, mode: str = "w", durable: bool = True, **opt
     """Open a new file for writing; it is renamed to `path` atomically when the `with` block ends.
 
     A reader finds the old content or the new, never half. If the block fails or the process ends, the old content
-    stays. `durable` also waits for the disk, to survive a power failure; it is unnecessary for a file that lives only
-    as long as the processes that read it. Text is UTF-8; `options` are passed to `open`.
+    stays; an OSError names `path`. `durable` also waits for the disk, to survive a power failure; it is unnecessary for
+    a file that lives only as long as the processes that read it. Text is UTF-8; `options` are passed to `open`.
     """
     path = Path(path)
     part = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_native_id()}")  # unique to this writer
@@ -36,11 +36,12 @@ def written_whole(path: str | Path, mode: str = "w", durable: bool = True, **opt
                 os.fsync(file.fileno())
         part.replace(path)
     except BaseException as error:
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            part.unlink()
         if isinstance(error, RuntimeError) and isinstance(error.__context__, OSError):
             error = error.__context__  # torch.save says only that its file is shorter than expected
-        if isinstance(error, OSError) and error.errno and error.filename is None:
-            error.filename = str(path)  # the error of a full disk names no file
+        if isinstance(error, OSError) and error.errno and error.filename in (None, str(part)):
+            error.filename, error.filename2 = str(path), None  # a full disk names no file, the others that of the part
         raise error
 
 

@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,7 +38,8 @@ def results(folder: Path, lab: str | None = None) -> list[LabResult]:
     found += [_ungradable(row) for row in rows or () if row.get("status") == "ungradable"]
     if not found:
         raise ResultError(
-            f"there are no results in {folder}; `autograder grade SUBMISSIONS --out {folder}` writes them"
+            f"there are no results in {folder}; "
+            f"`autograder grade SUBMISSIONS --out {shlex.quote(str(folder))}` writes them"
         )
     kept = [result for result in found if lab is None or result.lab in (lab, "")]
     if not kept:

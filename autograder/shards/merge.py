@@ -5,6 +5,7 @@ whether there were 3 shards yesterday and 64 today. Seconds, which differ from r
 """
 
 import json
+import shlex
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -104,7 +105,7 @@ def _missing(missing: list[Submission], total: int, out: Path, secret: bytes) ->
             f"{said}, but there are records of another version of the grader or another secret "
             f"({_listed(others)}; this is {grader(secret)}): merge with that version and secret, or grade again"
         )
-    return f"{said}: run `autograder grade ... --out {out} --shard 1/1`, or more shards"
+    return f"{said}: run `autograder grade ... --out {shlex.quote(str(out))} --shard 1/1`, or more shards"
 
 
 def _listed(names: list[str], most: int = 8) -> str:

@@ -63,7 +63,8 @@ def _square(x: torch.Tensor) -> torch.Tensor:
 def norms_of_parts(
     shards: Sequence[torch.Tensor], directions: Mapping[torch.Tensor, torch.Tensor], comm: Communicator
 ) -> dict[torch.Tensor, tuple[torch.Tensor, ...]]:
-    """Return (|w|, |u|), in float32 or wider, of the parameters from this rank's `shards`, for those with a direction u.
+    """Return (|w|, |u|) of the whole parameters from this rank's `shards`, for those with a direction u; 16-bit ones'
+    in float32.
 
     Every rank has the same number of shards, some of them empty. One all-reduce sums two float64 numbers for each.
     """

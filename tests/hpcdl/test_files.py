@@ -92,3 +92,13 @@ def test_a_full_disk_is_an_error_of_the_system_under_torch_too(tmp_path):
         write()
     assert raised.value.filename == str(tmp_path / "x")
     assert not list(tmp_path.iterdir())
+
+
+def test_what_cannot_be_written_is_named_as_its_caller_named_it(tmp_path):
+    (tmp_path / "folder" / "inner").mkdir(parents=True)
+    (tmp_path / "file").write_text("kept")
+    for path, error in (("absent/a", FileNotFoundError), ("file/a", NotADirectoryError), ("folder", IsADirectoryError)):
+        with pytest.raises(error) as raised:
+            write_whole(tmp_path / path, "new")
+        assert (raised.value.filename, raised.value.filename2) == (str(tmp_path / path), None)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "folder", "inner"], "no part is left"

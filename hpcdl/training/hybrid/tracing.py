@@ -1,6 +1,7 @@
 """`hpcdl trace`: one timeline of all ranks for Perfetto, from what a run with --profile wrote."""
 
 import json
+import shlex
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -125,7 +126,9 @@ def read(folder: Path) -> dict[int, list[Span]]:
                 f"{path} is not what hpcdl train --profile writes; train again into a new folder"
             ) from None
     if not found:
-        raise ValueError(f"{folder} has no {SPANS}-0.jsonl; hpcdl train --log {folder} --profile writes it")
+        raise ValueError(
+            f"{folder} has no {SPANS}-0.jsonl; hpcdl train --log {shlex.quote(str(folder))} --profile writes it"
+        )
     return found
 
 

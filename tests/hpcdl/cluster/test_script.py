@@ -30,6 +30,11 @@ def test_the_script_asks_for_a_task_per_node_and_starts_torchrun_in_it():
     subprocess.run(["bash", "-n"], input=text, text=True, check=True, timeout=20)
 
 
+def test_the_command_that_hands_a_script_in_can_be_pasted(tmp_path):
+    said = script("--out", str(tmp_path / "my job.sh")).output.replace("\n", "")
+    assert f"sbatch '{tmp_path / 'my job.sh'}'" in said
+
+
 def test_two_jobs_on_one_node_meet_at_two_ports():
     """A job that meets at another's port would wait for ranks that never come."""
     text = sbatch(1, 2)

@@ -1,5 +1,7 @@
 """LARS, LAMB, linear scaling and warm-up against the papers' formulas in NumPy, and against Adam and SGD of torch."""
 
+import functools
+
 import numpy as np
 import pytest
 import torch
@@ -102,7 +104,7 @@ def test_norms_of_many_small_float16_numbers_do_not_overflow(make, ranks):
 
     def train(comm=None):
         w = torch.full((300, 300), 250.0, dtype=torch.float16, requires_grad=True)
-        inner = lambda params: make(params, 0.01, weight_decay=0.0)
+        inner = functools.partial(make, lr=0.01, weight_decay=0.0)
         optimizer = ShardedOptimizer([w], comm, inner) if comm else inner([w])
         w.sum().backward()
         optimizer.step()
