@@ -20,9 +20,9 @@ class Traffic(NamedTuple):
 
 
 def _elements(p: int, nbytes: float, itemsize: int) -> int:
-    if p < 1 or p != int(p):
+    if not 1 <= p < float("inf") or p != int(p):
         raise ValueError(f"p is {p!r}; the number of ranks is an integer from 1")
-    if nbytes < 0 or nbytes % itemsize:
+    if not 0 <= nbytes < float("inf") or nbytes % itemsize:
         raise ValueError(f"nbytes is {nbytes!r}; whole elements are multiples of itemsize, which is {itemsize}")
     return int(nbytes) // itemsize
 

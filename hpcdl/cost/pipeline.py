@@ -14,17 +14,22 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from hpcdl.cost.timeline import Orders, PerChunk, Timeline, per_chunk
+from hpcdl.cost.work import check_number, check_numbers
 
 # -- closed forms -----------------------------------------------------------------------------------------------------
 
 
 def speedup(stages: int, microbatches: int) -> float:
-    """K M / (M + K - 1): how much faster K equal stages are than one, for M microbatches."""
+    """K M / (M + K - 1): how much faster K equal stages are than one, for M microbatches. Raises ValueError
+    for less than 1."""
+    check_numbers(1, stages=stages, microbatches=microbatches)
     return stages * microbatches / (microbatches + stages - 1)
 
 
 def bubble(stages: int, microbatches: int) -> float:
-    """(K - 1) / (M + K - 1): the share of time in which a stage has nothing to do."""
+    """(K - 1) / (M + K - 1): the share of time in which a stage has nothing to do. Raises ValueError for
+    less than 1."""
+    check_numbers(1, stages=stages, microbatches=microbatches)
     return (stages - 1) / (microbatches + stages - 1)
 
 
@@ -32,8 +37,15 @@ def seconds(forward: Sequence[float], backward: Sequence[float], microbatches: i
     """Return the seconds of one batch forward and then backward, from the seconds of one microbatch on each stage.
 
     Each way takes sum(t) + (M - 1) max(t): the slowest stage sets the pace. A message between neighbours takes
-    `message` seconds.
+    `message` seconds. Raises ValueError without a stage, for less than a microbatch, and for seconds below 0.
     """
+    for name, stages in (("forward", forward), ("backward", backward)):
+        if not stages:
+            raise ValueError(f"{name} is {stages!r}; it has the seconds of each stage")
+        for i, stage in enumerate(stages):
+            check_number(f"{name}[{i}]", stage)
+    check_numbers(1, microbatches=microbatches)
+    check_numbers(message=message)
     return sum(
         sum(stages) + (microbatches - 1) * max(stages) + (len(stages) - 1) * message for stages in (forward, backward)
     )

@@ -7,6 +7,8 @@ estimate of the optimum checkpoint interval for restart dumps".
 from math import sqrt
 from typing import NamedTuple
 
+from hpcdl.cost.work import check_numbers
+
 
 def checkpoint_interval(write: float, between_failures: float) -> float:
     """Return the best interval between checkpoints, in seconds of work: sqrt(2 w M) (Young), minus w (Daly's first
@@ -55,13 +57,14 @@ def run(
 
     Each epoch ends with `evaluation` seconds. A checkpoint of `write` seconds comes after each `interval` of work
     (None: the best). All machines together fail once in `between_failures` seconds on average: then half of an interval
-    and its checkpoint is lost on average, and a `restart` is added. Raises ValueError for times that are not positive,
-    and if failures cost more time than there is.
+    and its checkpoint is lost on average, and a `restart` is added. Raises ValueError for times that are not positive
+    (`evaluation`, `write` and `restart` may be 0), and if failures cost more time than there is.
 
     >>> run(iteration=0.5, batch=100, samples=1e5, epochs=2, evaluation=30.0).seconds
     1060.0
     """
     _check(iteration=iteration, batch=batch)
+    check_numbers(samples=samples, epochs=epochs, evaluation=evaluation, write=write, restart=restart)
     training, tests = epochs * iteration * samples / batch, epochs * evaluation
     if between_failures == float("inf") and interval is None:
         return TrainingTime(training, tests, 0.0, 0.0, 0.0)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
-from hpcdl.cost.work import Transformer, table
+from hpcdl.cost.work import Transformer, check_numbers, table
 from hpcdl.nn.networks import Layer
 
 
@@ -171,6 +171,9 @@ def slowest(p: int, spread: float) -> float:
     """Return the slowest of `p` ranks' computing time relative to the mean; `spread` is the relative deviation.
 
     Synchronous ranks wait for the slowest. The expected largest of p normal values, by Blom's approximation (1958),
-    within a twentieth; it tends to sqrt(2 ln p). Equal GPUs of large machines vary by 8 % (Sinha et al. 2022).
+    within a twentieth; it tends to sqrt(2 ln p). Equal GPUs of large machines vary by 8 % (Sinha et al. 2022). Raises
+    ValueError without a rank, and for a spread below 0.
     """
+    check_numbers(1, p=p)
+    check_numbers(spread=spread)
     return 1.0 + spread * NormalDist().inv_cdf((p - 0.375) / (p + 0.25)) if p > 1 else 1.0

@@ -20,7 +20,7 @@ from hpcdl.cost.pipeline import BUBBLES
 from hpcdl.cost.reached import Prediction, expect
 from hpcdl.cost.scaling import Iteration, slowest
 from hpcdl.cost.traffic import activation, layer_messages, neighbour
-from hpcdl.cost.work import Transformer, check_number
+from hpcdl.cost.work import Transformer, check_number, check_numbers
 from hpcdl.nn.networks import Layer
 
 ADAM_BYTES, MOMENTUM_BYTES = 28, 20  # bytes that an update moves per parameter: Adam in mixed precision, SGD in float32
@@ -91,8 +91,7 @@ def _check(model, machine, layout, measured, **numbers: float) -> None:
         if not isinstance(value, kind):
             raise TypeError(f"{name} is {value!r:.80}; it is a {kind.__name__}, such as {such_as}")
     layout.check()
-    for name, value in numbers.items():
-        check_number(name, value)
+    check_numbers(**numbers)
     if measured is not None:
         if len(measured) != 2:
             raise ValueError(f"measured is {measured!r}; it is seconds forward and seconds backward")
@@ -228,6 +227,7 @@ def _few_gradients(model: Transformer, itemsize: int) -> list[scaling.Gradient]:
 
 def efficiency(seconds: float, alone: float) -> float:
     """Return the efficiency of weak scaling: the seconds of an iteration on few ranks over the seconds on many."""
+    check_numbers(above=True, seconds=seconds, alone=alone)
     return alone / seconds
 
 
@@ -248,8 +248,9 @@ def utilization(
 ) -> Utilization:
     """Return operations per second and rank over the peak (Chowdhery et al. 2022; Korthikanti et al. 2022).
 
-    Model: forward and backward. Hardware: also recomputation.
+    Model: forward and backward. Hardware: also recomputation. Raises ValueError for numbers that are not above 0.
     """
+    check_numbers(above=True, batch=batch, seconds=seconds, ranks=ranks, peak=peak)
     available = seconds * ranks * peak
     return Utilization(*(work.training_flops(model, batch, what) / available for what in ("nothing", recompute)))
 
@@ -258,7 +259,9 @@ def time_to_train(
     iteration: float, batch: int, samples: float, epochs: float = 1.0, *, evaluation: float = 0.0
 ) -> float:
     """Return the seconds for `epochs` passes over `samples`: iteration * epochs * samples / batch, and `evaluation`
-    each epoch."""
+    each epoch. Raises ValueError for a batch that is not above 0, and for other numbers below 0."""
+    check_numbers(iteration=iteration, samples=samples, epochs=epochs, evaluation=evaluation)
+    check_numbers(batch=batch, above=True)
     return epochs * (iteration * samples / batch + evaluation)
 
 
@@ -266,8 +269,9 @@ def train_seconds(parameters: float, tokens: float, ranks: int, rate: float, *, 
     """6 T P / (n X), or 8 T P / (n X) with full recomputation: a transformer of P parameters on T tokens.
 
     There are n ranks with X operations per second each (Narayanan et al. 2021; Kaplan et al. 2020). Attention is
-    ignored. Raises ValueError unless `recompute` is "nothing" or "full".
+    ignored. Raises ValueError unless `recompute` is "nothing" or "full", and for numbers that are not above 0.
     """
+    check_numbers(above=True, parameters=parameters, tokens=tokens, ranks=ranks, rate=rate)
     if recompute not in ("nothing", "full"):
         raise ValueError(f"recompute is {recompute!r}; the rule knows nothing and full")
     return (8 if recompute == "full" else 6) * tokens * parameters / (ranks * rate)

@@ -139,6 +139,12 @@ def check_number(name: str, value: float, least: float = 0.0, *, whole: bool = F
         raise ValueError(f"{name} is {value!r}; it is {kind} {f'above {least:g}' if above else f'from {least:g}'}")
 
 
+def check_numbers(least: float = 0.0, *, whole: bool = False, above: bool = False, **numbers: float) -> None:
+    """Check each of `numbers`, by name, as `check_number` does."""
+    for name, value in numbers.items():
+        check_number(name, value, least, whole=whole, above=above)
+
+
 def check_recompute(recompute: str) -> None:
     """Raise ValueError for a name that is not in `RECOMPUTE`."""
     if recompute not in RECOMPUTE:
