@@ -91,7 +91,8 @@ def _check(model, machine, layout, measured, **numbers: float) -> None:
         if not isinstance(value, kind):
             raise TypeError(f"{name} is {value!r:.80}; it is a {kind.__name__}, such as {such_as}")
     layout.check()
-    check_numbers(**numbers)
+    for name, value in numbers.items():
+        check_number(name, value)
     if measured is not None:
         if len(measured) != 2:
             raise ValueError(f"measured is {measured!r}; it is seconds forward and seconds backward")
