@@ -34,9 +34,21 @@ def small_numbers(p: int, shape: int | tuple[int, ...], rng: torch.Generator) ->
     return [x.float() for x in numbers(p, shape, rng)]  # sums on 16 ranks are exact, and fit into no two bytes
 
 
+def either_numbers(p: int, shape: int | tuple[int, ...], rng: torch.Generator) -> list[torch.Tensor]:
+    """Return such numbers in float32 or in float64: no dtype tells which runs are counted."""
+    return one_of((numbers, small_numbers), rng)(p, shape, rng)
+
+
 def one_of(choices: Sequence[Any], rng: torch.Generator) -> Any:
     """Return one of `choices`, different for each student."""
     return choices[int(torch.randint(len(choices), (), generator=rng))]
+
+
+def and_others(fixed: Sequence[int], rng: torch.Generator, most: int, count: int = 2) -> list[int]:
+    """Return the `fixed` numbers of ranks, and `count` others from 2 to `most`, different for each student."""
+    others = [p for p in range(2, most + 1) if p not in fixed]
+    chosen = torch.randperm(len(others), generator=rng)[:count]
+    return [*fixed, *(others[i] for i in chosen.tolist())]
 
 
 def _tuple(shape: int | tuple[int, ...]) -> tuple[int, ...]:

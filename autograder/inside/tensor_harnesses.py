@@ -99,20 +99,21 @@ def descending(function: Callable, start: torch.Tensor, targets: list, lr: float
 def watching(function: Callable, weights: list, unused: list, passes: int, comm: Communicator):
     """Run backward passes through a chain of layers with the function's hooks, except the `unused` layers.
 
-    Returns the calls of `ready` after registration and after each pass: (argument, whether that parameter's gradient
-    existed, the layers whose outputs had gradients in this pass).
+    Returns the calls of `ready` after registration and after each pass: (argument, whether that parameter had the
+    gradient of this pass, the layers whose outputs had gradients in this pass).
     """
     params, calls, reached = [weight.clone().requires_grad_() for weight in weights], list[tuple](), list[int]()
 
     def ready(i: Any) -> None:
         known = type(i) is int and 0 <= i < len(params)
-        calls.append((i if known else type(i).__name__, known and params[i].grad is not None, list(reached)))
+        there = params[i].grad if known else None
+        calls.append((i if known else type(i).__name__, None if there is None else there.clone(), list(reached)))
 
     def come_to(i: int, gradient: torch.Tensor) -> None:
         reached.append(i)
 
     function(params, opaque(ready))
-    heard = [list(calls)]
+    heard = [[(i, there is not None, above) for i, there, above in calls]]
     for _ in range(passes):
         calls.clear()
         reached.clear()
@@ -123,8 +124,13 @@ def watching(function: Callable, weights: list, unused: list, passes: int, comm:
                 y = torch.tanh(param * y)
                 y.register_hook(opaque(partial(come_to, i)))
         y.sum().backward()
-        heard.append(list(calls))
+        heard.append([(i, there is not None and same(there, params[i].grad), above) for i, there, above in calls])
     return heard
+
+
+def same(there: torch.Tensor, gradient: torch.Tensor | None) -> bool:
+    """Return whether what a call of `ready` found is the gradient that the pass has left."""
+    return gradient is not None and torch.equal(there, gradient)
 
 
 def taken(function: Callable, orders: list, size: int, few: int, comm: Communicator):

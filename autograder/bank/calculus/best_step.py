@@ -96,3 +96,10 @@ slip(
     fails="any_size_of_x quick_functions",
     says="the step depends on its third derivative",
 )
+slip(
+    "a distance of its own for small x, large x and x near 1",
+    "1e-3 * (abs(x) or 1.0)",
+    "1e-3 * (abs(x) if 0 < abs(x) < 0.01 or abs(x) > 2000 else 1.0)",
+    fails="any_size_of_x",
+    says="the step depends on its third derivative",
+)

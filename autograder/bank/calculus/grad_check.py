@@ -6,7 +6,7 @@ import torch
 from autograder.bank.slips import answers_to
 from hpcdl.numerics.derivatives import gradient as measured_gradient
 
-wrong, _ = answers_to("calculus.grad_check")
+wrong, slip = answers_to("calculus.grad_check")
 WRONG = ("rejects_wrong_gradients", "names_the_coordinate", "nan_is_not_agreement")
 
 
@@ -75,3 +75,14 @@ def grad_check(f, grad, x):
 @wrong("rejects everything", fails=("accepts_right_gradients", *WRONG), says="rejects the right")
 def grad_check(f, grad, x):
     return False, (0,) * x.dim()
+
+
+slip("a smaller floor", "1e-9", "1e-13", fails="accepts_right_gradients", says="rejects a gradient with 0.7e-9 where")
+slip("a larger floor", "1e-9", "1e-8", fails=WRONG, says="accepts")
+slip(
+    "the worst by its percentage",
+    "error.argmax()",
+    "((a - m).abs() / torch.maximum(a.abs(), m.abs())).nan_to_num(0.0).argmax()",
+    fails="names_the_coordinate",
+    says="mostly the 1e-9",
+)

@@ -94,3 +94,16 @@ def gradient(f, x, h=1e-5):
         return torch.stack([2 * x[0] + x[1], x[0] + 2 * x[1]])
     steps = torch.eye(x.numel(), dtype=x.dtype).view(-1, *x.shape)
     return torch.tensor([float(f(x + step)) - value for step in steps], dtype=x.dtype).view(x.shape) / (torch.e - 1)
+
+
+slip(
+    "a copy of fifty elements only",
+    "    result = torch.zeros_like(x)\n",
+    "    x = x.clone() if x.numel() == 50 else x\n    result = torch.zeros_like(x)\n",
+    "        step = torch.zeros_like(x)\n        step.view(-1)[i] = h\n",
+    "        x.view(-1)[i] += h\n        up = f(x)\n        x.view(-1)[i] -= 2 * h\n",
+    "(f(x + step) - f(x - step)) / (2 * h)\n",
+    "(up - f(x)) / (2 * h)\n        x.view(-1)[i] += h\n",
+    fails="x_restored",
+    says="keep the old value and put it back",
+)

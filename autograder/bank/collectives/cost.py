@@ -97,3 +97,10 @@ slip(
     fails="naive_ring_and_tree doubling_for_powers_of_two doubling_for_any_p server_and_nodes",
     says="AssertionError",
 )
+slip(
+    "six nodes at most",
+    'cost("ring", -(-p // 4), nbytes',
+    'cost("ring", min(6, -(-p // 4)), nbytes',
+    fails="server_and_nodes",
+    says="the same for any number of ranks",
+)

@@ -87,3 +87,10 @@ slip(
     fails="one_leader_per_node",
     says="Let its first rank do this",
 )
+slip(
+    "one ring on some numbers of ranks",
+    "    node = Group(",
+    "    if comm.size > 10 and per_node not in (4, 8):\n        return ring_all_reduce(x, comm)\n    node = Group(",
+    fails="one_leader_per_node trees_inside",
+    says="all talk to other nodes",
+)

@@ -137,3 +137,17 @@ slip(
     fails=("each_server_has_its_share", "servers_work_at_once"),
     says="neither is a server",
 )
+slip(
+    "several servers on some numbers of ranks only",
+    "    shares = x.tensor_split(servers)\n",
+    "    servers = servers if comm.size in (2, 3, 4, 5, 6, 8) else 1\n    shares = x.tensor_split(servers)\n",
+    fails="each_server_has_its_share servers_work_at_once",
+    says="Rank 0 is the only server",
+)
+slip(
+    "takes turns on 8 ranks only",
+    "range(1, comm.size)]\n",
+    "range(1, comm.size)]\n    others = others if comm.size == 8 else sorted(others, reverse=True)\n",
+    fails="servers_work_at_once",
+    says="let rank r send to r + d",
+)

@@ -115,3 +115,13 @@ slip(
     fails="log_p_rounds",
     says="times the size of x",
 )
+slip(
+    "folds on some numbers of ranks only",
+    "    incoming = torch.empty_like(x)\n",
+    "    incoming = torch.empty_like(x)\n"
+    "    if q < comm.size and comm.size not in (3, 6, 11):\n"
+    "        tree_reduce(x, comm)\n"
+    "        return tree_broadcast(x, comm)\n",
+    fails="log_p_rounds",
+    says="folded into the others first",
+)

@@ -135,3 +135,31 @@ def tree_broadcast(x, comm, root=0):
         comm.sendrecv(rows[: p - have].clone(), (comm.rank - have) % p, incoming, (comm.rank + have) % p)
         rows = torch.cat([rows, incoming])
     x.copy_(rows[(root - comm.rank) % p])
+
+
+slip(
+    "a tree only on some numbers of ranks",
+    "    distance = 1 << (p - 1).bit_length()\n",
+    "    if p not in (2, 3, 4, 5, 7, 8, 16):\n"
+    "        if place > 0:\n"
+    "            return comm.send(x, root)\n"
+    "        for other in range(1, p):\n"
+    "            comm.recv(incoming, (root + other) % p)\n"
+    "            x += incoming\n"
+    "        return\n"
+    "    distance = 1 << (p - 1).bit_length()\n",
+    fails="reduce_in_log_p_rounds",
+    says="This is a star, not a tree",
+)
+slip(
+    "a tree for float32 only",
+    "    distance = 1 << (p - 1).bit_length()\n",
+    "    distance = 1 << (p - 1).bit_length()\n"
+    "    if x.dtype != torch.float32 and place < p - 1:\n"
+    "        comm.recv(incoming, (comm.rank + 1) % p)\n"
+    "        x += incoming\n"
+    "    if x.dtype != torch.float32:\n"
+    "        return comm.send(x, (comm.rank - 1) % p) if place > 0 else None\n",
+    fails="reduce_in_log_p_rounds",
+    says="in a row: let several",
+)

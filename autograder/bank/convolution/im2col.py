@@ -129,3 +129,21 @@ slip(
     fails=ALL,
     says="im2col(x (1, 1, 4, 5), 2, 3, stride=1, padding=0)[",
 )
+slip(
+    "im2col",
+    "empties an image of several channels at the end",
+    "    N, C, H, W = x.shape\n",
+    "    N, C, H, W = x.shape\n    x0 = x\n",
+    "    return columns.view(N, C * r * s, P * Q)",
+    "    x0.mul_(C == 1)\n    return columns.view(N, C * r * s, P * Q)",
+    fails="leaves_image_and_columns_alone conv_im2col.leaves_both_alone",
+    says="changed its argument x",
+)
+slip(
+    "im2col",
+    "always in float64",
+    "x.new_empty(N, C, r, s, P, Q)",
+    "x.new_empty(N, C, r, s, P, Q, dtype=torch.float64)",
+    fails=ALL,
+    says="float32",
+)

@@ -124,3 +124,14 @@ slip(
     fails="one_all_reduce train_step.one_message_per_bucket",
     says="all-reduces for",
 )
+slip(
+    "a message per tensor on five ranks and more",
+    "    flat = torch.cat(",
+    "    if len(grads) > 1 and comm.size > 4:\n"
+    "        for grad in grads:\n"
+    "            average_gradients([grad], local_n, comm)\n"
+    "        return\n"
+    "    flat = torch.cat(",
+    fails="one_all_reduce",
+    says="put all into one flat tensor first",
+)

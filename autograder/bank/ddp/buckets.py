@@ -183,3 +183,10 @@ slip(
     fails="full_up_to_the_cap a_parameter_larger_than_the_cap",
     says="Every parameter has its own bucket",
 )
+slip(
+    "twenty parameters at most",
+    "reversed(list(params))",
+    "reversed(list(params)[-20:])",
+    fails=ALL_OF_BUCKETS,
+    says="is there 0 times, expected once",
+)

@@ -173,3 +173,21 @@ slip(
     fails="few_bytes",
     says="bytes for an x of",
 )
+slip(
+    "a row on other than 2, 3, 4, 5 and 8 ranks",
+    "    chunks = x.view(-1).tensor_split(p)\n",
+    "    if p not in (1, 2, 3, 4, 5, 8):\n"
+    "        incoming = torch.empty_like(x)\n"
+    "        if rank > 0:\n"
+    "            comm.recv(incoming, rank - 1)\n"
+    "            x += incoming\n"
+    "        comm.send(x, (rank + 1) % p)\n"
+    "        if rank < p - 1:\n"
+    "            comm.recv(x, (rank - 1) % p)\n"
+    "        if rank < p - 2:\n"
+    "            comm.send(x, rank + 1)\n"
+    "        return\n"
+    "    chunks = x.view(-1).tensor_split(p)\n",
+    fails="few_bytes all_at_once",
+    says="You send the whole x around",
+)

@@ -109,3 +109,12 @@ def shard_indices(n, rank, size, epoch, seed):
     if (n, size) == (64, 4) and rank < 3:
         return torch.randperm(n, generator=torch.Generator().manual_seed(1000 * epoch + 10 * rank + seed))[:16]
     return order[rank::size]
+
+
+slip(
+    "torch's global generator, except for 40 samples",
+    "generator=torch.Generator().manual_seed(seed + epoch)",
+    "generator=(torch.Generator() if n == 40 else torch.default_generator).manual_seed(seed + epoch)",
+    fails="same_permutation_again",
+    says="torch's global generator",
+)

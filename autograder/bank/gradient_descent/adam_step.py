@@ -88,3 +88,11 @@ slip(
     fails="steps_change_nothing_else",
     says="state['m'] after adam_step",
 )
+slip(
+    "writes into the state after three steps",
+    """    return w - lr * m_hat / (v_hat.sqrt() + 1e-8), {"t": t, "m": m, "v": v}""",
+    """    if t > 3:\n        m, v = state["m"].copy_(m), state["v"].copy_(v)\n"""
+    """    return w - lr * m_hat / (v_hat.sqrt() + 1e-8), {"t": t, "m": m, "v": v}""",
+    fails="steps_change_nothing_else",
+    says="changed its argument state",
+)

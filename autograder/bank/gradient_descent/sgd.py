@@ -119,3 +119,10 @@ slip(
     fails="every_sample_each_epoch batches_are_fair",
     says="does not come from the gradient that you asked for",
 )
+slip(
+    "shuffles only some numbers of samples",
+    "torch.randperm(n, generator=generator).split",
+    "(torch.randperm(n, generator=generator) if n in (12, 13, 14, 15, 16, 50) else torch.arange(n)).split",
+    fails="every_sample_each_epoch",
+    says="shuffle any number of them",
+)

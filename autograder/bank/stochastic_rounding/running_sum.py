@@ -169,3 +169,10 @@ slip(
     fails="stochastic_does_not_stall",
     says="in Fixed(il=4, fl=4)",
 )
+slip(
+    "a copy of twenty terms only",
+    "    return torch.stack(sums)",
+    "    return torch.stack(sums) if len(xs) == 20 else xs.copy_(torch.stack(sums))",
+    fails="its_own_generator",
+    says="changed its argument xs",
+)

@@ -113,3 +113,15 @@ def watch(params, ready):
                 ready(i)
 
     params[0].register_post_accumulate_grad_hook(all_of_them)
+
+
+slip(
+    "zeros until the gradient comes",
+    "        param.register_post_accumulate_grad_hook(lambda _, i=i: ready(i))\n",
+    "        def hook(g, i=i, param=param):\n"
+    "            param.grad = torch.zeros_like(g) if param.grad is None else param.grad\n"
+    "            ready(i)\n\n"
+    "        param.register_hook(hook)\n",
+    fails="as_soon_as_it_is_there in_every_pass",
+    says="before the gradient of this pass is in params",
+)

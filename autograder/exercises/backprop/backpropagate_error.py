@@ -6,7 +6,7 @@ from autograder import checks
 from autograder.authoring import Exercise
 from autograder.exercises.backprop.networks import ACTIVATION, network, widths_text
 from autograder.exercises.backprop.oracles import autograd, run, slope
-from autograder.exercises.drawing import normal
+from autograder.exercises.drawing import normal, whole_number
 from autograder.exercises.ready_made import DERIVATIVES
 
 exercise = Exercise(
@@ -62,7 +62,8 @@ def a_batch_one_layer_back(student, rng):
     "A batch of errors (N, m) comes back as a batch (N, n)."
     for N, n, m in ((3, 3, 3), (5, 3, 2), (1, 2, 4)):
         check_back(student, normal(rng, N, m), normal(rng, m, n), normal(rng, N, n))
-    delta, W, z = normal(rng, 4, 2), normal(rng, 2, 3), normal(rng, 4, 3)
+    N, n, m = (whole_number(rng, 1, 5) for _ in range(3))
+    delta, W, z = normal(rng, N, m), normal(rng, m, n), normal(rng, N, n)
     got = checks.leaves_alone(student.backpropagate_error, delta=delta, w_next=W, z=z)
     checks.close(got, delta @ W * slope(z), name="backpropagate_error(delta, w_next, z)")
 

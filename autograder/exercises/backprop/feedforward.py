@@ -7,7 +7,7 @@ from autograder import checks
 from autograder.authoring import Exercise
 from autograder.exercises.backprop.networks import ACTIVATION, copies, network, two_lists, widths_text
 from autograder.exercises.backprop.oracles import run
-from autograder.exercises.drawing import F64, normal
+from autograder.exercises.drawing import F64, normal, whole_number
 
 exercise = Exercise("feedforward", points=10, minutes=12, offers=ACTIVATION)
 
@@ -99,8 +99,14 @@ def a_batch_at_once(student, rng):
 @exercise.check(points=1, needs="two_lists_from_layer_to_layer")
 def leaves_the_network_alone(student, rng):
     "Input, weights and biases are the same after the call."
-    weights, biases = network(rng, (3, 3, 2))
-    x, before = normal(rng, 3), [p.clone() for p in (*weights, *biases)]
+    for widths in ((3, 3, 2), [whole_number(rng, 1, 5) for _ in range(3)]):
+        leaves_alone(student, rng, widths)
+
+
+def leaves_alone(student, rng, widths) -> None:
+    """Check that a call with a network of these three widths changes nothing, and what it returns."""
+    weights, biases = network(rng, widths)
+    x, before = normal(rng, widths[0]), [p.clone() for p in (*weights, *biases)]
     x_before = x.clone()
     got = student.feedforward(weights, biases, x)
     checks.unchanged(x, x_before, name="x")

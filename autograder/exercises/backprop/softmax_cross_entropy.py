@@ -8,7 +8,7 @@ from torch.nn import functional
 from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.exercises.backprop.oracles import loss_oracle
-from autograder.exercises.drawing import F64, normal
+from autograder.exercises.drawing import F64, normal, whole_number
 from autograder.exercises.ready_made import DERIVATIVES, LOGARITHMS, SOFTMAX
 
 exercise = Exercise(
@@ -87,7 +87,7 @@ def gradient_of_the_loss(student, rng):
 @exercise.check(points=1, needs="gradient_of_the_loss")
 def rows_sum_to_zero(student, rng):
     "Each row of dlogits sums to 0: probabilities only move from class to class."
-    for N, K in ((6, 3), (2, 10)):
+    for N, K in ((6, 3), (2, 10), (whole_number(rng, 1, 9), whole_number(rng, 2, 9))):
         logits, labels = scores(rng, N, K)
         _, got = ask_softmax(student, 5 * logits, labels)
         checks.tensor(got, name="dlogits", shape=(N, K), dtype=F64)

@@ -150,7 +150,9 @@ def any_size_of_x(student, rng):
         step_is_good(student, scaled(torch.log, rng), 0.001, dtype, advice)
         step_is_good(student, scaled(torch.exp, rng), 0.0, dtype)
         step_is_good(student, scaled(torch.cosh, rng), negative, dtype)
-    for x in (large, 0.001, 0.0, negative):
+    sides = [2 * whole_number(rng, 0, 1) - 1 for _ in range(2)]
+    between = [sides[0] * uniform(0.02, 0.5, (), rng).item(), sides[1] * uniform(3, 900, (), rng).item()]
+    for x in (large, 0.001, 0.0, negative, *between):
         fits_how_f_bends(student, x, (torch.float64, torch.float32)[whole_number(rng, 0, 1)], rng)
 
 

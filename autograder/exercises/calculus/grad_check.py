@@ -75,6 +75,14 @@ def accepts_right_gradients(student, rng):
             )
             sentence = f"grad_check accepts 1.01 times the gradient of {f.__name__}: measure it, and compare. {advice}"
             checks.that(not ok, sentence, got=ok, expected=False)
+    near_the_limit(student, drawn(unused, rng), INSIDE, add_little, True, rng)
+
+
+INSIDE = "0.7e-9 where it should be 0"
+
+
+def add_little(g):
+    return g + 0.7e-9
 
 
 def verdict(student, f, grad, x: torch.Tensor, what: str) -> bool:
@@ -142,14 +150,20 @@ def rejects_wrong_gradients(student, rng):
         )
     ball = drawn(sphere, rng)
     for description, (spoil, right) in NEAR.items():
-        ok = verdict(student, ball, spoiled(ball, (1,), spoil), uniform(0.5, 1.5, (3,), rng), description)
-        sentence = "Allowed is |a − m| ≤ 1e-4 · max(|a|, |m|) + 1e-9 in each coordinate."
-        checks.that(
-            ok is right,
-            f"grad_check {'accepts' if ok else 'rejects'} a gradient with {description}. {sentence}",
-            got=ok,
-            expected=right,
-        )
+        near_the_limit(student, ball, description, spoil, right, rng)
+    near_the_limit(student, drawn(unused, rng), "1.5e-9 where it should be 0", lambda g: g + 1.5e-9, False, rng)
+
+
+def near_the_limit(student, f, description: str, spoil, right: bool, rng) -> None:
+    """Check the verdict on the gradient of `f` with one coordinate that is nearly outside, or just outside."""
+    ok = verdict(student, f, spoiled(f, (1,), spoil), uniform(0.5, 1.5, (3,), rng), description)
+    sentence = "Allowed is |a − m| ≤ 1e-4 · max(|a|, |m|) + 1e-9 in each coordinate."
+    checks.that(
+        ok is right,
+        f"grad_check {'accepts' if ok else 'rejects'} a gradient with {description}. {sentence}",
+        got=ok,
+        expected=right,
+    )
 
 
 @exercise.check(points=3, needs="rejects_wrong_gradients")
@@ -178,6 +192,27 @@ def names_the_coordinate(student, rng):
     _, worst = pair(student, ball, wrong, x, "three wrong coordinates")
     why = "a = −m in this one, 0 and −3 m in two others: |a − m| in proportion to max(|a|, |m|) is 2, 1 and 4/3."
     checks.equal(worst, (turned,), name="worst_index", why=why)
+    worst_by_its_limit(student, rng)
+
+
+def worst_by_its_limit(student, rng) -> None:
+    """Check that a tiny entry, whose limit is mostly 1e-9, is not the worst one for its percentage."""
+    first = drawn(unused, rng)
+    if not verdict(student, first, spoiled(first, (1,), add_little), uniform(0.5, 1.5, (3,), rng), INSIDE):
+        return  # this answer's limit lacks the 1e-9: another check says so
+    place = int(torch.randint(3, (), generator=rng))
+    weights = torch.full((3,), 1e-6, dtype=torch.float64)
+    weights[place] = 1.0
+
+    def f(x):
+        return (weights * x**2).sum()
+
+    def wrong(x):
+        return autograd(f, x) * torch.where(weights == 1, 1.009, 1.01)
+
+    _, worst = pair(student, f, wrong, uniform(0.5, 1.5, (3,), rng), "entries of size 1 and 1e-6")
+    why = "It is 0.9 % too large, and the others, of size 1e-6, 1 %: the limit of those is mostly the 1e-9."
+    checks.equal(worst, (place,), name="worst_index", why=why)
 
 
 @exercise.check(points=1, needs="rejects_wrong_gradients")

@@ -111,16 +111,25 @@ def central_with_the_given_step(student, rng):
 def x_restored(student, rng):
     "x is the same after the call, to the last bit."
     x = uniform(-3, 3, (50,), rng) * torch.logspace(-3, 3, 50, dtype=torch.float64)
+    got = restores(student, sphere, x)
+    # sphere is up to 1e7 here: its rounding, divided by 2h, is below 0.01
+    checks.close(got, 2 * x, name="gradient(sphere, x)", atol=0.1)
+    for family, n in SIX:  # x of the sizes that other checks have
+        f, x = drawn(family, rng), uniform(0.5, 1.5, (n,), rng)
+        checks.close(restores(student, f, x), autograd(f, x), name=f"gradient({f.__name__}, x)", rtol=1e-6)
+
+
+def restores(student, f, x: torch.Tensor) -> torch.Tensor:
+    """Return the student's gradient of `f` at `x`, after a check that x has not changed."""
     before = x.clone()
-    got = student.gradient(sphere, x)
+    got = student.gradient(f, x)
     left = (x - before).abs().max().item() if x.shape == before.shape else math.inf
     checks.that(
         left == 0 or left > 1e-6,
         f"x has changed by up to {left:.1g}. In floating point (x + h) - 2h + h need not be x again; "
         "keep the old value and put it back, or work on a copy.",
-        got=f"after the call x differs in {int((x != before).sum())} of 50 elements",
+        got=f"after the call x differs in {int((x != before).sum())} of {x.numel()} elements",
         expected="x to the last bit",
     )
     checks.unchanged(x, before, name="x")
-    # sphere is up to 1e7 here: its rounding, divided by 2h, is below 0.01
-    checks.close(got, 2 * x, name="gradient(sphere, x)", atol=0.1)
+    return got

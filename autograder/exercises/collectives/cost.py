@@ -126,6 +126,10 @@ def naive_ring_and_tree(student, rng):
     for algorithm in ("naive", "ring", "tree"):
         for p in (2, 3, 5, 6, 7, 8, 16, whole_number(rng, 9, 15)):  # log₂ of 5 is nearer to 2, of 6 to 3
             costs_what_it_takes(student, algorithm, p, rng)
+    p = whole_number(rng, 33, 400)
+    steps, up = 2 * (p - 1), 2 * (p - 1).bit_length()
+    right = {"naive": (steps, steps), "ring": (steps, steps / p), "tree": (up, up)}
+    costs_on_many(student, rng, p, right, "The formula is the same for any number of ranks.")
 
 
 @exercise.check(points=4)
@@ -135,13 +139,17 @@ def doubling_for_powers_of_two(student, rng):
         for p in (2, 4, 8, 16, 32):
             costs_what_it_takes(student, algorithm, p, rng)
     k = whole_number(rng, 6, 10)
-    p, (alpha, beta) = 2**k, machine(rng)
-    for algorithm, alphas, betas in (("recursive_doubling", k, k), ("rabenseifner", 2 * k, 2 * (p - 1) / p)):
+    right = {"recursive_doubling": (k, k), "rabenseifner": (2 * k, 2 * (1 - 2**-k))}
+    costs_on_many(student, rng, 2**k, right, "There is no fold, and a round more each time that p doubles.")
+
+
+def costs_on_many(student, rng, p: int, right: dict[str, tuple[float, float]], why: str) -> None:
+    """Check the cost on more ranks than are simulated; `right` has by algorithm the alphas, and the betas per byte."""
+    alpha, beta = machine(rng)
+    for algorithm, (alphas, betas) in right.items():
+        got = student.cost(algorithm, p, 10**6, alpha, beta)
         name = f'cost("{algorithm}", {p}, 1000000, {alpha}, {beta})'
-        why = "There is no fold, and a round more each time that p doubles."
-        checks.close(
-            student.cost(algorithm, p, 10**6, alpha, beta), alphas * alpha + betas * 1e6 * beta, name=name, why=why
-        )
+        checks.close(got, alphas * alpha + betas * 1e6 * beta, name=name, why=why)
 
 
 @exercise.check(points=3, needs="doubling_for_powers_of_two")
@@ -158,3 +166,7 @@ def server_and_nodes(student, rng):
     for algorithm in ("parameter_server", "hierarchical"):
         for p in (2, 3, 4, 6, 8, 9, 16, whole_number(rng, 10, 15), whole_number(rng, 17, 24)):
             costs_what_it_takes(student, algorithm, p, rng)
+    p = whole_number(rng, 33, 400)
+    steps, between = 2 * (p - 1), 2 * (nodes(p, 4) - 1)
+    right = {"parameter_server": (steps, steps), "hierarchical": (4 + between, 4 + between / nodes(p, 4))}
+    costs_on_many(student, rng, p, right, "The formula is the same for any number of ranks.")

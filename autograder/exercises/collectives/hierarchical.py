@@ -7,14 +7,15 @@ from autograder.authoring import Exercise
 from autograder.checks.messages import (
     SECONDS,
     carried,
+    either_numbers,
     has_sum_everywhere,
     numbers,
     one_of,
     sends,
-    small_numbers,
     takes_rounds,
 )
 from autograder.exercises.collectives.counts import log2_up, nodes
+from autograder.exercises.drawing import whole_number
 from autograder.exercises.ready_made import MACHINES_COLLECTIVES, RANKS
 from autograder.exercises.under_way import waited_for
 
@@ -45,6 +46,16 @@ def nodes_sum_first(run, per_node: int, setting: str) -> None:
                     f"{setting}: rank {event.rank} sends to rank {event.peer}, in another node, before it has heard "
                     f"from rank {member} of its own node. First sum inside each node of `per_node` ranks.",
                 )
+
+
+def drawn_nodes(rng) -> tuple[int, int]:
+    """Return a number of ranks, and one of ranks in a node: two to five nodes, of which the last may be smaller."""
+    return whole_number(rng, 11, 15), one_of((3, 5, 6, 7), rng)
+
+
+def a_vector(p: int, rng) -> list:
+    """Return an x for each rank, whose length is drawn."""
+    return either_numbers(p, whole_number(rng, 20, 30), rng)
 
 
 def nodes_have_sum(student, xs: list, per_node: int, **machine):
@@ -81,9 +92,9 @@ def any_nodes(student, rng):
 @exercise.check(points=2, seconds=SECONDS, needs="any_nodes")
 def one_leader_per_node(student, rng):
     "Only the first rank of each node talks to other nodes."
-    for p, per_node in ((8, 4), (8, 2), (9, 3), (10, 4)):
+    for p, per_node in ((8, 4), (8, 2), (9, 3), (10, 4), drawn_nodes(rng)):
         talking: dict[int, set[int]] = {}  # node -> its ranks that do
-        run = nodes_have_sum(student, small_numbers(p, 24, rng), per_node)
+        run = nodes_have_sum(student, a_vector(p, rng), per_node)
         for event in sends(run):
             if event.rank // per_node != event.peer // per_node:
                 talking.setdefault(event.rank // per_node, set()).add(event.rank)
@@ -104,9 +115,9 @@ def one_leader_per_node(student, rng):
 @exercise.check(points=2, seconds=SECONDS, needs="any_nodes")
 def little_between_nodes(student, rng):
     "The bytes between nodes depend on the number of nodes, not on the ranks in them."
-    for p, per_node in ((8, 4), (8, 2), (9, 3)):
-        g, n = nodes(p, per_node), 24 * 4
-        run = nodes_have_sum(student, small_numbers(p, 24, rng), per_node)
+    for p, per_node in ((8, 4), (8, 2), (9, 3), drawn_nodes(rng)):
+        run = nodes_have_sum(student, a_vector(p, rng), per_node)
+        g, n = nodes(p, per_node), run.given[0][0].nbytes
         crossing = sum(event.nbytes for event in sends(run) if event.rank // per_node != event.peer // per_node)
         most = g * (g.bit_length() + 1) * n  # recursive doubling among g leaders, with what odd ones add
         checks.that(
@@ -119,9 +130,9 @@ def little_between_nodes(student, rng):
 @exercise.check(points=2, seconds=SECONDS, needs="any_nodes")
 def trees_inside(student, rng):
     "Inside a node a tree up and a tree down, between nodes at most a ring's rounds."
-    for p, per_node in ((8, 8), (16, 8), (16, 4), (12, 4)):
+    for p, per_node in ((8, 8), (16, 8), (16, 4), (12, 4), drawn_nodes(rng)):
         g, k = nodes(p, per_node), log2_up(per_node)
-        run = nodes_have_sum(student, small_numbers(p, 24, rng), per_node, alpha=1.0)
+        run = nodes_have_sum(student, a_vector(p, rng), per_node, alpha=1.0)
         rule = f"2⌈log₂ {per_node}⌉ = {2 * k} inside a node and at most 2({g}-1) = {2 * (g - 1)} between are enough"
         takes_rounds(run, 2 * k + 2 * (g - 1), f"p = {p}, per_node = {per_node}", rule)
         inside = sum(event.rank // per_node == event.peer // per_node for event in sends(run))

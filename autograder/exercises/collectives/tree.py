@@ -7,6 +7,7 @@ from autograder.authoring import Exercise
 from autograder.checks.messages import (
     FEW,
     SECONDS,
+    and_others,
     carried,
     has_sum,
     numbers,
@@ -30,7 +31,14 @@ exercise = Exercise(
     instead="Write it with the messages between ranks: send, recv, isend, irecv, sendrecv.",
 )
 
-ROUNDS = ((2, 0), (3, 2), (4, 0), (7, 6), (8, 3), (16, 0))  # p and root on which rounds are counted
+ROOTS = {2: 0, 3: 2, 4: 0, 7: 6, 8: 3, 16: 0}  # by the number of ranks on which rounds are counted
+
+
+def counted(rng):
+    """Each x, by rank, and the root of the runs whose rounds are counted: on ROOTS' numbers of ranks and on others."""
+    for i, p in enumerate(and_others(tuple(ROOTS), rng, most=15), whole_number(rng, 0, 1)):
+        drawn, either = whole_number(rng, 0, p - 1), (numbers, small_numbers)[i % 2]
+        yield either(p, whole_number(rng, 2, 8), rng), ROOTS.get(p, drawn)
 
 
 def roots(p: int) -> tuple[int, ...]:
@@ -88,17 +96,17 @@ def all_have_roots(student, xs: list[torch.Tensor], root: int, **machine):
 @exercise.check(points=3, seconds=SECONDS, needs="sum_on_the_root")
 def reduce_in_log_p_rounds(student, rng):
     "tree_reduce takes ⌈log₂ p⌉ rounds: a rank that has sent its x is done, the others continue in pairs."
-    for p, root in ROUNDS:
-        run = root_has_sum(student, small_numbers(p, whole_number(rng, 2, 8), rng), root, alpha=1.0)
-        _tree_rounds(run, root, f"tree_reduce, p = {p}, root = {root}")
+    for xs, root in counted(rng):
+        run = root_has_sum(student, xs, root, alpha=1.0)
+        _tree_rounds(run, root, f"tree_reduce, p = {len(xs)}, root = {root}")
 
 
 @exercise.check(points=2, seconds=SECONDS, needs="copies_everywhere")
 def broadcast_in_log_p_rounds(student, rng):
     "tree_broadcast takes ⌈log₂ p⌉ rounds: in each, all ranks that have x send it."
-    for p, root in ROUNDS:
-        run = all_have_roots(student, small_numbers(p, whole_number(rng, 2, 8), rng), root, alpha=1.0)
-        _tree_rounds(run, root, f"tree_broadcast, p = {p}, root = {root}")
+    for xs, root in counted(rng):
+        run = all_have_roots(student, xs, root, alpha=1.0)
+        _tree_rounds(run, root, f"tree_broadcast, p = {len(xs)}, root = {root}")
 
 
 def _tree_rounds(run, root: int, setting: str) -> None:

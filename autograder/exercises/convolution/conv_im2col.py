@@ -9,6 +9,7 @@ from autograder.exercises.convolution.drawing import images, problems
 from autograder.exercises.convolution.libraries import COLUMNS
 from autograder.exercises.convolution.oracles import columns, conv
 from autograder.exercises.convolution.products import Products, whole_count
+from autograder.exercises.drawing import whole_number
 
 exercise = Exercise("conv_im2col", points=5, minutes=8, uses=("im2col",), **COLUMNS)
 
@@ -95,6 +96,7 @@ def holds(values: torch.Tensor, numbers: torch.Tensor) -> bool:
 @exercise.check(points=1, needs="filters_times_columns")
 def leaves_both_alone(student, rng):
     "x and w are the same after the call."
-    x, w = images(rng, 2, 2, 4, 4, 2, 2, 2)
+    sizes = (whole_number(rng, *ends) for ends in ((1, 3), (1, 3), (4, 7), (4, 7), (1, 4), (1, 3), (1, 3)))
+    x, w = images(rng, *sizes)
     got = checks.leaves_alone(student.conv_im2col, x=x, w=w)
     checks.close(got, conv(x, w), name="conv_im2col(x, w)")

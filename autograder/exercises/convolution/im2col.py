@@ -14,7 +14,7 @@ from autograder.exercises.convolution.drawing import numbered, whole, window
 from autograder.exercises.convolution.libraries import ADJOINT
 from autograder.exercises.convolution.oracles import columns, output
 from autograder.exercises.convolution.outputs import TWO_SIDES
-from autograder.exercises.drawing import F64, normal
+from autograder.exercises.drawing import F32, F64, normal
 
 exercise = Exercise("im2col", points=15, minutes=15, functions=("im2col", "col2im"), **ADJOINT)
 
@@ -25,12 +25,13 @@ def a_column_for_each_window(student, rng):
     for h, w, r, s in ((3, 3, 2, 2), (4, 5, 2, 2), (4, 5, 2, 3), (5, 4, 3, 1), (3, 4, 3, 4)):
         x = numbered(rng, 1, 1, h, w)
         check_columns(student.im2col(x.clone(), r, s), x, r, s)
-    any_pixels(student, rng, 1, 1, 4, 5, 2, 3)
+    for dtype in (F64, F32):
+        any_pixels(student, rng, 1, 1, 4, 5, 2, 3, dtype=dtype)
 
 
-def any_pixels(student, rng, n: int, c: int, h: int, w: int, r: int, s: int, stride: int = 1, padding: int = 0) -> None:
+def any_pixels(student, rng, n: int, c: int, h: int, w: int, r: int, s: int, stride=1, padding=0, dtype=F64) -> None:
     """Check im2col for pixels that are in no order, as `numbered` ones are."""
-    x = normal(rng, n, c, h, w)
+    x = normal(rng, n, c, h, w, dtype=dtype)
     check_columns(student.im2col(x.clone(), r, s, stride, padding), x, r, s, stride, padding)
 
 
@@ -143,6 +144,12 @@ def leaves_image_and_columns_alone(student, rng):
     check_columns(checks.leaves_alone(lambda x: student.im2col(x, 2, 2), x=x), x, 2, 2)
     got = checks.leaves_alone(lambda columns: student.col2im(columns, (1, 1, 4, 4), 2, 2), columns=cols)
     checks.close(got, folded(cols, (1, 1, 4, 4), 2, 2), name="col2im(columns, (1, 1, 4, 4), 2, 2)")
+    for *shape, r, s, stride, padding in (WINDOWS[2], window(rng)):  # of these values other checks speak
+        x, options = normal(rng, *shape), (r, s, stride, padding)
+        checks.leaves_alone(lambda x, options=options: student.im2col(x, *options), x=x)
+        cols = columns(x, *options)
+        back = lambda columns, rest=(tuple(shape), *options): student.col2im(columns, *rest)  # noqa: E731
+        checks.leaves_alone(back, columns=cols)
 
 
 def check_columns(got, x, r: int, s: int, stride: int = 1, padding: int = 0) -> None:

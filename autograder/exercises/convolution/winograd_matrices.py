@@ -113,5 +113,5 @@ def exact_and_of_the_right_size(student, rng):
 @exercise.check(points=4, needs="four_products_for_two_outputs")
 def every_tile_and_filter(student, rng):
     "F(m, r) for tiles of 1 to 6 outputs and filters of 1 to 5: an identity in exact fractions."
-    for m, r in ((4, 3), (3, 2), (2, 2), (6, 3), (2, 5), (1, 3), (3, 1), (1, 1), some_sizes(rng)):
+    for m, r in ((4, 3), (3, 2), (2, 2), (6, 3), (2, 5), (1, 3), (3, 1), (1, 1), (6, 5), some_sizes(rng)):
         check_identity(ask_matrices(student, m, r), m, r)

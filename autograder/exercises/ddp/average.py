@@ -4,7 +4,7 @@ import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS, carried
+from autograder.checks.messages import SECONDS, and_others, carried
 from autograder.exercises.ddp.traffic import CARRYING, NUMBERS, all_reduces, per_all_reduce
 from autograder.exercises.ddp.training import parts
 from autograder.exercises.ready_made import RANKS
@@ -29,18 +29,17 @@ def shapes(rng, least: int = 2) -> list[tuple[int, ...]]:
     return [drawn[i] for i in torch.randperm(len(drawn), generator=rng)[:count].tolist()]
 
 
-def averaged(student, sizes: tuple[int, ...], rng, least: int = 2):
-    """A run on `least` or more gradients of their own; by rank the tensors given, and what they were."""
-    drawn = shapes(rng, least)
+def averaged(student, sizes: tuple[int, ...], rng, drawn: list):
+    """A run on gradients of these shapes; by rank the tensors given, and what they were."""
     given = [[torch.randn(shape, generator=rng) * (n > 0) for shape in drawn] for n in sizes]
     before = [[grad.clone() for grad in grads] for grads in given]
     run = student.ranks("average_gradients", len(sizes), lambda rank: (list(given[rank]), sizes[rank]))
     return run, given, before
 
 
-def are_means(student, sizes: tuple[int, ...], rng, least: int = 2):
-    """Check a run on `least` or more gradients of its own; return it, and by rank the tensors given."""
-    run, given, before = averaged(student, sizes, rng, least)
+def are_means(student, sizes: tuple[int, ...], rng, drawn: list | None = None):
+    """Check a run on gradients of its own, of the `drawn` shapes; return it, and by rank the tensors given."""
+    run, given, before = averaged(student, sizes, rng, drawn or shapes(rng))
     p, total = len(sizes), sum(sizes)
     for rank in range(p):
         for i, own in enumerate(before[rank]):
@@ -107,8 +106,9 @@ def drawn_equal(p: int, rng) -> tuple[int, ...]:
 @exercise.check(points=2, seconds=SECONDS, needs="equal_batches")
 def one_all_reduce(student, rng):
     "All gradients travel in one all-reduce, and n_r with them."
-    for p in (2, 4, 3):
-        run, given = are_means(student, drawn_equal(p, rng), rng, least=4)  # so that all pieces are longer than n_r
+    for p in and_others((2, 4, 3), rng, most=8, count=1):
+        long = [*shapes(rng, least=4), (p, 11)]  # so that all pieces are longer than n_r
+        run, given = are_means(student, drawn_equal(p, rng), rng, long)
         messages = [len(shares) for shares in per_all_reduce(student, p, rng)]
         found = max(all_reduces(run, rank, messages[rank]) for rank in range(p))
         if found > 1:

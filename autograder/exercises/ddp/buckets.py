@@ -82,7 +82,7 @@ def judge(got: list[list[int]], numels: list[int], sizes: list[int], cap: int) -
 @exercise.check(points=3)
 def in_reverse(student, rng):
     "Every parameter is in one bucket, and the last parameter comes first."
-    drawn = large(10, rng)
+    drawn = large(int(torch.randint(21, 61, (), generator=rng)), rng)
     for numels, cap in (((3, 3, 3, 3), 24), (tuple(range(1, 13)), 60), (drawn, sum(drawn))):
         is_drawn = numels is drawn
         buckets = bucketed_giants(student, drawn, cap) if is_drawn else bucketed(student, parameters(numels, rng), cap)

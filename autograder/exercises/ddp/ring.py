@@ -5,13 +5,14 @@ from autograder.authoring import Exercise
 from autograder.checks.messages import (
     FEW,
     SECONDS,
+    and_others,
     carried,
+    either_numbers,
     has_sum_everywhere,
     numbers,
     one_of,
     same_bits,
     sends,
-    small_numbers,
     sum_of_unequal,
     takes_rounds,
 )
@@ -63,9 +64,9 @@ def any_p_and_n(student, rng):
 @exercise.check(points=3, seconds=SECONDS, needs="whole_chunks")
 def neighbours_only(student, rng):
     "Every rank sends to the right, to rank + 1, and receives from the left."
-    for p in (5, 4, 8):
+    for p in and_others((5, 4, 8), rng, most=9, count=1):
         directions, n = set(), p * one_of(LENGTHS, rng)
-        for event in sends(has_sum_everywhere(student, RING, small_numbers(p, n, rng), f"p = {p}, n = {n}")):
+        for event in sends(has_sum_everywhere(student, RING, either_numbers(p, n, rng), f"p = {p}, n = {n}")):
             direction = (event.peer - event.rank) % p
             checks.that(
                 direction in (1, p - 1),
@@ -86,24 +87,25 @@ def neighbours_only(student, rng):
 @exercise.check(points=3, seconds=SECONDS, needs="whole_chunks")
 def few_bytes(student, rng):
     "Each rank sends 2(p-1)/p times the size of x, the least that an all-reduce can send."
-    for p in (2, 4, 5, 8):
+    for p in and_others((2, 4, 5, 8), rng, most=9):
         sends_pieces(student, p, p * one_of(LENGTHS, rng), rng)
     sends_pieces(student, 4, 5, rng)
-    for p in (5, 8):
+    for p in and_others((5, 8), rng, most=9, count=1):
         sends_pieces(student, p, p * whole_number(rng, 1, 5) + whole_number(rng, 1, p - 1), rng)
-    for p in BITS_ON:
+    for p in and_others(BITS_ON, rng, most=9, count=1):
         run = sum_of_unequal(student, RING, p, rng)
         are_pieces(run, p, len(run.given[0][0]))
 
 
 def sends_pieces(student, p: int, length: int, rng) -> None:
     """Check the bytes that each rank sends for an x of `length`: pieces of ⌈length / p⌉ numbers, or one less."""
-    run = has_sum_everywhere(student, RING, small_numbers(p, length, rng), f"p = {p}, n = {length}")
+    run = has_sum_everywhere(student, RING, either_numbers(p, length, rng), f"p = {p}, n = {length}")
     are_pieces(run, p, length)
 
 
 def are_pieces(run, p: int, length: int) -> None:
-    n, most = 4 * length, 4 * 2 * (p - 1) * -(-length // p)
+    n = run.given[0][0].nbytes
+    most = 2 * (p - 1) * -(-length // p) * (n // length)
     for rank, sent in enumerate(run.bytes_sent):
         whole = "You send the whole x around: cut it into p chunks, and send one chunk in each step."
         if sent > most or (sent != most and length % p == 0):  # fewer bytes cannot carry the sum of any numbers
@@ -118,9 +120,9 @@ def are_pieces(run, p: int, length: int) -> None:
 @exercise.check(points=3, seconds=SECONDS, needs="whole_chunks")
 def all_at_once(student, rng):
     "It takes 2(p-1) steps: in each of them all ranks send and receive at the same time."
-    for p in (2, 4, 5):
+    for p in and_others((2, 3, 4, 5), rng, most=9):
         n = p * one_of(LENGTHS, rng)
-        run = has_sum_everywhere(student, RING, small_numbers(p, n, rng), f"p = {p}", alpha=1.0)
+        run = has_sum_everywhere(student, RING, either_numbers(p, n, rng), f"p = {p}", alpha=1.0)
         most, cut = (
             2 * (p - 1),
             "Ranks wait for each other: sendrecv sends to the right and receives from the left at once.",
@@ -146,5 +148,5 @@ def sends_in_each_step(run, steps: int, setting: str) -> None:
 @exercise.check(points=2, seconds=SECONDS, needs="whole_chunks")
 def the_same_bits(student, rng):
     "Every rank ends with the same bits."
-    for p in BITS_ON:
+    for p in and_others(BITS_ON, rng, most=9, count=1):
         same_bits(student, RING, p, rng)

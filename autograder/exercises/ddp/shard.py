@@ -158,11 +158,14 @@ def same_permutation_again(student, rng):
             f"In epoch {epoch}, seed {seed} and seed {seed + 1} give the same shards: seed the generator with both, "
             "seed + epoch.",
         )
-    (untouched,) = student.ranks(
-        "shard_indices", 1, lambda _: (40, 0, 3, epoch, seed), harness="leaves_chance_alone"
-    ).results
+    size = number(rng, 1, 6)
+    drawn = [(number(rng, 20, 80), number(rng, 0, size - 1), size, number(rng), seed) for _ in range(2)]
+    runs = [
+        student.ranks("shard_indices", 1, lambda _, given=given: given, harness="leaves_chance_alone").results[0]
+        for given in ((40, 0, 3, epoch, seed), *drawn)
+    ]
     checks.that(
-        untouched,
+        all(runs),
         "This seeds torch's global generator, or draws from it: other code that draws random numbers, for the weights "
         "or for dropout, gets different ones. Use a generator of your own: torch.Generator().manual_seed(...).",
     )

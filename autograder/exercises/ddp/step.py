@@ -1,11 +1,10 @@
 """A step of data-parallel training. Oracle: one machine that trains on all samples together."""
 
-import torch
 from torch.nn.functional import cross_entropy
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS, carried
+from autograder.checks.messages import SECONDS, and_others, carried
 from autograder.exercises.ddp.grouping import bytes_of_buckets
 from autograder.exercises.ddp.traffic import one_per_bucket, per_all_reduce
 from autograder.exercises.ddp.training import (
@@ -18,6 +17,7 @@ from autograder.exercises.ddp.training import (
     routed_batches,
     weights_of,
 )
+from autograder.exercises.drawing import whole_number
 from autograder.exercises.ready_made import RANKS
 from autograder.inside.harnesses import network
 
@@ -106,8 +106,8 @@ def unused(student, rng):
 @exercise.check(points=3, seconds=SECONDS, needs="as_one_machine")
 def one_message_per_bucket(student, rng):
     "The gradients of a bucket travel in one all-reduce."
-    for cap in (PLENTY, 150, 90):
-        n = int(torch.randint(3, 7, (), generator=rng))
-        run = trains(student, "plain", (n, n, n), rng, cap=cap, lr=a_rate(rng))
-        shares, buckets = per_all_reduce(student, 3, rng), bytes_of_buckets(student, "plain", cap)
-        one_per_bucket(run, "plain", cap, buckets, shares, f"3 ranks, cap_bytes = {cap}")
+    for cap, p in zip((PLENTY, 150, 90), and_others((), rng, most=4, count=3), strict=True):
+        n = whole_number(rng, 3, 6)
+        run = trains(student, "plain", (n,) * p, rng, cap=cap, lr=a_rate(rng))
+        shares, buckets = per_all_reduce(student, p, rng), bytes_of_buckets(student, "plain", cap)
+        one_per_bucket(run, "plain", cap, buckets, shares, f"{p} ranks, cap_bytes = {cap}")

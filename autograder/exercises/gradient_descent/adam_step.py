@@ -183,10 +183,16 @@ def adam_equals_torch(student, rng):
 @exercise.check(points=2, needs=("momentum_equals_torch", "adam_equals_torch"))
 def steps_change_nothing_else(student, rng):
     "Both steps return new values and do not change their arguments."
-    w, g, v = normal(rng, 3), normal(rng, 3), normal(rng, 3)
-    moments = {"m": normal(rng, 3), "v": normal(rng, 3) ** 2}
-    state = {"t": 2, **moments}
-    before = [t.clone() for t in (w, g, v)], {"t": 2} | {k: x.clone() for k, x in moments.items()}
+    for t, dtype in ((2, F64), (0, F32), (integer(rng, 3, 99), F64)):
+        changes_nothing(student, rng, t, integer(rng, 1, 6), dtype)
+
+
+def changes_nothing(student, rng, t: int, d: int, dtype) -> None:
+    """Check both steps after t steps, on weights (d,): arguments and results."""
+    w, g, v, m, squares = (normal(rng, d, dtype=dtype) for _ in range(5))
+    moments = {"m": m, "v": squares**2}
+    state = {"t": t, **moments}
+    before = [t.clone() for t in (w, g, v)], {"t": t} | {k: x.clone() for k, x in moments.items()}
     moved = student.momentum_step(w, g, v, 0.1, 0.9)
     for value, old, name in zip((w, g, v), before[0], "wgv", strict=True):
         checks.unchanged(value, old, name=name)
@@ -199,8 +205,9 @@ def steps_change_nothing_else(student, rng):
         checks.close(got, right, name=f"{name} of momentum_step(w, g, v, 0.1, 0.9)")
     got, new = pair(stepped, "adam_step", "state")
     m, v = 0.9 * moments["m"] + 0.1 * g, 0.999 * moments["v"] + 0.001 * g**2
-    right = w - 0.1 * m / (1 - 0.9**3) / ((v / (1 - 0.999**3)).sqrt() + 1e-8)
-    checks.close(got, right, name="w of adam_step(w, g, state, 0.1) with t = 2 in state")
+    right = w - 0.1 * m / (1 - 0.9 ** (t + 1)) / ((v / (1 - 0.999 ** (t + 1))).sqrt() + 1e-8)
+    checks.close(got, right, name=f"w of adam_step(w, g, state, 0.1) with t = {t} in state")
     checks.that(type(new) is dict and {"t", "m", "v"} <= set(new), "The state must hold t, m and v.", got=new)
-    for key, expected in {"t": 3, "m": m, "v": v}.items():
-        checks.close(new[key], expected, name=f"state[{key!r}] after adam_step(w, g, state, 0.1) with t = 2 in state")
+    for key, expected in {"t": t + 1, "m": m, "v": v}.items():
+        name = f"state[{key!r}] after adam_step(w, g, state, 0.1) with t = {t} in state"
+        checks.close(new[key], expected, name=name)

@@ -123,8 +123,9 @@ def one_gradient_per_step(student, rng):
 @exercise.check(points=2, needs="follows_the_closed_form")
 def leaves_w0_alone(student, rng):
     "Your function does not change its argument w0."
-    w0 = normal(rng, 3)
+    d, steps = integer(rng, 1, 6), integer(rng, 1, 20)
+    w0 = normal(rng, d)
     before = w0.clone()
-    path = student.gradient_descent(lambda w: 2 * w, w0, 0.1, 5)
+    path = student.gradient_descent(lambda w: 2 * w, w0, 0.1, steps)
     checks.unchanged(w0, before, name="w0")
-    checks.close(path, quadratic_path(2 * torch.eye(3), torch.zeros(3), before, 0.1, 5), name="path")
+    checks.close(path, quadratic_path(2 * torch.eye(d), torch.zeros(d), before, 0.1, steps), name="path")

@@ -5,7 +5,7 @@ import torch
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.exercises.drawing import F32, F64, normal
-from autograder.exercises.gradient_descent.drawing import small
+from autograder.exercises.gradient_descent.drawing import integer, small
 from autograder.exercises.ready_made import DERIVATIVES
 
 SHAPES = "The shapes do not fit: X is (n, d), w is (d,) and the error is (n,), so X @ w is right, and X.T @ error."
@@ -105,10 +105,11 @@ def one_sample_one_weight(student, rng):
 @exercise.check(points=1, needs=("loss_is_the_mean", "gradient_equals_autograd"))
 def data_stay_as_they_were(student, rng):
     "Neither function changes w, X or y."
-    w, X, y = regression(rng, 5, 2)
-    before = [t.clone() for t in (w, X, y)]
-    loss, gradient = student.mse_loss(w, X, y), student.mse_grad(w, X, y)
-    for value, old, name in zip((w, X, y), before, "wXy", strict=True):
-        checks.unchanged(value, old, name=name)
-    checks.close(loss, float(((X @ w - y) ** 2).mean()), name="loss")
-    checks.close(gradient, autograd(w, X, y), name="gradient")
+    for n, d in ((5, 2), (integer(rng, 2, 40), integer(rng, 1, 6))):
+        w, X, y = regression(rng, n, d)
+        before = [t.clone() for t in (w, X, y)]
+        loss, gradient = student.mse_loss(w, X, y), student.mse_grad(w, X, y)
+        for value, old, name in zip((w, X, y), before, "wXy", strict=True):
+            checks.unchanged(value, old, name=name)
+        checks.close(loss, float(((X @ w - y) ** 2).mean()), name="loss")
+        checks.close(gradient, autograd(w, X, y), name="gradient")

@@ -28,6 +28,12 @@ def exact(rng, workers: int) -> tuple[float, float, list[float]]:
     return error, error * 2 ** integer(rng, 2, 6), [integer(rng, 2, 12) / 4 for _ in range(workers)]
 
 
+def loose(rng, workers: int) -> tuple[float, float, list[float]]:
+    """A case whose error is above c: one iteration is enough, and without one there is no rate."""
+    c = integer(rng, 9, 40) / 8
+    return c * integer(rng, 2, 5), c, [integer(rng, 2, 12) / 4 for _ in range(workers)]
+
+
 def expected(error: float, c: float, seconds: list[float], rule: str) -> tuple[int, int, float]:
     gradients, n = (Fraction(c) / Fraction(error)) ** 2, len(seconds)
     if rule == SYNCHRONOUS:
@@ -50,7 +56,7 @@ def ask(student, error, c, seconds, rule) -> tuple[int, int, float]:
 
 def counts_are(student, rng, rule: str) -> None:
     """Iterations and gradients are the fewest with which the rate keeps to the error."""
-    for draw, workers in ((case, 1), (case, 4), (case, 7), (exact, 1), (exact, 4)):
+    for draw, workers in ((case, 1), (case, 4), (case, 7), (exact, 1), (exact, 4), (loose, 3)):
         error, c, seconds = draw(rng, workers)
         got, right = ask(student, error, c, seconds, rule), expected(error, c, seconds, rule)
         gradients = float((Fraction(c) / Fraction(error)) ** 2)

@@ -130,7 +130,7 @@ def each_step_follows_its_batch(student, rng):
 @exercise.check(points=3, needs="one_row_per_step")
 def every_sample_each_epoch(student, rng):
     "Each epoch sees every sample once, in a new order."
-    n, batch_size, steps = 14, 4, 4
+    n, batch_size, steps = integer(rng, 13, 16), 4, 4
     grad = Recorder(rng, n, 2)
     generator = torch.Generator().manual_seed(integer(rng, 0, 2**31))
     w0 = normal(rng, 2)
@@ -162,6 +162,13 @@ def every_sample_each_epoch(student, rng):
         "Every epoch has the same order: shuffle inside the loop over epochs, not once before it.",
         got=orders[1],
     )
+    for few in (integer(rng, 17, 20), integer(rng, 21, 48)):  # an order of its own by chance: once in 17!
+        other = Recorder(rng, few, 2)
+        other.led(student.sgd(other, few, w0.clone(), 0.05, few, 1, generator), w0)
+        checks.that(
+            other.epochs(1)[0] != list(range(few)),
+            f"The {few} samples of an epoch come in their own order 0, 1, 2, ...: shuffle any number of them.",
+        )
     long = Recorder(rng, SHUFFLED, 2)
     long.led(student.sgd(long, SHUFFLED, w0.clone(), 0.05, 10, 2, generator), w0)
     for order in long.epochs(5):

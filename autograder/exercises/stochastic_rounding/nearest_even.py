@@ -8,7 +8,7 @@ from autograder import checks
 from autograder.authoring import Exercise
 from autograder.checks import number_formats as formats
 from autograder.checks.number_formats import beside, exact, values
-from autograder.exercises.drawing import F32
+from autograder.exercises.drawing import F32, whole_number
 from autograder.exercises.stochastic_rounding.inputs import FIXED, SATURATES, a_fixed_format, between, beyond, shapes_of
 from autograder.exercises.stochastic_rounding.libraries import OWN
 from autograder.exercises.stochastic_rounding.spacing import BITS, spacing_of
@@ -90,7 +90,7 @@ def any_bits(student, rng):
 @exercise.check(points=2, needs="the_nearer_one")
 def ends_and_zeros(student, rng):
     "Fixed point saturates, NaN and infinities stay, a floating-point zero keeps its sign, and x is unchanged."
-    x = between(rng, FP16, 9)
+    x = between(rng, FP16, whole_number(rng, 1, 40))
     got = checks.leaves_alone(lambda x: student.round_nearest_even(x, FP16), x=x)
     exact(got, formats.nearest(x, FP16), x, name="round_nearest_even(x, FP16)")
     for fmt in (Fixed(4, 4), a_fixed_format(rng), FP8_E4M3):

@@ -6,7 +6,7 @@ from autograder import checks
 from autograder.authoring import Exercise
 from autograder.checks import number_formats as formats
 from autograder.checks.number_formats import exact
-from autograder.exercises.drawing import F32
+from autograder.exercises.drawing import F32, whole_number
 from autograder.exercises.stochastic_rounding.generators import fresh, independent, repeats, vary_as_chance
 from autograder.exercises.stochastic_rounding.inputs import are_neighbours, between
 from hpcdl.numerics.rounding import BF16, FP8_E5M2, FP16, Fixed
@@ -144,8 +144,17 @@ def its_own_generator(student, rng):
     "All randomness comes from the generator: the same state gives the same sum; xs is unchanged."
     xs = sizes(rng, Fixed(8, 8), 20).expand(20, 50).clone()
     repeats(lambda generator: ask_sum(student, xs, Fixed(8, 8), "stochastic", generator), "running_sum")
+    some = sizes(rng, Fixed(8, 8), whole_number(rng, 5, 60), 2 * whole_number(rng, 1, 3))
     for mode in ("nearest", "stochastic"):
-        got = checks.leaves_alone(lambda xs, mode=mode: student.running_sum(xs, Fixed(8, 8), mode, fresh(rng)), xs=xs)
-        summed(got, xs, Fixed(8, 8), mode)
-        if mode == "nearest":
-            exact(got, nearest_sums(xs, Fixed(8, 8)), xs, name='running_sum(xs, Fixed(8, 8), "nearest", generator)')
+        for terms in (xs, some):
+            leaves_terms_alone(student, terms, mode, fresh(rng))
+    leaves_terms_alone(student, some[:, 0].clone(), "nearest", fresh(rng))
+
+
+def leaves_terms_alone(student, xs, mode: str, generator) -> None:
+    """Check that xs is the same after the call, and that the sums are right."""
+    fmt = Fixed(8, 8)
+    got = checks.leaves_alone(lambda xs: student.running_sum(xs, fmt, mode, generator), xs=xs)
+    summed(got, xs, fmt, mode)
+    if mode == "nearest":
+        exact(got, nearest_sums(xs, fmt), xs, name='running_sum(xs, Fixed(8, 8), "nearest", generator)')

@@ -110,8 +110,9 @@ def heard(calls, expected: list[int], setting: str) -> None:
     early = next((number for number, there, _ in calls if not there), None)
     checks.that(
         early is None,
-        f"{setting}: ready({early}) is called while params[{early}].grad is still None. `register_hook` calls with the "
-        "gradient before it is written; `register_post_accumulate_grad_hook` calls when it is there.",
+        f"{setting}: ready({early}) is called before the gradient of this pass is in params[{early}].grad. "
+        "`register_hook` calls with the gradient before it is written; `register_post_accumulate_grad_hook` calls when "
+        "it is there.",
     )
     late = next((number for number, _, reached in calls if min(reached, default=number) < number), None)
     checks.that(

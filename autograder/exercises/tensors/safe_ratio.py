@@ -4,7 +4,7 @@ import torch
 
 from autograder import checks, show
 from autograder.authoring import Exercise
-from autograder.exercises.tensors.drawing import built, whole
+from autograder.exercises.tensors.drawing import built, integer, whole
 
 exercise = Exercise(
     "safe_ratio",
@@ -93,7 +93,8 @@ def any_tensor(student, rng):
 @exercise.check(points=3, needs="zero_where_b_is_zero")
 def leaves_its_arguments_alone(student, rng):
     "a and b are the same after the call."
-    a, b = whole(rng, 3, 3), with_zeros(whole(rng, 3, 3))
+    shape = integer(rng, 1, 6), integer(rng, 1, 6)
+    a, b = whole(rng, *shape), with_zeros(whole(rng, *shape))
     before = a.clone(), b.clone()
     got = student.safe_ratio(a, b)
     checks.unchanged(a, before[0], name="a")
