@@ -171,3 +171,10 @@ slip(
     fails="during_the_backward_pass",
     says="Each gradient travels as soon as it is there",
 )
+slip(
+    "a class that has AssertionError's name alone",
+    "raise AssertionError(",
+    'raise type("AssertionError", (Warning,), {})(',
+    fails="zero_grad_too_late",
+    says="a class that is only named AssertionError",
+)
