@@ -325,3 +325,13 @@ slip(
     fails="tied_layers",
     says="Gather a layer that is used twice for each use",
 )
+slip(
+    "small layers are all gathered in advance",
+    "        coming = self.begin(order[0])\n",
+    "        early = {i: self.begin(i) for i in order} if self.sizes[0] < 200 else {}\n"
+    "        coming = early.get(order[0]) or self.begin(order[0])\n",
+    "            coming = self.begin(after) if after is not None else None\n            x =",
+    "            coming = early.get(after) or (self.begin(after) if after is not None else None)\n            x =",
+    fails=MEMORY,
+    says="Two layers are whole at a time",
+)

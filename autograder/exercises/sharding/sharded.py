@@ -310,6 +310,8 @@ def two_layers_at_a_time(student, rng):
                 expected=f"{most + 0.75 * layer:.0f} bytes at most",
             )
     one_is_ahead(network, run)
+    small = Network(MANY, (2 * whole_number(rng, 2, 5),) * (LAYERS + 1), rng)
+    one_is_ahead(small, small.agrees(student, seconds=timed.work, alpha=timed.alpha))
 
 
 @exercise.check(points=5, needs="as_with_whole_layers", seconds=SECONDS)
