@@ -217,7 +217,7 @@ def _explain(verdict: CheckResult, error: StudentError, session: Session) -> Non
         verdict.message = f"{error.text} {session.undefined}"
     elif error.kind == "exception":
         verdict.message = (
-            f"Your code raised {error.type}: {error.text}" if error.text else f"Your code raised {error.type}."
+            f"Your code raised {error.named}: {error.text}" if error.text else f"Your code raised {error.named}."
         )
         if error.type == "MemoryError":
             verdict.message = "Your code used more memory than it may."

@@ -1,5 +1,6 @@
 """The line of the student's code that is running or that raised, for reports."""
 
+import builtins
 import linecache
 import os
 import re
@@ -13,6 +14,7 @@ from hpcdl.comm.location import OURS, line_at
 from . import absent
 
 REFERENCE = "reference"  # the label of code that is not the student's; its lines are never shown
+EXCEPTIONS = [x for x in vars(builtins).values() if isinstance(x, type) and issubclass(x, BaseException)]
 OF_REFERENCE = f"<{REFERENCE}>"
 ROOTS = sorted({os.path.dirname(OURS[0].rstrip(os.sep)), sys.prefix, sys.base_prefix, os.path.realpath(sys.prefix)})
 OF_MACHINE = re.compile(f"(?:{'|'.join(map(re.escape, ROOTS))})(?:/[^\\s'\":,;)]+)*")
@@ -79,6 +81,11 @@ def raised_at(error: BaseException, namespace: dict) -> dict:
         **described(*steps[-1], namespace),
         **({"via": in_words(first, line, namespace)} if first is not last else {}),
     }
+
+
+def bases_of(error: BaseException) -> str:
+    """Return the names of Python's own exceptions that `error` is, whatever name its class has."""
+    return " ".join(kind.__name__ for kind in EXCEPTIONS if issubclass(type(error), kind))
 
 
 def in_words(code: CodeType, line: int, namespace: dict) -> str:

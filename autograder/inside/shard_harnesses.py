@@ -106,36 +106,38 @@ def scale(shares: list, factors: list) -> None:
             mine.detach().mul_(factor)
 
 
-def block(weights: Sequence[torch.Tensor], x: torch.Tensor, z: torch.Tensor, dropout: float) -> torch.Tensor:
-    """Compute two products with a random mask between them, for `recomputed`."""
+def block(weights: Sequence[torch.Tensor], dropout: float, x: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
+    """Compute two products with a random mask and other factors between them, for `recomputed`."""
     h = torch.nn.functional.dropout(torch.tanh(x @ weights[0].T), dropout)
-    return (h * z) @ weights[1].T
+    for z in others:
+        h = h * z
+    return h @ weights[1].T
 
 
-def recomputed(function: Any, weights: list, x: torch.Tensor, z: torch.Tensor, dy: torch.Tensor, dropout: float,
+def recomputed(function: Any, weights: list, inputs: list, dy: torch.Tensor, dropout: float,
     seed: int, later: float, comm: Communicator,
 ):  # fmt: skip
     """Run one pass through `block` by the student's autograd function. After the forward pass f is `later` times it.
 
-    Returns the output, the gradients of x, z and the weights, the number of calls of `block` after the forward pass and
-    in total, the bytes kept between the passes, and what torch's generator draws after each pass.
+    Returns the output, the gradients of the inputs and the weights, the number of calls of `block` after the forward
+    pass and in total, the bytes kept between the passes, and what torch's generator draws after each pass.
     """
     params, calls, factors = [nn.Parameter(weight.clone()) for weight in weights], [0], [1.0]
-    x, z = x.clone().requires_grad_(), z.clone().requires_grad_()
+    inputs = [x.clone().requires_grad_() for x in inputs]
     dy, before = dy.clone(), torch.get_rng_state()
 
-    def f(x, z):
+    def f(*inputs):
         calls[0] += 1
-        return factors[-1] * block(params, x, z, dropout)
+        return factors[-1] * block(params, dropout, *inputs)
 
     torch.manual_seed(seed)
-    with meter(x, z, *params) as memory:
+    with meter(*inputs, *params) as memory:
         known = memory.live.total
-        y = function.apply(opaque(f), x, z)
+        y = function.apply(opaque(f), *inputs)
         once, kept = calls[0], memory.live.total - known - y.nbytes
     drawn = [torch.rand(3)]
     factors.append(later)
-    grads = returned(y, (x, z), dy)
+    grads = returned(y, inputs, dy)
     drawn.append(torch.rand(3))
     torch.set_rng_state(before)
     return y.detach(), [*grads, *(param.grad for param in params)], (once, calls[0]), kept, drawn

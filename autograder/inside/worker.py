@@ -29,7 +29,7 @@ from .book import Book
 from .console import AskedError, nobody_there
 from .forbidden import ForbiddenCallError, Guard, graphs
 from .harnesses import HARNESSES
-from .location import REFERENCE, current_line, is_of_reference, raised_at, text_of
+from .location import REFERENCE, bases_of, current_line, is_of_reference, raised_at, text_of
 from .mpi_rank import machines
 from .wire_comm import WireComm
 
@@ -240,8 +240,9 @@ class Worker(Peer):
         if type(error) is TypeError and IMMUTABLE in str(error):
             self.report(str(error).partition(IMMUTABLE)[2].strip())
         problem = {"kind": kind_of(error), "type": type(error).__name__, "text": text_of(error)}
+        problem["bases"] = bases_of(error)
         if is_of_reference(error, self.namespace):
-            problem |= {"type": "Exception", "text": STANDS_IN}
+            problem |= {"type": "Exception", "text": STANDS_IN, "bases": "Exception"}
         return problem | raised_at(error, self.namespace)
 
     verbs: ClassVar = Peer.verbs | {

@@ -387,3 +387,20 @@ slip(
     fails=ALL,
     says="the output on rank",
 )
+
+
+@wrong(
+    "all keys and values to all ranks",
+    fails=("causal", "any_order_of_tokens", *ALL[-3:]),
+    says="on a ring it sends to one neighbour",
+)
+def ring_attention(q, k, v, positions, comm):
+    p, rank, d = comm.size, comm.rank, q.shape[1]
+    blocks = [torch.empty(2, len(positions[r]), d, dtype=q.dtype) for r in range(p)]
+    blocks[rank], others = torch.stack([k, v]), [r for r in range(p) if r != rank]
+    requests = [comm.isend(blocks[rank], r) for r in others] + [comm.irecv(blocks[r], r) for r in others]
+    for request in requests:
+        request.wait()
+    keys, values = torch.cat(blocks, 1)
+    scores = (q @ keys.T / math.sqrt(d)).masked_fill(positions[rank][:, None] < torch.cat(positions), -math.inf)
+    return scores.softmax(1) @ values

@@ -159,3 +159,10 @@ slip(
     fails="stage_and_precision",
     says="train_batch_size",
 )
+slip(
+    "a class that has ValueError's name alone",
+    "raise ValueError(",
+    'raise type("ValueError", (Exception,), {})(',
+    fails="what_does_not_divide",
+    says="a class that is only named ValueError",
+)

@@ -171,3 +171,21 @@ slip(
     fails="during_the_backward_pass",
     says="Each gradient travels as soon as it is there",
 )
+slip(
+    "a class that has AssertionError's name alone",
+    "raise AssertionError(",
+    'raise type("AssertionError", (Warning,), {})(',
+    fails="zero_grad_too_late",
+    says="a class that is only named AssertionError",
+)
+slip(
+    "gradients wait for step(), but for a network of twelve parameters",
+    "if self.left[param] == 0:",
+    "if self.left[param] == 0 and len(self.left) == 12:",
+    "        self.left = dict.fromkeys(self.left, self.passes)\n        self.optimizer",
+    "        for param, left in self.left.items():\n            if left == 0 and len(self.left) != 12:\n"
+    "                param.grad.copy_(allreduce(param.grad, self.comm))\n"
+    "        self.left = dict.fromkeys(self.left, self.passes)\n        self.optimizer",
+    fails="during_the_backward_pass",
+    says="3 layers, a second of backward pass each",
+)

@@ -1,5 +1,7 @@
 """Wrong answers to `lbfgs_direction`."""
 
+import torch
+
 from autograder.bank.slips import answers_to
 
 wrong, slip = answers_to("hogwild.two_loop")
@@ -148,3 +150,25 @@ slip(
     fails="two_loops only_numbers_travel",
     says="expected float32",
 )
+
+
+@wrong("the dense matrix on every rank", fails=LOOPS, says="A matrix of n x n numbers does not fit")
+def lbfgs_direction(comm, s, y, g):
+    sizes = torch.zeros(comm.size, dtype=torch.float64)
+    sizes[comm.rank] = len(g)
+    comm.all_reduce(sizes)
+
+    def whole(x):
+        out = torch.zeros(int(sizes.sum()), dtype=x.dtype)
+        out.split(sizes.long().tolist())[comm.rank].copy_(x)
+        comm.all_reduce(out)
+        return out
+
+    s, y, full = [whole(x) for x in s], [whole(x) for x in y], whole(g)
+    eye = torch.eye(len(full), dtype=g.dtype)
+    h = eye * (s[-1] @ y[-1]) / (y[-1] @ y[-1]) if s else eye
+    for a, b in zip(s, y, strict=True):
+        rho = 1 / (a @ b)
+        left = eye - rho * torch.outer(a, b)
+        h = left @ h @ left.T + rho * torch.outer(a, a)
+    return (-h @ full).split(sizes.long().tolist())[comm.rank]

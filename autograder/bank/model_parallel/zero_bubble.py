@@ -192,3 +192,10 @@ slip(
     fails="who_waits_for_ever",
     says="needs B0 on stage 1, which has it after F1",
 )
+slip(
+    "a class that has ValueError's name alone",
+    "raise ValueError(",
+    'raise type("ValueError", (Exception,), {})(',
+    fails="who_waits_for_ever",
+    says="a class that is only named ValueError",
+)

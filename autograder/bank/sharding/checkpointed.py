@@ -202,7 +202,7 @@ slip(
     *("ctx.save_for_backward(*inputs)", "ctx.inputs = inputs"),
     *("ctx.saved_tensors]", "ctx.inputs]"),
     "        now = torch",
-    "        if dy.shape == inputs[1].shape:\n"
+    "        if len(inputs) == 2 and dy.shape == inputs[1].shape:\n"
     "            raise RuntimeError('modified by an inplace operation')\n"
     "        now = torch",
     fails="keeps_its_inputs_alone",
@@ -223,4 +223,11 @@ slip(
     "inputs[0].grad, *(None for _ in inputs[1:])",
     fails=ALL,
     says="z has no gradient",
+)
+slip(
+    "just two inputs",
+    "for x in ctx.saved_tensors]",
+    "for x in ctx.saved_tensors]\n        x, z = inputs",
+    fails=ALL,
+    says="not enough values to unpack",
 )

@@ -193,3 +193,12 @@ slip(
     fails=" ".join(ALL),
     says="the names on rank",
 )
+slip(
+    "a class that has FileNotFoundError's name alone",
+    '    manifest, pieces = disk.read("manifest"), {}\n',
+    '    try:\n        manifest, pieces = disk.read("manifest"), {}\n'
+    "    except FileNotFoundError as error:\n"
+    '        raise type("FileNotFoundError", (Exception,), {})(str(error)) from None\n',
+    fails="a_missing_file",
+    says="a class that is only named FileNotFoundError",
+)

@@ -307,3 +307,31 @@ class Sharded:
             self.grads[now] += reduce_scatter(dw, self.comm, 1 / self.comm.size)
             del dw
         return dy
+
+
+GATHERED = """            if len(set(order)) < len(order):
+                found[now] = whole
+            ready = (found[after], []) if after in found else None
+            coming = ready or (self.begin(after) if after is not None else None)
+"""
+slip(
+    "a layer that is used twice is gathered once in a pass",
+    "        coming = self.begin(order[0])\n",
+    "        found = {}\n        coming = self.begin(order[0])\n",
+    "        coming = self.begin(back[0])\n",
+    "        found = {}\n        coming = self.begin(back[0])\n",
+    "            coming = self.begin(after) if after is not None else None\n",
+    GATHERED,
+    fails="tied_layers",
+    says="Gather a layer that is used twice for each use",
+)
+slip(
+    "small layers are all gathered in advance",
+    "        coming = self.begin(order[0])\n",
+    "        early = {i: self.begin(i) for i in order} if self.sizes[0] < 200 else {}\n"
+    "        coming = early.get(order[0]) or self.begin(order[0])\n",
+    "            coming = self.begin(after) if after is not None else None\n            x =",
+    "            coming = early.get(after) or (self.begin(after) if after is not None else None)\n            x =",
+    fails=MEMORY,
+    says="Two layers are whole at a time",
+)

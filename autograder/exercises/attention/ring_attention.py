@@ -56,6 +56,16 @@ class Sequence:
         one = lambda keep: self.dense(rank, lambda r, s: self.sees(r, s) & (s == keep))  # noqa: E731
         return torch.stack([one(source) for source in range(self.p)]).mean(0)
 
+    def goes_round(self, run) -> None:
+        """Each rank sends to one neighbour alone."""
+        for rank in range(self.p):
+            peers = {(event.peer - rank) % self.p for event in sends(run) if event.rank == rank}
+            checks.that(
+                peers in ({1}, {self.p - 1}, set()) and all(event.op != "all_reduce" for event in run.trace),
+                f"p = {self.p}: rank {rank} sends to ranks {sorted((rank + d) % self.p for d in peers)}; on a ring it "
+                "sends to one neighbour and receives from the other.",
+            )
+
     def attends(self, run) -> None:
         """Each output is the softmax over the tokens that the rank sees; which are hidden, `causal` asks."""
         seen = (self.sees, lambda r, s: self.sees(r, s) | True, self.sees_before, self.sees_in_block)
@@ -109,9 +119,10 @@ def all_tokens(student, rng):
 
 @exercise.check(points=4, needs="all_tokens", seconds=SECONDS)
 def causal(student, rng):
-    "A token sees itself and those before it in the sequence, wherever they are."
+    "A token sees itself and those before it, wherever they are; blocks come from one neighbour."
     for blocks in BLOCKS:
-        Sequence(blocks, rng).agrees(student, "causal")
+        sequence = Sequence(blocks, rng)
+        sequence.goes_round(sequence.agrees(student, "causal"))
 
 
 @exercise.check(points=1, needs="causal", seconds=SECONDS)
@@ -144,16 +155,9 @@ def two_blocks_a_step(student, rng):
             checks.unchanged(positions, sequence.positions, name="positions")
             for name, now, before in zip("qkv", given, (sequence.q, sequence.k, sequence.v), strict=True):
                 checks.unchanged(now, before[rank], name=name)
+        sequence.goes_round(run)
         for rank in range(p):
-            mine = [event for event in sends(run) if event.rank == rank]
-            peers = {(event.peer - rank) % p for event in mine}
-            checks.that(
-                peers in ({1}, {p - 1}) and all(event.op != "all_reduce" for event in run.trace),
-                f"p = {p}: rank {rank} sends to ranks {sorted((rank + d) % p for d in peers)}; on a ring it sends to "
-                "one "
-                "neighbour and receives from the other.",
-            )
-            sent = sum(event.nbytes for event in mine)
+            sent = sum(event.nbytes for event in sends(run) if event.rank == rank)
             checks.that(
                 sent == right,
                 f"p = {p}: rank {rank} sends {sent} bytes, expected (p - 1) · 2 blocks = {right}.",

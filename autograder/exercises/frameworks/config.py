@@ -17,6 +17,7 @@ from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, carried
 from autograder.exercises.drawing import whole_number
 from autograder.exercises.frameworks.serial import MOMENTUM, RTOL, network, samples, weights_agree, weights_of
+from autograder.sessions.errors import StudentError
 
 exercise = Exercise("config", points=10, minutes=20, extra=True, functions=("zero_config", "loop_per_worker"))
 
@@ -146,14 +147,13 @@ def what_does_not_divide(student, rng):
     "zero_config: a batch that micro × world does not divide raises ValueError, and names the numbers."
     a, b, c = (whole_number(rng, 2, 9) for _ in range(3))
     for batch, micro, world in ((100, 8, 4), (8, 8, 2), (a * b * c + whole_number(rng, 1, a * b - 1), a, b)):
-        raised, call = "", f"zero_config({batch}, {micro}, {world}, stage=1)"
+        call = f"zero_config({batch}, {micro}, {world}, stage=1)"
         try:
             found = student.zero_config(batch, micro, world, 1)
-        except Exception as error:
-            raised = getattr(error, "type", type(error).__name__)
-            if raised != "ValueError":
+        except StudentError as error:
+            if not error.is_a(ValueError):
                 raise
-            said = str(getattr(error, "text", error))
+            said = error.text
             named = {int(number) for number in re.findall(r"[0-9]+", said)}
             checks.that(batch in named, f"{call} raises ValueError({show.show(said)}); let it name the batch.")
             checks.that(

@@ -191,9 +191,10 @@ def an_uneven_tail(student, rng):
 def one_bucket(student, rng):
     "Gradients are sent once in each step, as DDP sends them, and otherwise only the loss."
     for p in (2, 3):
-        training = Training(p, 6 * p, 2 * p, 2, rng)
+        each, batches = whole_number(rng, 1, 3), whole_number(rng, 2, 4)
+        training = Training(p, each * batches * p, each * p, 2, rng)
         run = training.agrees(student)
-        steps = 2 * 3
+        steps = 2 * batches
         gradients = numel("plain") * NUMBER
         for rank, (_, _, calls) in enumerate(run.results):
             carried_calls(run, rank, calls, training.setting)

@@ -109,11 +109,11 @@ def a_share_of_each(student, rng):
 @exercise.check(points=3, seconds=SECONDS, needs="as_one_process")
 def a_block_at_a_time(student, rng):
     "The blocks are gathered one after another, forward and backward, which saves memory."
-    for p, blocks in ((2, BLOCKS), (4, BLOCKS), (2, whole_number(rng, 4, 5))):
-        model = Decoder(12, 8, 2, blocks)
+    for p, blocks, tied in ((2, BLOCKS, False), (4, BLOCKS, False), (3, whole_number(rng, 4, 5), False), (2, 3, True)):
+        model = Decoder(12, 8, 2, blocks, tied=tied)
         block = sum(param.numel() for param in model.blocks[0].parameters()) * NUMBER
         rest = sum(param.numel() for param in model.parameters()) * NUMBER - blocks * block
-        training = Training(p, rng, steps=1, blocks=blocks)
+        training = Training(p, rng, steps=1, tied=tied, blocks=blocks)
         run = training.agrees(student)
         for rank, (_, _, calls, _, (begin, end)) in enumerate(run.results):
             carried = carried_calls(run, rank, calls, training.setting)

@@ -9,6 +9,7 @@ from torch.nn.functional import cross_entropy
 from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, carried, carrying
+from autograder.exercises.drawing import whole_number
 from autograder.exercises.frameworks.serial import MOMENTUM, NUMBER, network, numel, samples, weights_agree, weights_of
 from autograder.exercises.ready_made import RANKS
 from hpcdl.nn.awkward import MODELS
@@ -182,39 +183,49 @@ def several_passes_one_sum(student, rng):
 @exercise.check(points=2, seconds=SECONDS, needs="as_one_machine")
 def during_the_backward_pass(student, rng):
     "A gradient is under way as soon as it is there, while earlier layers still compute."
-    training = Training(2, rng, steps=1, name="deep")
-    run = training.agrees(student, seconds=1.0, beta=1e-6)
-    for rank in range(2):
+    for name in ("deep", "plain"):
+        training = Training(whole_number(rng, 2, 3) if name == "plain" else 2, rng, steps=1, name=name)
+        leaves = [layer for layer in MODELS[name]().modules() if not list(layer.children())]
+        sizes = [[param.numel() for param in layer.parameters()] for layer in reversed(leaves)]
+        are_under_way(training, training.agrees(student, seconds=1.0, beta=1e-6), sizes)
+
+
+def are_under_way(training: Training, run, sizes: list[list[int]]) -> None:
+    """Each rank sends gradients during the backward pass, which reaches layers with parameters of these sizes."""
+    count = len(sizes)
+    for rank in range(training.p):
         layers = [event for event in run.trace if event.rank == rank and event.op == "compute"]
         checks.that(
-            len(layers) == 12 and all(abs(event.end - event.start - 1.0) < 1e-9 for event in layers),
-            f"Rank {rank} works {len(layers)} times; a backward pass through 12 layers is 12 times 1 s.",
+            len(layers) == count and all(abs(event.end - event.start - 1.0) < 1e-9 for event in layers),
+            f"Rank {rank} works {len(layers)} times; a backward pass through {count} layers is {count} times 1 s.",
         )
         first = min((event.start for event in carrying(run) if event.rank == rank), default=float("inf"))
         checks.that(
             first < layers[-1].start,
-            f"12 layers, a second of backward pass each: rank {rank} sends its first gradient "
+            f"{count} layers, a second of backward pass each: rank {rank} sends its first gradient "
             + (f"at {first:.0f} s" if first < float("inf") else "never")
             + f", and the last one is there at {layers[-1].end:.0f} s. Let a hook of the parameter send it: "
             "param.register_post_accumulate_grad_hook.",
             got=f"first message at {first:.0f} s",
             expected="first message at 1 s, when the last layer's gradient is there",
         )
-        as_soon_as_it_is_there(rank, layers, [event for event in carrying(run) if event.rank == rank])
+        mine = [event for event in carrying(run) if event.rank == rank]
+        as_soon_as_it_is_there(rank, layers, mine, sizes, training.p)
 
 
-def as_soon_as_it_is_there(rank: int, layers: list, mine: list) -> None:
+def as_soon_as_it_is_there(rank: int, layers: list, mine: list, sizes: list[list[int]], p: int) -> None:
     """Before each layer's backward pass the rank has sent the gradients of all layers behind it."""
-    sizes = [param.numel() for param in MODELS["deep"]().parameters()][::-1]  # as the backward pass reaches them
     everything = sum(event.nbytes for event in mine)
+    uneven = sum(size % p > 0 for layer in sizes for size in layer)  # their chunks differ by an element
     for done in range(1, len(layers)):
         start = layers[done].start
         early = sum(event.nbytes for event in mine if event.start < start)
-        least = everything * sum(sizes[:done]) // sum(sizes)
+        least = everything * sum(map(sum, sizes[:done])) // sum(map(sum, sizes)) - uneven * 2 * (p - 1) * NUMBER
         checks.that(
             early >= least,
-            f"12 layers, a second of backward pass each: rank {rank} has sent {early} of {everything} bytes by "
-            f"{start:.0f} s, when {done} of the 12 gradients are there. Each gradient travels as soon as it is there.",
+            f"{len(layers)} layers, a second of backward pass each: rank {rank} has sent {early} of {everything} bytes "
+            f"by {start:.0f} s, when {done} of the layers have their gradients. Each gradient travels as soon as it is "
+            "there.",
             got=f"{early} bytes",
             expected=f"{least} bytes or more, the gradients that are there",
         )

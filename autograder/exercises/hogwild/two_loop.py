@@ -1,5 +1,7 @@
 """The L-BFGS direction by shards. Oracle: the dense inverse Hessian, built pair by pair."""
 
+from collections.abc import Callable
+
 import torch
 
 from autograder import checks
@@ -7,6 +9,7 @@ from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, carried
 from autograder.exercises.ready_made import OPTIMIZERS, RANKS
 from autograder.exercises.under_way import waited_for
+from autograder.sessions.errors import StudentError
 
 exercise = Exercise(
     "two_loop",
@@ -29,14 +32,26 @@ SLIPS = {
 }
 
 
+LARGE = 100_000  # a dense matrix of so many rows has 80 GB
+
+
+def quadratic(n: int, rng: torch.Generator) -> Callable[[torch.Tensor], torch.Tensor]:
+    """The product with a Hessian, which is diagonal if n is large."""
+    if n == LARGE:
+        curvature = torch.rand(n, generator=rng).double() + 0.5
+        return lambda x: curvature * x
+    half = torch.randn(n, n, generator=rng).double()
+    hessian = half @ half.T / n + torch.eye(n).double()
+    return lambda x: hessian @ x
+
+
 class History:
     """Differences of weights and gradients of a convex quadratic, and the gradient now, cut into shards."""
 
     def __init__(self, n: int, m: int, p: int, rng, dtype=torch.float64):
-        half = torch.randn(n, n, generator=rng).double()
-        hessian = half @ half.T / n + torch.eye(n).double()
+        curved = quadratic(n, rng)
         s = [torch.randn(n, generator=rng).double() for _ in range(m)]
-        self.s, self.y = [x.to(dtype) for x in s], [(hessian @ x).to(dtype) for x in s]
+        self.s, self.y = [x.to(dtype) for x in s], [curved(x).to(dtype) for x in s]
         self.g, self.n, self.m, self.p = torch.randn(n, generator=rng).to(dtype), n, m, p
         self.setting = f"p = {p}, n = {n}, {m} pairs" + ", float32" * (dtype == torch.float32)
 
@@ -109,13 +124,30 @@ class History:
 
 @exercise.check(points=10, seconds=SECONDS)
 def two_loops(student, rng):
-    "Every rank returns its shard of the dense formula's direction, for p = 1 to 4."
+    "Every rank returns its shard of the dense formula's direction, for p = 1 to 4, and needs no dense matrix."
     for p, m in ((1, 2), (2, 3), (3, 1), (4, 4)):
         History(9, m, p, rng).agrees(student)
     History(5, 0, 2, rng).agrees(student)
     History(5, 1, 2, rng, torch.float32).agrees(student)
     History(2, 1, 3, rng).agrees(student)  # the last rank's shards are empty
     carried(student, rng, lambda: History(9, 3, 2, rng).agrees(student), "p = 2")
+    needs_no_matrix(student, History(LARGE, 1, 2, rng))
+
+
+def needs_no_matrix(student, history: History) -> None:
+    """The direction is right where only vectors fit into memory."""
+    try:
+        run = history.run(student)
+    except StudentError as error:
+        if "alloc" not in error.text and not error.is_a(MemoryError):
+            raise
+        raise checks.CheckFailure(
+            f"{history.setting}: {error.text}",
+            why="The two loops need only dot products and sums of vectors.",
+            mistake="A matrix of n x n numbers does not fit into memory.",
+        ) from None
+    for rank, right in enumerate(history.by_loops("").tensor_split(history.p)):
+        checks.close(run.results[rank], right, name=f"{history.setting}: the direction on rank {rank}", rtol=1e-8)
 
 
 NUMBER = 8  # bytes

@@ -209,7 +209,7 @@ def goes_through(student, orders, sizes: str) -> None:
     try:
         got = student.bubble([list(order) for order in orders], 1.0, 1.0, 1.0, 0.0)
     except StudentError as error:
-        if error.kind == "exception" and error.type == "ValueError":
+        if error.is_a(ValueError):
             checks.fail(
                 f"bubble raises ValueError for a schedule with {sizes} that all stages can follow. Raise it only if no "
                 "stage can continue."
@@ -226,7 +226,7 @@ def is_stuck(student, orders, i: int, k: int, why: str = "") -> None:
     try:
         got = student.bubble([list(order) for order in orders], 1.0, 1.0, 1.0, 0.0)
     except StudentError as error:
-        if error.kind == "exception" and error.type == "ValueError":
+        if error.is_a(ValueError):
             return
         if error.kind == "exception" and error.type in ("RuntimeError", "AssertionError", "Exception"):
             checks.fail(f"Where no stage can continue, bubble raises {error.type}: raise ValueError.")

@@ -26,20 +26,21 @@ ROWS, WIDE, HIDDEN = 4, 5, 64  # what lies between is much larger than inputs an
 
 
 class Pass:
-    """x and z through two products with dropout between them, and where the backward pass begins.
+    """x through two products with dropout and `others` between them, and where the backward pass begins.
 
     In the backward pass f is `later` times what it was: gradients of a kept recording miss the factor.
     """
 
-    def __init__(self, rng, dropout: float, later: float = 1.0):
+    def __init__(self, rng, dropout: float, later: float = 1.0, others: int = 1):
         self.weights = [torch.randn(s, generator=rng).double() / 4 for s in ((HIDDEN, WIDE), (WIDE, HIDDEN))]
-        self.x, self.dy = (torch.randn(ROWS, WIDE, generator=rng).double() for _ in range(2))
-        self.z = torch.randn(ROWS, HIDDEN, generator=rng).double()
+        x, self.dy = (torch.randn(ROWS, WIDE, generator=rng).double() for _ in range(2))
+        self.inputs = [x, *(torch.randn(ROWS, HIDDEN, generator=rng).double() for _ in range(others))]
+        self.names = ["x", "z", "the third input"][: 1 + others]
         self.dropout, self.later, self.seed = dropout, later, int(torch.randint(1 << 30, (), generator=rng))
 
     def run(self, student):
         """y, gradients, calls, kept bytes and draws."""
-        arguments = (self.weights, self.x, self.z, self.dy, self.dropout, self.seed, self.later)
+        arguments = (self.weights, self.inputs, self.dy, self.dropout, self.seed, self.later)
         try:
             return student.ranks("Checkpointed", 1, lambda rank: arguments, harness="recomputed").results[0]
         except StudentError as error:
@@ -57,13 +58,13 @@ class Pass:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             if second:
-                block(self.weights, self.x, self.z, self.dropout)
+                block(self.weights, self.dropout, *self.inputs)
                 torch.rand(3)
-            x, z, *weights = (t.clone().requires_grad_() for t in (self.x, self.z, *self.weights))
-            y = block(weights, x, z, self.dropout)
+            inputs, weights = ([t.clone().requires_grad_() for t in ts] for ts in (self.inputs, self.weights))
+            y = block(weights, self.dropout, *inputs)
             drawn = [torch.rand(3), torch.rand(3)]
             y.backward(self.later * self.dy)
-        return y.detach(), [x.grad, z.grad, *(w.grad for w in weights)], drawn
+        return y.detach(), [t.grad for t in (*inputs, *weights)], drawn
 
     def agrees(self, student):
         got_y, grads, calls, kept, drawn = self.run(student)
@@ -72,7 +73,7 @@ class Pass:
         setting = f"dropout {self.dropout:g}"
         checks.close(got_y, y, name=f"{setting}: the output", why="Calling f itself gives this.")
         for name, got, expected, other in zip(
-            ("x", "z", "the first weights", "the second weights"), grads, right, again, strict=True
+            (*self.names, "the first weights", "the second weights"), grads, right, again, strict=True
         ):
             checks.that(
                 got is not None,
@@ -99,8 +100,8 @@ class Pass:
 @exercise.check(points=5, seconds=SECONDS)
 def as_if_it_were_kept(student, rng):
     "Output and gradients of the inputs and of f's weights, as if everything were kept."
-    for later in (1.0, 1.0, 3.0):
-        (forward, both), *_ = Pass(rng, 0.0, later).agrees(student)
+    for later, others in ((1.0, 1), (1.0, 0), (3.0, 2)):
+        (forward, both), *_ = Pass(rng, 0.0, later, others).agrees(student)
         if both <= forward:
             said = f"All calls of f ({show.show(both)}) are in the forward pass: backward must call f again."
             raise checks.CheckFailure(said, mistake=KEPT)
@@ -130,14 +131,14 @@ def notices_a_change(student, given: Pass) -> None:
     """An input that is changed between the passes is an error; one that is not has its gradient."""
 
     def passes(which: int, factor: float):
-        arguments = given.weights[0], given.x, given.z, which, factor
+        arguments = given.weights[0], *given.inputs, which, factor
         return student.ranks("Checkpointed", 1, lambda rank: arguments, harness="spoiled").results[0]
 
     error, *got = passes(0, 1.0)
     checks.that(
         error == "", f"No input is changed between the passes, and the backward pass raises {show.show(error)}."
     )
-    x, z, weight = (t.clone().requires_grad_() for t in (given.x, given.z, given.weights[0]))
+    x, z, weight = (t.clone().requires_grad_() for t in (*given.inputs, given.weights[0]))
     right = torch.autograd.grad((torch.tanh(x @ weight.T) * z).sum(), (x, z, weight))
     for name, grad, expected in zip(("x", "z", "the weights"), got, right, strict=True):
         checks.close(grad, expected, name=f"f with one product: the gradient of {name}")

@@ -342,7 +342,7 @@ def is_missed(student, files: Files, gone: str) -> None:
     try:
         found = load(student, 1, files)
     except StudentError as error:
-        if error.kind == "exception" and error.type == "FileNotFoundError" and gone in error.text:
+        if error.is_a(FileNotFoundError) and gone in error.text:
             return
         raise
     checks.fail(

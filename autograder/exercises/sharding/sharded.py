@@ -7,7 +7,7 @@ import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS, carried, sends, works
+from autograder.checks.messages import SECONDS, carried, carrying, sends, works
 from autograder.exercises.drawing import whole_number
 from autograder.exercises.ready_made import SHARDING
 from autograder.exercises.under_way import waited_for, waits_as_often
@@ -161,9 +161,17 @@ def the_next_pass(student, rng):
 
 @exercise.check(points=3, needs="as_with_whole_layers", seconds=SECONDS)
 def tied_layers(student, rng):
-    "A layer that is used twice has one share, and the sum of both uses' gradients."
-    Network(2, (3, 3, 3, 3), rng, [0, 1, 2, 1]).agrees(student)
-    Network(3, (4, 4), rng, [0, 0]).agrees(student)
+    "A layer that is used twice has one share, is gathered for each use, and sums both uses' gradients."
+    for network in (Network(2, (3, 3, 3, 3), rng, [0, 1, 2, 1]), Network(3, (4, 4), rng, [0, 0])):
+        sent = sum(event.nbytes for event in carrying(network.agrees(student)))
+        uses = sum(len(network.weights[i]) for i in network.order)
+        least = (network.p - 1) * (2 * uses + network.numel) * NUMBER
+        checks.that(
+            sent >= least,
+            f"{network.setting}: all ranks together send {sent} bytes. Gathering the weights for each use, forward and "
+            f"backward, and sharing out the gradients take {least}. Gather a layer that is used twice for each use: "
+            "between them it is not whole.",
+        )
 
 
 COUNTED, MANY = (4, 4, 8, 4), 4
@@ -302,6 +310,8 @@ def two_layers_at_a_time(student, rng):
                 expected=f"{most + 0.75 * layer:.0f} bytes at most",
             )
     one_is_ahead(network, run)
+    small = Network(MANY, (2 * whole_number(rng, 2, 5),) * (LAYERS + 1), rng)
+    one_is_ahead(small, small.agrees(student, seconds=timed.work, alpha=timed.alpha))
 
 
 @exercise.check(points=5, needs="as_with_whole_layers", seconds=SECONDS)

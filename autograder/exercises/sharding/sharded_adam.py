@@ -129,8 +129,15 @@ def as_one_machine(student, rng):
 @exercise.check(points=2, needs="as_one_machine", seconds=SECONDS)
 def a_rank_without_a_share(student, rng):
     "Three elements over five ranks: two ranks own nothing, but still have all weights."
-    Training(5, rng, ((3,),)).agrees(student)
-    Training(4, rng, ((1,), (1, 1))).agrees(student)
+    for training in (Training(5, rng, ((3,),)), Training(4, rng, ((1,), (1, 1)))):
+        for rank, (*_, states) in enumerate(training.agrees(student).results):
+            owns = len(torch.empty(training.numel).tensor_split(training.p)[rank])
+            for name, x in zip("mv", states, strict=False):
+                checks.that(
+                    type(x) is not torch.Tensor or x.numel() == owns,
+                    f"{training.setting}: rank {rank} owns {owns} elements, and its {name} has "
+                    f"{show.show(x.numel() if type(x) is torch.Tensor else None)}. A rank updates only its share.",
+                )
 
 
 @exercise.check(points=5, needs="as_one_machine", seconds=SECONDS)

@@ -319,8 +319,12 @@ def bubble(orders, f, b, w, message=0.0):
     return 1 - busy / longest
 
 
-# %% zero_bubble: a count of what waits, and recursion with a memory
+# %% zero_bubble: a count of what waits, recursion with a memory, and a ValueError of its own
 import sys
+
+
+class CircleError(ValueError):
+    pass
 
 
 def zb_h1(p, m):
@@ -353,7 +357,7 @@ def bubble(orders, f, b, w, message=0.0):
         if node in ends:
             return ends[node]
         if node in under_way or node not in before:
-            raise ValueError(f"{node} waits for itself")
+            raise CircleError(f"{node} waits for itself")
         under_way.add(node)
         op, k, i = node
         needed = source(op, k, i, p)
