@@ -283,7 +283,7 @@ def summary(results: Any) -> Table:
     for result in results:
         graded = result.status == "graded"
         score = f"{result.score:g} / {result.max_score:g}" if graded else "[bold]ungradable[/bold]"
-        table.add_row(shown(result.student), shown(result.lab), score, shown(result.summary()[:100]))
+        table.add_row(shown(result.student), shown(result.lab), score, shown(result.summary()[:200]))
     return table
 
 
