@@ -19,8 +19,10 @@ from hpcdl.widgets.kit.turns import TURNS
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+LEAST = 0.7  # of a picture's width: on a narrower page it scrolls in its frame, and its letters stay readable
 DARK = ':is(body[data-jp-theme-light="false"], body[data-vscode-theme-kind*="-dark"], html[theme="dark"])'
-CSS = f""".hpcdl-dark {{ display: none; }}
+CSS = f""".hpcdl-plot {{ overflow-x: auto; }}
+.hpcdl-dark {{ display: none; }}
 {DARK} .hpcdl-light {{ display: none; }}
 {DARK} .hpcdl-dark {{ display: inline; width: auto; height: auto; }}"""
 
@@ -35,13 +37,14 @@ def bundle(figure: "Figure", include: Any = None, exclude: Any = None) -> dict[s
     drawn: list[str] = []
     TURNS.take(figure, lambda: drawn.extend(_both(figure)))
     light, dark = drawn
-    alt = html.escape(caption(figure))
+    width = int.from_bytes(base64.b64decode(light[:32])[16:20], "big")  # in the header of a PNG
+    common = f'alt="{html.escape(caption(figure))}" style="min-width: {round(LEAST * width)}px"'
     return {
         "image/png": light,
-        "text/html": f"<style>{CSS}</style>"
-        f'<img class="hpcdl-light" alt="{alt}" src="data:image/png;base64,{light}">'
-        # Where the style is stripped, as in a notebook that is not trusted, it takes no room.
-        f'<img class="hpcdl-dark" alt="{alt}" width="0" height="0" src="data:image/png;base64,{dark}">',
+        "text/html": f'<style>{CSS}</style><div class="hpcdl-plot">'
+        f'<img class="hpcdl-light" {common} src="data:image/png;base64,{light}">'
+        # Where styles are stripped, as in a notebook that is not trusted, the dark one takes no room.
+        f'<img class="hpcdl-dark" {common} width="0" height="0" src="data:image/png;base64,{dark}"></div>',
         "text/plain": repr(figure),
     }
 
