@@ -144,7 +144,7 @@ def check(
         raise typer.Exit(2)
     for exercise in result.exercises:
         say(feedback.text(exercise))
-    for note in result.notes:
+    for note in filter(None, [result.message, *result.notes]):
         say(f"Note: {note}.")
     console.print(f"Score: {result.score:g} / {result.max_score:g}", style="bold")
     raise typer.Exit(0 if result.score == result.max_score else 1)
@@ -283,7 +283,7 @@ def summary(results: Any) -> Table:
     for result in results:
         graded = result.status == "graded"
         score = f"{result.score:g} / {result.max_score:g}" if graded else "[bold]ungradable[/bold]"
-        table.add_row(shown(result.student), shown(result.lab), score, shown(result.summary()[:100]))
+        table.add_row(shown(result.student), shown(result.lab), score, shown(result.summary()[:200]))
     return table
 
 

@@ -38,6 +38,7 @@ NEXT = {
     errno.ENOENT: "see whether it is spelt right",
     errno.EISDIR: "give a file",
     errno.ENOTDIR: "give a folder",
+    errno.EEXIST: "choose another name; a file is not a folder",
     errno.ENAMETOOLONG: "choose a shorter name",
 }
 

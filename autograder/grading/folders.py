@@ -7,6 +7,7 @@ from .owners import is_noise
 
 DEEPEST = 40  # folders in folders
 MOST = 20_000  # files
+ALLOW = "; change its permissions, and grade it again"
 
 
 def entries_of(folder: Path) -> list[Path]:
@@ -27,7 +28,9 @@ def files_below(folder: Path, unread: list[str]) -> list[Path]:
     read."""
 
     def note(error: OSError) -> None:
-        unread.append(f"the folder {Path(error.filename).name!r} cannot be read: {(error.strerror or 'error').lower()}")
+        unread.append(
+            f"the folder {Path(error.filename).name!r} cannot be read: {(error.strerror or 'error').lower()}{ALLOW}"
+        )
 
     found: list[Path] = []
     for place, folders, files in os.walk(folder, onerror=note):
@@ -35,6 +38,8 @@ def files_below(folder: Path, unread: list[str]) -> list[Path]:
         folders[:] = [] if deep else [name for name in folders if not is_noise(name)]
         found += [Path(place, name) for name in files if not is_noise(name)]
         if len(found) > MOST:
-            unread.append(f"the folder has more than {MOST:,} files; the first counted")
+            unread.append(
+                f"the folder has more than {MOST:,} files; the first counted: hand in only the notebook and its files"
+            )
             break
     return sorted(found)

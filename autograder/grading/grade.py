@@ -15,7 +15,7 @@ from autograder.sessions.session import Session
 from autograder.walls import sandbox, scratch
 from autograder.walls.zygote import Zygote
 
-from . import pace, real_ranks, reference
+from . import other_labs, pace, real_ranks, reference
 from .again import look_again
 from .alone import ask_again
 from .beside import NOTHING, Along
@@ -88,6 +88,7 @@ def grade_bytes(
     if mpi:
         result.notes += real_ranks.repeat(lab, result.exercises, session, zygote)
     say_asleep(result, asleep)
+    result.message = "" if only else other_labs.said(content, lab)
     for exercise, (fingerprint, shapes) in zip(result.exercises, code, strict=True):
         exercise.fingerprint, exercise.shapes = fingerprint, shapes
     return result

@@ -20,11 +20,12 @@ import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
+from autograder.inside.notebook import HAND_IN, PACK
 from autograder.walls import scratch
 
 from .folders import entries_of, files_below, in_order
 from .owners import HANDOUT, is_archive, is_notebook, mark, own_name, owner
-from .submission import Beside, Submission
+from .submission import Beside, Submission, joined
 
 COURSE_FILES = {"nbgrader_config.py", "gradebook.db", "source", "release"}  # next to `submitted` in an nbgrader course
 MAX_MEMBERS = 20_000
@@ -57,9 +58,9 @@ def find(folder: Path) -> tuple[list[Submission], list[str]]:
         if entry not in strays:
             students.setdefault(owner(entry), []).append(entry)
     found = [submission for student, entries in students.items() for submission in _of_student(student, entries)]
-    said = set(_SPOILED.values())  # already in their students' rows
-    problems = [Submission(folder.name, None, problem) for problem in opened.problems if problem not in said]
-    return found + problems, [entry.name for entry in strays]
+    problem = joined(said for said in opened.problems if said not in _SPOILED.values())  # those have students' rows
+    found += [Submission(folder.name, None, problem)] * bool(problem)
+    return found, [entry.name for entry in strays]
 
 
 def _strays(entries: list[Path]) -> list[Path]:
@@ -86,9 +87,8 @@ def _students(opened: "_Opened", entries: list[Path]) -> list[Path]:
 
 def _are_students(entries: list[Path]) -> bool:
     """Return whether the entries of a folder belong to several students."""
-    folders = [entry for entry in entries if os.path.isdir(entry) and _holds_notebooks(entry)]
-    archives = [entry for entry in entries if is_archive(entry.name)]
-    return len({owner(entry) for entry in [*folders, *archives]}) > 1 or any(mark(entry.name) for entry in entries)
+    owners = {owner(entry) for entry in entries if is_archive(entry.name) or _holds_notebooks(entry)}
+    return len(owners) > 1 or any(mark(entry.name) for entry in entries)
 
 
 def _holds_notebooks(folder: Path) -> bool:
@@ -119,8 +119,8 @@ def _of_student(student: str, entries: list[Path]) -> list[Submission]:
     found = [_submission(student, path, seen.others, path in entries) for path in seen.notebooks]
     if any(each.path for each in found):
         return found
-    reasons = dict.fromkeys(filter(None, [*(each.problem for each in found), *seen.problems]))
-    return [Submission(student, None, "; ".join(reasons), beside=tuple((own_name(o.name), o) for o in seen.others))]
+    reason = joined([*(each.problem for each in found), *seen.problems])
+    return [Submission(student, None, reason, beside=tuple((own_name(o.name), o) for o in seen.others))]
 
 
 def _submission(student: str, path: Path, others: list[Path], is_top: bool) -> Submission:
@@ -149,7 +149,7 @@ def _look(entry: Path, depth: int = 1) -> _Seen:
         return _look_below(entry, depth, "in the student's folder")
     link = ", but a link" if is_link else ""
     return _Seen(
-        problems=[f"{entry.name!r} is not a notebook (.ipynb) and not a student's folder{link}"],
+        problems=[f"{entry.name!r} is not a notebook (.ipynb) and not a student's folder{link}; {HAND_IN}"],
         others=[entry] if not is_link and mark(entry.name) else [],
     )
 
@@ -158,7 +158,7 @@ def _look_into_archive(entry: Path, depth: int) -> _Seen:
     if entry in _SPOILED:
         return _Seen(problems=[_SPOILED[entry]])
     if depth > DEEPEST:
-        return _Seen(problems=[f"{entry.name!r} is a zip file inside a zip file of a zip file"])
+        return _Seen(problems=[f"{entry.name!r} is a zip file inside a zip file of a zip file; {HAND_IN}"])
     opened = _opened(entry, MAX_STUDENT)
     seen = _look_below(opened.root, depth + 1, "in the zip file")
     return _Seen(seen.notebooks, opened.problems or seen.problems, seen.others)
@@ -172,7 +172,7 @@ def _look_below(folder: Path, depth: int, place: str) -> _Seen:
         else:
             seen.others.append(path)
     if not seen.notebooks and not seen.problems:
-        seen.problems = unread or [f"there is no notebook (.ipynb) {place}{_named(seen.others)}"]
+        seen.problems = unread or [f"there is no notebook (.ipynb) {place}{_named(seen.others)}; {HAND_IN}"]
     return seen
 
 
@@ -217,14 +217,14 @@ def unpack(archive: Path, target: Path, room: int) -> list[str]:
         with zipfile.ZipFile(archive) as opened:
             members = [member for member in opened.infolist() if not member.is_dir()]
             if len(members) > MAX_MEMBERS:
-                return [f"the zip file has {len(members):,} files, more than {MAX_MEMBERS:,}"]
+                return [f"the zip file has {len(members):,} files, more than {MAX_MEMBERS:,}; {PACK}"]
             for member in sorted(members, key=lambda member: not _counts(member.filename)):
                 try:
                     room -= _unpack_member(opened, member, target, room)
                 except _MemberError as error:
                     problems += [str(error)] if _counts(member.filename) or not error.is_small else []
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
-        problems.append(f"the zip file cannot be read: {getattr(error, 'strerror', None) or error}")
+        problems.append(f"the zip file cannot be read: {getattr(error, 'strerror', None) or error}; pack it again")
     return problems
 
 
@@ -258,7 +258,7 @@ def _unpack_member(opened: zipfile.ZipFile, member: zipfile.ZipInfo, target: Pat
 
 def _spoiled(path: Path, member: zipfile.ZipInfo, error: Exception, counts: bool) -> _MemberError:
     """Say what is wrong with a member. Its file stays, empty, because its path shows the owner."""
-    said = str(error) if isinstance(error, _MemberError) else f"cannot be read from the zip file: {error}"
+    said = error if isinstance(error, _MemberError) else f"cannot be read from the zip file: {error}; pack it again"
     problem = _MemberError(f"{member.filename[:80]!r} {said}")
     with contextlib.suppress(OSError):
         os.truncate(path, 0 if counts else MAX_BESIDE + 1)
@@ -271,9 +271,9 @@ def _spoiled(path: Path, member: zipfile.ZipInfo, error: Exception, counts: bool
 def _inner_path(member: zipfile.ZipInfo) -> PurePosixPath:
     name = PurePosixPath(member.filename.replace("\\", "/"))
     if name.is_absolute() or ".." in name.parts or not name.parts or PureWindowsPath(member.filename).drive:
-        raise _MemberError(f"{member.filename[:80]!r} in the zip file is a path outside it")
+        raise _MemberError(f"{member.filename[:80]!r} in the zip file is a path outside it; {PACK}")
     if stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG):
-        raise _MemberError(f"{member.filename[:80]!r} in the zip file is a link or device")
+        raise _MemberError(f"{member.filename[:80]!r} in the zip file is a link or device; pack the file itself")
     return name
 
 
@@ -286,9 +286,9 @@ def _copy(opened: zipfile.ZipFile, member: zipfile.ZipInfo, file, room: int, mos
         while block := content.read(1 << 20):
             size += len(block)
             if size > most:
-                raise _MemberError(f"in the zip file unpacks to more than {most >> 20} MiB")
+                raise _MemberError(f"in the zip file unpacks to more than {most >> 20} MiB; clear its outputs")
             if size > room:
-                raise _MemberError("is too much: the files of the zip file together are larger than its limit")
+                raise _MemberError(f"is too much: the files of the zip file together are larger than its limit; {PACK}")
             file.write(block)
     return size
 

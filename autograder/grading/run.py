@@ -24,6 +24,8 @@ INSTEAD = "The library is closed to your code here: write it yourself, with what
 ASLEEP = "Nearly all of this time it did not compute: it waited, as in `time.sleep`. Leave the waiting out."
 TEXTS = ("message", "got", "expected", "where", "why", "mistake", "call", "source", "via", "function")
 CHANGED = "Your function changes its arguments, which are the caller's: work on copies, or make new values."
+UNFINISHED = "A message may not be complete: call wait() on each request of isend and irecv before you use its tensor."
+OVERLAPPING = "A message arrives in memory that another one still uses: receive each into a tensor of its own."
 LONGEST = 4000  # characters of each, to limit a report's size
 MOST_FORBIDDEN = 20  # reported calls per exercise
 
@@ -177,14 +179,24 @@ def _ask(check: Check, seed: int, session: Session, seconds: float) -> None:
         except CheckFailure as failure:
             if protected:
                 failure.mistake = "Your function changes its arguments, and is right only about the changed ones."
-            elif _is_unexplained(failure, session) and _passes_with_copies(check, seed, session, seconds):
-                failure.mistake = CHANGED
+            else:
+                careless = session.careless
+                if _is_unexplained(failure, session) and _passes_with_copies(check, seed, session, seconds):
+                    failure.mistake = CHANGED
+                _name_careless(failure, careless)
             raise
         finally:
             if session.denied:
                 raise session.denied[0]  # even if the code caught the error
         if not session.touched:
             return
+
+
+def _name_careless(failure: CheckFailure, careless: list[str]) -> None:
+    """Say where no cause is named that a message of the check's last run was used before it was complete."""
+    if careless and not failure.mistake and careless[0] not in failure.message:
+        failure.mistake = OVERLAPPING if "begins in memory" in careless[0] else UNFINISHED
+        failure.why = " ".join(filter(None, [f"{careless[0][:1].upper()}{careless[0][1:]}.", failure.why]))
 
 
 def _passes_with_copies(check: Check, seed: int, session: Session, seconds: float) -> bool:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from .owners import attachment
 
 UNASKED = float("-inf")
+MOST_REASONS = 10
 Beside = tuple[tuple[str, Path], ...]  # files that may come along with a notebook: (name, path)
 
 
@@ -45,6 +47,13 @@ class Submission:
         if self.path is None:
             return 0, 0.0, b""
         return attachment(self.path.name), self.time, os.fsencode(self.path)
+
+
+def joined(reasons: Iterable[str]) -> str:
+    """Return the different reasons as one: the first ten, and how many more there are."""
+    found = [*dict.fromkeys(filter(None, reasons))]
+    more = [f"and {len(found) - MOST_REASONS} more"] if len(found) > MOST_REASONS else []
+    return "; ".join(found[:MOST_REASONS] + more)
 
 
 def _time_of(path: Path | None) -> float:

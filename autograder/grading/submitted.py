@@ -12,7 +12,7 @@ from pathlib import Path
 
 from autograder import exercises
 from autograder.authoring import Lab
-from autograder.inside.notebook import Notebook, UngradableError
+from autograder.inside.notebook import HAND_IN, SAVE, Notebook, UngradableError
 from autograder.walls import scratch
 from hpcdl.files import needed_near
 
@@ -21,6 +21,9 @@ from .submission import Submission
 
 MAX_BYTES = 64 << 20
 BESIDE = "beside.json"  # in a copy's folder
+ITSELF = "hand in the file itself"
+AGAIN = "grade it again once it can be read"
+OF_A_LAB = "hand in the lab's own notebook, or grade it with --lab"
 
 
 def take(submission: Submission, folder: Path | None = None) -> Submission:
@@ -82,7 +85,7 @@ def held(submission: Submission) -> tuple[bytes, Along]:
     if reason := submission.refused if submission.path else submission.problem:
         raise UngradableError(reason)
     if submission.path is None:
-        raise UngradableError("there is no file")
+        raise UngradableError("there is no file", HAND_IN)
     if submission.copy is None:
         data, along = submission.content
         return filled(data), along
@@ -98,7 +101,7 @@ def contents(path: Path) -> bytes:
 def filled(data: bytes) -> bytes:
     """Return the bytes, if there are any."""
     if not data.strip():
-        raise UngradableError("the file is empty")
+        raise UngradableError("the file is empty", SAVE)
     return data
 
 
@@ -109,20 +112,21 @@ def read(path: Path, most: int = MAX_BYTES) -> bytes:
         with os.fdopen(descriptor, "rb") as file:
             return _read(file, most)
     except OSError as error:
-        reason = "it is a link" if os.path.islink(path) else (error.strerror or "error").lower()
-        raise UngradableError(f"the file cannot be read: {reason}") from None
+        if os.path.islink(path):
+            raise UngradableError("the file cannot be read: it is a link", ITSELF) from None
+        raise UngradableError(f"the file cannot be read: {(error.strerror or 'error').lower()}", AGAIN) from None
     except ValueError as error:  # a name with a NUL
-        raise UngradableError(f"the file cannot be read: {error}") from None
+        raise UngradableError(f"the file cannot be read: {error}", AGAIN) from None
 
 
 def _read(file, most: int) -> bytes:
     info = os.fstat(file.fileno())
     if not stat.S_ISREG(info.st_mode):
-        raise UngradableError("it is not a regular file")
+        raise UngradableError("it is not a regular file", ITSELF)
     data = file.read(most + 1) if info.st_size <= most else b""
     if max(info.st_size, len(data)) > most:
-        advice = ": clear its outputs" if most == MAX_BYTES else ""
-        raise UngradableError(f"the file has {_size(max(info.st_size, len(data)))}, more than {_size(most)}{advice}")
+        advice = "clear its outputs" if most == MAX_BYTES else "hand in a smaller one"
+        raise UngradableError(f"the file has {_size(max(info.st_size, len(data)))}, more than {_size(most)}", advice)
     return data
 
 
@@ -143,4 +147,4 @@ def lab_of(notebook: Notebook, path: Path) -> Lab:
     named = [lab for lab in labs if lab.slug in path.stem]
     if named:
         return named[0]
-    raise UngradableError("it belongs to no lab: it defines none of the functions that the labs ask for")
+    raise UngradableError("it belongs to no lab: it defines none of the functions that the labs ask for", OF_A_LAB)

@@ -14,8 +14,18 @@ MOST_STATEMENTS = 1500  # of one cell, at top level
 MOST_TOGETHER = 4000
 
 
+SAVE = "open it in JupyterLab, save it and hand it in again"
+HAND_IN = "hand in the .ipynb file that JupyterLab saves"
+PACK = "pack only the notebook and its files, from their own folder"
+CONFLICT = "keep one side of each conflict, see that JupyterLab opens the file, and hand it in again"
+PYTHON = "choose a Python kernel in JupyterLab, save it and hand it in again"
+
+
 class UngradableError(Exception):
-    """The file cannot be graded; the message is the reason, for the grade sheet."""
+    """The file cannot be graded; the message is the reason and what to do next, for the grade sheet."""
+
+    def __init__(self, reason: str, step: str = ""):
+        super().__init__(f"{reason}; {step}" if step else reason)
 
 
 @dataclass
@@ -106,7 +116,7 @@ def _text(data: bytes) -> str:
     try:
         return data.decode("utf-16" if wide else "utf-8-sig")
     except UnicodeDecodeError:
-        raise UngradableError("the file is not text in UTF-8, so it is not a notebook") from None
+        raise UngradableError("the file is not text in UTF-8, so it is not a notebook", HAND_IN) from None
 
 
 def _parse(text: str) -> dict:
@@ -114,11 +124,11 @@ def _parse(text: str) -> dict:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
         if "<<<<<<<" in text and ">>>>>>>" in text:
-            raise UngradableError("the file has unresolved merge-conflict markers") from None
+            raise UngradableError("the file has unresolved merge-conflict markers", CONFLICT) from None
         where = f" (line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
-        raise UngradableError(f"the file is not a notebook: it is damaged or not JSON{where}") from None
+        raise UngradableError(f"the file is not a notebook: it is damaged or not JSON{where}", HAND_IN) from None
     if type(content) is not dict:
-        raise UngradableError("the file is not a notebook: it is JSON, but not an object")
+        raise UngradableError("the file is not a notebook: it is JSON, but not an object", HAND_IN)
     return _version_4(content)
 
 
@@ -129,17 +139,17 @@ def _version_4(content: dict) -> dict:
             old = nbformat.versions[version].to_notebook_json(content, minor=content.get("nbformat_minor", 0))
             return nbformat.convert(old, 4)
         except Exception:  # a malformed old notebook may make the converter raise anything
-            raise UngradableError(f"it is a notebook of format {version} that cannot be converted") from None
+            raise UngradableError(f"it is a notebook of format {version} that cannot be converted", SAVE) from None
     return content
 
 
 def _cells(content: dict) -> list[dict]:
     cells = content.get("cells")
     if type(cells) is not list:
-        raise UngradableError("the notebook has no list of cells")
+        raise UngradableError("the notebook has no list of cells", HAND_IN)
     language = _metadata(content, "language_info", "name") or _metadata(content, "kernelspec", "language") or "python"
     if type(language) is not str or "python" not in language.lower():
-        raise UngradableError(f"the notebook is written in {str(language)[:40]}, not in Python")
+        raise UngradableError(f"the notebook is written in {str(language)[:40]}, not in Python", PYTHON)
     return [cell if isinstance(cell, dict) else {} for cell in cells]
 
 

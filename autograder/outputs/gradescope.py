@@ -114,7 +114,7 @@ def grade(root: Path, slug: str) -> LabResult:
     found = layouts.submissions(root / "submission")
     paths = [each.path for each in found if each.path]
     todo = [layouts.Submission(student, path, beside=layouts.neighbours(path)) for path in paths] or [
-        layouts.Submission(student, None, "there is no notebook (.ipynb) in the submission")
+        layouts.Submission(student, None, f"there is no notebook (.ipynb) in the submission; {layouts.HAND_IN}")
     ]
     secret = seeds.course_secret(root / "results")
     ((result),) = grades.newest_of_each(list(batch.grade_all(todo, secret, exercises.load(slug))))

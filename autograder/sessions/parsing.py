@@ -10,6 +10,7 @@ from .errors import StudentError
 from .remote import RemoteSession
 
 SECONDS = 20.0  # for a file or its statements
+FRESH = "copy your answers into a fresh notebook of the lab, and hand that in"
 
 Cells = list[tuple[str, str]]  # label, source
 
@@ -49,9 +50,9 @@ class ParsingSession(RemoteSession):
         except StudentError as error:
             if error.type == "UngradableError":
                 raise UngradableError(error.text) from None
-            raise UngradableError(f"the file cannot be read: {error.text or error.type}") from None
+            raise UngradableError(f"the file cannot be read: {error.text or error.type}", FRESH) from None
         except (ProtocolError, UnsendableError) as error:
-            raise UngradableError(f"the file cannot be read: {error}") from None
+            raise UngradableError(f"the file cannot be read: {error}", FRESH) from None
 
 
 def _pairs(cells) -> Cells:

@@ -136,7 +136,7 @@ class Session:
         self.grader.session = self  # a check's operations on a student's object also use the student's time
         self.grader.failure = self.grader.sent = None
         self.touched, self.protected = False, protected
-        self.denied, self.first_call = [], ""
+        self.denied, self.first_call, self.careless = [], "", []
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:

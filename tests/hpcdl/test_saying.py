@@ -5,6 +5,8 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
+from IPython.core.formatters import DisplayFormatter
+from matplotlib.figure import Figure
 
 from hpcdl import saying as module
 from hpcdl.widgets import progress, saying, style
@@ -104,7 +106,9 @@ def test_sentences_are_folded_on_a_page_alone(page, monkeypatch, capsys):
 @pytest.mark.parametrize("kernel", [True, False])
 def test_printed_tables_keep_their_rows_on_a_page(kernel, monkeypatch):
     shown = []
-    monkeypatch.setattr(style, "get_ipython", lambda: SimpleNamespace(kernel=1) if kernel else None)
+    shell = SimpleNamespace(kernel=1, display_formatter=DisplayFormatter())
+    monkeypatch.setattr(style, "get_ipython", lambda: shell if kernel else None)
     monkeypatch.setattr(style, "display", lambda content, raw: shown.append(content["text/html"]))
     style.use()
     assert ["white-space: pre;" in html for html in shown] == [True] * kernel
+    assert ("text/html" in shell.display_formatter.format(Figure())[0]) == kernel, "plots follow the page's theme"

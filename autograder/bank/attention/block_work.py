@@ -25,6 +25,11 @@ def block_work(b, n, h, heads):
     return 12 * h**2, 12 * b * n * h**2 + 2 * b * n**2 * h, 12 * b * n * h + b * heads * n**2
 
 
+@wrong("a MAC of the weights counted once", fails="operations", says="Each weight takes two operations for a token")
+def block_work(b, n, h, heads):
+    return 12 * h**2, 12 * b * n * h**2 + 4 * b * n**2 * h, 12 * b * n * h + b * heads * n**2
+
+
 @wrong("no scores", fails="operations", says="The scores and their product with the values are missing")
 def block_work(b, n, h, heads):
     return 12 * h**2, 24 * b * n * h**2, 12 * b * n * h + b * heads * n**2

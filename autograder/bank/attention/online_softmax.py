@@ -52,6 +52,22 @@ slip(
 )
 
 
+slip(
+    "the previous largest score in the weights",
+    "(scores - new_top).exp()",
+    "(scores - top).exp()",
+    fails=FIRST,
+    says="Subtract the new largest score from the block's scores",
+)
+slip(
+    "the sum before the largest score",
+    "return new_top, total * shrink + weights.sum(1, keepdim=True), out",
+    "return total * shrink + weights.sum(1, keepdim=True), new_top, out",
+    fails=FIRST,
+    says="Return the largest score first, then the sum",
+)
+
+
 @wrong("what was there is forgotten", fails=LATER, says="The earlier sums are lost")
 def absorb(top, total, out, scores, v):
     new_top = torch.maximum(top, scores.amax(1, keepdim=True))
@@ -124,7 +140,7 @@ slip(
     "return out / total",
     "return out",
     fails=FLASH,
-    says="flash of 4 tokens in blocks of 4",
+    says="Divide by the sum of all weights at the end",
 )
 
 

@@ -122,6 +122,23 @@ slip(
 )
 
 
+slip("not divided by the sum", "return out / total", "return out", fails=ALL, says="Divide by the sum of all weights")
+slip(
+    "a token does not see itself",
+    "positions[rank][:, None] >= positions[source]",
+    "positions[rank][:, None] > positions[source]",
+    fails=ALL,
+    says="equal positions see each other",
+)
+slip(
+    "messages that are not waited for",
+    "        for request in requests:\n            request.wait()\n",
+    "",
+    fails=ALL,
+    says="call wait() on each request",
+)
+
+
 @wrong("no mask", fails=("causal", "any_order_of_tokens", "large_scores"), says="The later tokens are not masked")
 def ring_attention(q, k, v, positions, comm):
     p, rank, d = comm.size, comm.rank, q.shape[1]

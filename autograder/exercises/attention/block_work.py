@@ -73,6 +73,8 @@ def is_counted(student, b: int, n: int, h: int, heads: int, which: int) -> None:
         },
         {
             "A multiplication and an addition are two operations.": right[1] // 2,
+            "Each weight takes two operations for a token, a multiplication and an addition: 2 r c s.": right[1]
+            - 12 * tokens * h * h,
             "The scores and their product with the values are missing.": 24 * tokens * h * h,
             "Two products have n² pairs: the scores, and the weights times the values. A mask makes neither of them "
             "smaller.": right[1] - 2 * pairs * h,

@@ -19,6 +19,8 @@ exercise = Exercise(
     instead="Keep the largest score, the sum and the output, and take in one block after another.",
 )
 
+ORDER = "That is the sum. Return the largest score first, then the sum, then the output: (top, total, out)."
+OLD = "Subtract the new largest score from the block's scores, not the previous one."
 SIZES = ((4,), (3, 2), (1, 4, 2), (2, 1, 1, 3))  # of the blocks
 
 
@@ -72,10 +74,12 @@ class Blocks:
             "top": {
                 "That is the block's own largest score: take the maximum of it and the previous one.": own,
                 "That is the previous largest score: the block has larger ones.": before[0],
+                ORDER: total,
             },
             "total": {
                 "The earlier sums are not scaled down: multiply by exp(top before - top now).": before[1] + here[0],
                 "The earlier sums are lost: add the block to them.": here[0],
+                OLD: before[1] * shrink + (scores - before[0]).exp().sum(1, keepdim=True),
                 "Scale the earlier sums by exp(top before - top now), not by its inverse.": before[1] / shrink
                 + here[0],
             },
@@ -132,6 +136,10 @@ def by_blocks(student, rng):
         if 0 < cut < n:
             left = (q @ k[:cut].T / math.sqrt(d)).masked_fill(torch.arange(n)[:, None] < torch.arange(cut), -math.inf)
             known["You skip the last block, which is shorter."] = left.softmax(1) @ v[:cut]
+        scores = (q @ k.T / math.sqrt(d)).masked_fill(torch.ones(n, n, dtype=torch.bool).triu(1), -math.inf)
+        known["Divide by the sum of all weights at the end: return out / total."] = (
+            scores - scores.amax(1, keepdim=True)
+        ).exp() @ v
         expected = row_by_row(q, k, v, True)
         known = {say: wrong for say, wrong in known.items() if not torch.allclose(wrong, expected)}
         checks.close(student.flash(*mine, block), expected, name=name, mistakes=known)

@@ -22,6 +22,10 @@ exercise = Exercise(
     instead="Write it with messages round a ring, and update the softmax as the blocks arrive.",
 )
 
+ITSELF = (
+    "A row whose scores are all hidden is nan. Here all positions are equal, and equal positions see each other: hide "
+    "a score only where positions[rank] < positions[source]."
+)
 D = 5  # numbers of a query, a key, a value; not 4, whose root is its half
 BLOCKS = ((3, 3), (2, 1, 3), (4,), (2, 2, 2, 2), (1, 2, 1, 1, 2))  # tokens of each rank
 
@@ -66,6 +70,12 @@ class Sequence:
                 "sends to one neighbour and receives from the other.",
             )
 
+    def undivided(self, rank: int) -> torch.Tensor:
+        """The sums of exp(score - largest score) v, which the sum of all weights has not divided."""
+        seen = torch.cat([self.sees(rank, source) for source in range(self.p)], dim=1)
+        scores = (self.q[rank] @ torch.cat(self.k).T / math.sqrt(D)).masked_fill(~seen, -math.inf)
+        return (scores - scores.amax(1, keepdim=True)).exp() @ torch.cat(self.v)
+
     def attends(self, run) -> None:
         """Each output is the softmax over the tokens that the rank sees; which are hidden, `causal` asks."""
         seen = (self.sees, lambda r, s: self.sees(r, s) | True, self.sees_before, self.sees_in_block)
@@ -93,12 +103,15 @@ class Sequence:
                 "1.": self.by_block(rank),
                 "Divide the scores by the square root of d.": self.dense(rank, scale=1.0),
                 "Divide by the square root of d, not by d.": self.dense(rank, scale=float(D)),
+                "Divide by the sum of all weights at the end: return out / total.": self.undivided(rank),
                 "The rank sees only its own block: the other blocks come round the ring.": self.dense(
                     rank, lambda r, s: self.sees(r, s) & (r == s)
                 ),
             }
             expected = self.dense(rank)
             mistakes = {s: v for s, v in mistakes.items() if (v - expected).abs().max() > 1e-6}
+            if len(torch.cat(self.positions).unique()) == 1:
+                mistakes[ITSELF] = torch.full_like(expected, math.nan)
             name = f"{setting}, blocks of {', '.join(map(str, size))} tokens: the output on rank {rank}"
             why = "Expected is the softmax over all tokens that it may see, on one machine."
             checks.close(run.results[rank], expected, name=name, why=why, mistakes=mistakes)

@@ -41,7 +41,7 @@ class Explorable:
         grid = columns(self.controls.values(), self.picture.image.width + "px")
         grid.margin = "4px 0 12px 0"
         below = widgets.Box([*self.controls.values(), Names(), self.picture.theme], layout=grid)
-        self.view = widgets.VBox([self.picture.image, below])
+        self.view = widgets.VBox([self.picture.frame, below])
         for control in self.controls.values():
             control.observe(self._redraw, "value")
         self._redraw()

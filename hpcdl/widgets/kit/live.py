@@ -32,7 +32,7 @@ class LiveFigure(Picture):
         **mosaic: Any,
     ):
         super().__init__(draw, figsize, layout, **mosaic)
-        self.view = widgets.VBox([self.image, self.theme])
+        self.view = widgets.VBox([self.frame, self.theme])
         self.seconds, self._drawn_at, self._pending, self._shown = seconds, 0.0, False, None
         self.state: dict = {}
 

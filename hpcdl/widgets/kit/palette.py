@@ -4,6 +4,7 @@ Colours are those of Okabe and Ito, "Color Universal Design" (2008), less the ye
 card blue, green, sky, purple and vermillion are lighter.
 """
 
+from matplotlib import colormaps
 from matplotlib.colors import get_named_colors_mapping, to_hex, to_rgb
 
 VALUES = {  # name: on a light page, on a dark one
@@ -26,6 +27,7 @@ VALUES = {  # name: on a light page, on a dark one
 }
 _dark = False
 _tints: dict[str, tuple[str, float]] = {}
+_shades: dict[str, float] = {}
 
 
 def is_dark() -> bool:
@@ -46,6 +48,13 @@ def choose(dark: bool) -> None:
         get_named_colors_mapping()[named(name)] = value(name, dark)
     for name, (colour, strength) in _tints.items():
         get_named_colors_mapping()[name] = _mixed(colour, strength)
+    for name, strength in _shades.items():
+        get_named_colors_mapping()[name] = _blue(strength)
+
+
+def names() -> list[str]:
+    """Return every name whose value depends on the page."""
+    return [*map(named, VALUES), *_tints, *_shades]
 
 
 def named(name: str) -> str:
@@ -59,6 +68,18 @@ def tint(colour: str, strength: float) -> str:
     _tints[name] = (colour, strength)
     get_named_colors_mapping()[name] = _mixed(colour, strength)
     return name
+
+
+def shade(strength: float) -> str:
+    """Return the name of a blue for `strength` in [0, 1], from faint to strong."""
+    name = named(f"shade {strength:g}")
+    _shades[name] = strength
+    get_named_colors_mapping()[name] = _blue(strength)
+    return name
+
+
+def _blue(strength: float) -> str:
+    return to_hex(colormaps["Blues"](0.8 - 0.6 * strength if _dark else 0.35 + 0.6 * strength))
 
 
 def _mixed(colour: str, strength: float) -> str:

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 
 from hpcdl.widgets.kit import palette, units
 from hpcdl.widgets.kit.canvas import Canvas
+from hpcdl.widgets.kit.plots import LEAST
 from hpcdl.widgets.kit.style import ALARM, DPI, INK, STYLE, Alarm
 from hpcdl.widgets.kit.theme import Theme
 from hpcdl.widgets.kit.turns import TURNS
@@ -38,7 +39,7 @@ class Picture:
     """One figure on one Agg canvas and the image widget that shows it: `render(state)` redraws both in place.
 
     `figsize` is in inches of 100 CSS pixels; `layout` names several axes, as in `Figure.subplot_mosaic`; `image` is the
-    widget whose `value` and `tooltip` are set.
+    widget whose `value` and `tooltip` are set; `frame` holds it on the page.
     """
 
     def __init__(
@@ -56,7 +57,14 @@ class Picture:
         TURNS.take(self, self._take_canvas)
         self.image = image or TitledImage(format="png")
         self.image.width = str(round(figsize[0] * DPI))
-        self.image.layout = widgets.Layout(max_width="calc(100% - 4px)", object_fit="contain", border=BORDER)  # margins
+        narrowest = f"{round(figsize[0] * DPI * LEAST)}px"
+        self.image.layout = widgets.Layout(
+            max_width="calc(100% - 4px)",  # margins
+            min_width=narrowest,
+            object_fit="contain",
+            border=BORDER,
+        )
+        self.frame = widgets.VBox([self.image], layout=widgets.Layout(overflow="auto"))
         self.theme = Theme(self._repaint)
 
     @property

@@ -4,14 +4,13 @@ Its colours are names (see `palette`): a picture on a dark page is drawn dark.
 """
 
 from collections.abc import Sequence
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from cycler import cycler
 from IPython import get_ipython
 from IPython.display import display
 
-from hpcdl.widgets.kit import palette
+from hpcdl.widgets.kit import palette, plots
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,25 +73,20 @@ class Alarm(str):
 def use() -> None:
     """Give this notebook's plots the course's style and keep the rows of printed tables whole: in a lab's first cell.
 
-    JupyterLab folds a printed line that is wider than the page, in the middle of a word; here the table scrolls.
+    Figures of `plt.show()` follow the page's theme. JupyterLab folds a printed line that is wider than the page, in the
+    middle of a word; here the table scrolls.
     """
     import matplotlib
 
     matplotlib.rcParams.update(STYLE)
     if hasattr(get_ipython(), "kernel"):
+        plots.follow_theme(get_ipython())
         display({"text/html": PRINTED, "text/plain": ""}, raw=True)
 
 
 def shade(value: float) -> str:
     """Return a blue for `value` in [0, 1], from faint to strong, for ordered curves (learning rates, batch sizes)."""
-    return _shade(value, palette.is_dark())
-
-
-@cache
-def _shade(value: float, dark: bool) -> str:
-    import matplotlib
-
-    return matplotlib.colors.to_hex(matplotlib.colormaps["Blues"](0.8 - 0.6 * value if dark else 0.35 + 0.6 * value))
+    return palette.shade(value)
 
 
 def title_over_legend(axes: "Axes", title: str) -> None:

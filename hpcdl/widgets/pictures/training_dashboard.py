@@ -52,7 +52,7 @@ class Dashboard:
             self._columns({name: control for name, control in self.controls.items() if name not in live}),
             self._columns(live),
         ]
-        self.view = widgets.VBox([image, *rows, Names(), self.picture.theme])
+        self.view = widgets.VBox([self.picture.frame, *rows, Names(), self.picture.theme])
         self.picture.wait(self.program.ready)
         self._show_what_is_possible()
 

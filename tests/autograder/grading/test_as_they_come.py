@@ -56,7 +56,10 @@ def test_what_browsers_make_of_a_name(tmp_path, suffix):
 def test_a_reason_names_what_lies_there(tmp_path):
     put(tmp_path, "ada/report.pdf", "ada/lab.py")
     (found,) = layouts.submissions(tmp_path)
-    assert found.problem == "there is no notebook (.ipynb) in the student's folder; it has 'lab.py', 'report.pdf'"
+    assert found.problem == (
+        "there is no notebook (.ipynb) in the student's folder; it has 'lab.py', 'report.pdf'; hand in the .ipynb file "
+        "that JupyterLab saves"
+    )
 
 
 @pytest.mark.parametrize(
@@ -183,8 +186,9 @@ def test_what_is_too_large_is_named(tmp_path):
     _, along = submitted.held(submitted.take(found))
     assert along.notes(b"b.bin") == [
         "'b.bin' next to the notebook came along",
-        "'link.py' next to the notebook did not come along: the file cannot be read: it is a link",
-        "'weights.py' next to the notebook did not come along: the file has 3 MiB, more than 1 MiB",
+        f"'link.py' next to the notebook did not come along: the file cannot be read: it is a link; {submitted.ITSELF}",
+        "'weights.py' next to the notebook did not come along: "
+        "the file has 3 MiB, more than 1 MiB; hand in a smaller one",
     ]
     assert beside.Along.unpacked(along.packed()) == along
 

@@ -183,6 +183,6 @@ def test_a_dangling_link_costs_its_own_row(tmp_path):
     ended = CliRunner().invoke(app, ["grade", str(folder), "--out", str(out), "--allow-weak", "--no-mpi"])
     assert ended.exit_code == 0, ended.output
     found = {row["student"]: row for row in rows(out)}
-    assert found["ghost"]["message"] == "the file cannot be read: it is a link"
-    assert found["loop"]["message"].endswith("but a link")
+    assert found["ghost"]["message"] == "the file cannot be read: it is a link; hand in the file itself"
+    assert found["loop"]["message"].endswith("but a link; hand in the .ipynb file that JupyterLab saves")
     assert sum(row["status"] == "graded" for row in found.values()) == len(INNOCENT + VICTIMS)

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from autograder.grading import layouts
 from autograder.grading.layouts import Submission, owner, submissions
+from autograder.grading.submission import joined
+from autograder.inside.notebook import HAND_IN, PACK
 from autograder.outputs import roster
 
 
@@ -148,12 +150,24 @@ def test_path_out_of_the_archive_is_refused(tmp_path, name):
     assert not os.path.exists("/evil.ipynb")
 
 
+@pytest.mark.parametrize("name", ["class.zip", "class/ada.zip"])
+def test_each_file_out_of_the_archive_is_named_in_one_row(tmp_path, name):
+    outside = ["../../evil.ipynb", "/evil.ipynb", "C:\\evil.ipynb"]
+    archive = zipped(tmp_path / name, dict.fromkeys(outside, "x"))
+    (found,) = submissions(archive if name == "class.zip" else archive.parent)
+    assert found.problem == "; ".join(f"{path!r} in the zip file is a path outside it; {PACK}" for path in outside)
+
+
+def test_of_many_reasons_ten_are_said():
+    assert joined(map(str, range(12))) == "; ".join(map(str, range(10))) + "; and 2 more"
+
+
 def test_a_link_in_a_zip_file_is_refused(tmp_path):
     link = zipfile.ZipInfo("ada.ipynb")
     link.external_attr = 0o120777 << 16
     with zipfile.ZipFile(tmp_path / "ada.zip", "w") as archive:
         archive.writestr(link, "/etc/passwd")
-    assert "link or device" in problem(submissions(tmp_path))
+    assert problem(submissions(tmp_path)).endswith("link or device; pack the file itself")
 
 
 def test_a_bomb_stops_at_the_limit_and_the_others_are_graded(tmp_path, monkeypatch):
@@ -162,7 +176,7 @@ def test_a_bomb_stops_at_the_limit_and_the_others_are_graded(tmp_path, monkeypat
     put(tmp_path, "zoe.ipynb")
     found = submissions(tmp_path)
     assert names(found) == [("bomb", None), ("zoe", "zoe.ipynb")]
-    assert "unpacks to more than 1 MiB" in found[0].problem
+    assert "unpacks to more than 1 MiB; clear its outputs" in found[0].problem
 
 
 def test_many_files_that_are_small_share_one_limit(tmp_path):
@@ -196,6 +210,8 @@ def test_unreadable_archives_are_named(tmp_path, monkeypatch):
     assert "inside a zip file" in said["deep"]
     assert "cannot be read" in said["broken"]
     assert "cannot be read" in said["cut"]
+    steps = {"many": PACK, "deep": HAND_IN, "broken": "pack it again", "cut": "pack it again"}
+    assert all(said[name].endswith(f"; {step}") for name, step in steps.items())
     assert said["locked"] == "'lab.ipynb' in the zip file needs a password: pack it again without one"
 
 

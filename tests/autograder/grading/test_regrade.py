@@ -127,5 +127,6 @@ def test_what_could_not_be_graded_is_said(class_):
     assert grades(out) == {"ada": 100, "ben": 100}
     (submissions / "ben.ipynb").write_text("")
     ended = run("regrade", submissions, "--out", out, "--student", "ben")
-    assert "ben: can no longer be graded (the file is empty); keeps 100 points" in ended.output.replace("\n", " ")
+    why = "the file is empty; open it in JupyterLab, save it and hand it in again"
+    assert f"ben: can no longer be graded ({why}); keeps 100 points" in ended.output.replace("\n", " ")
     assert grades(out) == {"ada": 100, "ben": 100}

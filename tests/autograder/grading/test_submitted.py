@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 import pytest
 
@@ -39,20 +40,26 @@ BROKEN = {
 }
 
 
+STEP = re.compile(r"; (open|hand in|keep|choose|clear|grade) .*[^.]$")  # what a reason ends in
+
+
 @pytest.mark.parametrize(("data", "reason"), BROKEN.items(), ids=range(len(BROKEN)))
 def test_a_broken_file_is_ungradable_for_a_reason(tmp_path, data, reason):
     path = tmp_path / "x.ipynb"
     path.write_bytes(data)
-    assert reason in ungradable(path)
+    said = ungradable(path)
+    assert reason in said
+    assert STEP.search(said)
 
 
 def test_what_is_no_regular_file_is_not_opened(tmp_path, write_notebook):
     link, pipe = tmp_path / "link.ipynb", tmp_path / "pipe.ipynb"
     link.symlink_to(write_notebook("a.ipynb", "x = 1"))
     os.mkfifo(pipe)
-    assert "link" in ungradable(link)
-    assert "regular" in ungradable(pipe)
-    assert "cannot be read" in ungradable(tmp_path / "absent.ipynb")
+    for path, reason in ((link, "link"), (pipe, "regular"), (tmp_path / "absent.ipynb", "cannot be read")):
+        said = ungradable(path)
+        assert reason in said
+        assert STEP.search(said)
 
 
 def test_a_file_over_the_limit_is_not_read(tmp_path):
