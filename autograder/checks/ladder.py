@@ -7,6 +7,7 @@ not a tensor and not a number.
 
 import cmath
 import itertools
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ import torch
 from autograder import show
 from autograder.show import OR, an, type_name
 
+from .elements import at, element, first_index, index_of, items
 from .equality import agree, alike, first_difference, same, wide
 
 # Sentence that names a mistake -> the mistake's value, or a function that computes it.
@@ -105,11 +107,12 @@ def equal(got: Any, expected: Any, *, name: str, why: str = "", mistakes: Mistak
     if same(got, expected):
         return
     mistake = _either(sentence for sentence, value in (mistakes or {}).items() if same(got, _value(value)))
-    path, a, b = first_difference(got, expected, name)
+    index, a, b = first_difference(got, expected)
+    path = element(name, index)
     if type(a) is not type(b):
         message = f"{path} is {an(type_name(a))}, expected {an(type_name(b))}."
     elif type(a) in (list, tuple, set, frozenset, dict) and len(a) != len(b):
-        message = f"{path} has {len(a)} items, expected {len(b)}."
+        message = f"{path} has {items(len(a))}, expected {len(b)}."
     else:
         message = f"{path} is {show.show(a, 80)}, expected {show.show(b, 80)}."
     raise CheckFailure(message, show.show(got), show.show(expected), why=why, mistake=mistake)
@@ -183,10 +186,10 @@ def _has_dtype(got: torch.Tensor, expected: torch.dtype, name: str) -> None:
 
 def _is_finite(got: torch.Tensor, name: str) -> None:
     if not _is_exact(got) and not _is_small_and_finite(got) and (bad := ~wide(got).isfinite()).any():
-        index = _first_index(bad)
+        index = first_index(bad)
         value = show.number(got[index].item())
         raise CheckFailure(
-            f"{name}{_at(index)} is {value}, expected a finite number.", show.show(got), "finite numbers"
+            f"{element(name, at(index))} is {value}, expected a finite number.", show.show(got), "finite numbers"
         )
 
 
@@ -206,21 +209,26 @@ def _values_agree(got, expected, name: str, rtol: float, atol: float, whole: boo
         return
     got, expected = wide(got), wide(expected)
     error = (got - expected).abs().nan_to_num(torch.inf, torch.inf, torch.inf)
-    index = _index(error.masked_fill(~wrong, -1.0).argmax().item(), error.shape)
+    index = index_of(error.masked_fill(~wrong, -1.0).argmax().item(), error.shape)
     a, b = _apart(got[index].item(), expected[index].item())
     allowed = rtol * expected[index].abs().item() + atol
-    message = f"{name}{_at(index)} is {a}, expected {b}."
-    where = f"Off by {error[index].item():.3g}; rounding explains {allowed:.2g}."
+    where = _off(error[index].item(), allowed)
     if whole:
         a, b = (show.number(int(value)) for value in (got[index].item(), expected[index].item()))
-        message = f"{name}{_at(index)} is {a}, expected {b}."
         where = f"Off by {int(error[index].item()):,}."
     if expected.numel() > 1:
         where += f" {int(wrong.sum())} of {expected.numel()} elements differ; this one most."
-    raise CheckFailure(message, where=where)
+    raise CheckFailure(f"{element(name, at(index))} is {a}, expected {b}.", where=where.strip())
 
 
 # Helpers
+
+
+def _off(error: float, allowed: float) -> str:
+    """Say by how much a number is wrong; nothing if one of the two is infinite, which says enough."""
+    if not (math.isfinite(error) and math.isfinite(allowed)):
+        return ""
+    return f"Off by {error:.3g}; rounding explains {allowed:.2g}."
 
 
 def _as_tensor(expected) -> torch.Tensor:
@@ -272,22 +280,6 @@ def _either(sentences: Iterable[str]) -> str:
 
 def _value(value):
     return value() if callable(value) else value
-
-
-def _first_index(mask: torch.Tensor) -> tuple[int, ...]:
-    return _index(int(mask.reshape(-1).to(torch.uint8).argmax()), mask.shape)
-
-
-def _index(flat: int, sizes) -> tuple[int, ...]:
-    index = []
-    for size in reversed(sizes):
-        flat, i = divmod(flat, size)
-        index.append(i)
-    return tuple(reversed(index))
-
-
-def _at(index: tuple[int, ...]) -> str:
-    return f"[{', '.join(map(str, index))}]" if index else ""
 
 
 def _apart(a, b) -> tuple[str, str]:
