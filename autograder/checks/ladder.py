@@ -17,6 +17,7 @@ import torch
 from autograder import show
 from autograder.show import OR, an, type_name
 
+from . import advice
 from .elements import at, element, first_index, index_of, items
 from .equality import agree, alike, first_difference, same, wide
 
@@ -99,6 +100,8 @@ def close(
         failure.got, failure.expected = show.show(got), show.show(expected)
         failure.why = why
         failure.mistake = _named_mistake(got_tensor, expected_tensor, mistakes or {}, rtol, atol)
+        if not failure.mistake and not (exact_dtype and got_tensor.dtype != expected.dtype):
+            failure.mistake = advice.of_precision(got_tensor, expected_tensor)
         raise
 
 
@@ -122,7 +125,7 @@ def unchanged(value: Any, before: Any, *, name: str) -> None:
     """Check that the argument `name` still has the value `before` (a copy made before the call)."""
     if not same(value, before):
         raise ArgumentChanged(
-            f"Your function changed its argument {name}. Work on a copy ({name}.clone()) or make a new value.",
+            f"Your function changed its argument {name}. {advice.instead_of_changing(before, name)}",
             got=f"after the call, {name} is {show.show(value)}",
             expected=f"{name} as it was: {show.show(before)}",
         )
@@ -180,8 +183,8 @@ def _has_shape(got: torch.Tensor, expected: tuple, name: str) -> None:
 
 def _has_dtype(got: torch.Tensor, expected: torch.dtype, name: str) -> None:
     if got.dtype != expected:
-        is_, wanted = show.dtype(got), show.dtype(expected)
-        raise CheckFailure(f"{name} has dtype {is_}, expected {wanted}.", is_, wanted)
+        is_, wanted, more = show.dtype(got), show.dtype(expected), advice.of_dtype(got.dtype, expected)
+        raise CheckFailure(f"{name} has dtype {is_}, expected {wanted}.{more}", is_, wanted)
 
 
 def _is_finite(got: torch.Tensor, name: str) -> None:
