@@ -269,9 +269,11 @@ def _scale(expected: torch.Tensor) -> float:
 
 def _named_mistake(got, expected, mistakes, rtol: float, atol: float) -> str:
     def gives(value) -> bool:
-        value = _as_tensor(_value(value))
+        found = _value(value)
+        value = _as_tensor(found)
         is_right = alike(value, expected, rtol, atol)  # for some inputs a mistake is
-        return alike(got, value, rtol, atol) and not is_right
+        same_kind = type(found) is not torch.Tensor or _is_exact(value) == _is_exact(got)
+        return same_kind and alike(got, value, rtol, atol) and not is_right
 
     return _either(sentence for sentence, value in mistakes.items() if gives(value))
 
