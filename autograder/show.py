@@ -114,7 +114,7 @@ def _show_tensor(t: torch.Tensor) -> str:
     text = f"tensor of shape {shape(t)}, {dtype(t)}: [{first}, …]"
     if t.is_complex():
         return text
-    values = t.to(torch.float64)
+    values = t.to(torch.float64) if t.is_floating_point() else t.to(torch.int64)  # float8 has no minimum of its own
     return f"{text} from {number(values.min().item())} to {number(values.max().item())}"
 
 

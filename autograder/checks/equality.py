@@ -64,8 +64,8 @@ def wide(t: torch.Tensor) -> torch.Tensor:
     return t.detach().to(torch.complex128 if t.is_complex() else torch.float64)
 
 
-def first_difference(a: Any, b: Any, path: str):
-    """Return the first difference of two values, as (path, a there, b there)."""
+def first_difference(a: Any, b: Any, path: str = "") -> tuple[str, Any, Any]:
+    """Return the first difference of two values, as (the index that leads there, a there, b there)."""
     if type(a) is type(b) and type(a) in (list, tuple) and len(a) == len(b):
         i = next(i for i, (x, y) in enumerate(zip(a, b, strict=True)) if not same(x, y))
         return first_difference(a[i], b[i], f"{path}[{i}]")

@@ -140,6 +140,13 @@ def cases(line_up: LineUp, given: Any) -> list:
         raise CheckFailure(f"{line_up.name}() is {show.an(show.type_name(given))}, {wanted}.", show.show(given), wanted)
     if not given:
         raise CheckFailure(f"{line_up.name}() gives no input, {wanted}. Without an input you unmask no program.")
+    if not broken_rule(line_up, given) and all(broken_rule(line_up, case) for case in given):
+        shown = show.show(tuple(given))
+        raise CheckFailure(
+            f"{line_up.name}() is one input, expected a list of inputs. Put brackets around it: return [{shown}].",
+            got=shown,
+            expected=f"[{shown}]",
+        )
     if len(given) > MOST:
         raise CheckFailure(
             f"{line_up.name}() gives {len(given):,} inputs, but at most {MOST} are allowed. Leave out inputs that "

@@ -7,6 +7,7 @@ not a tensor and not a number.
 
 import cmath
 import itertools
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,8 @@ import torch
 from autograder import show
 from autograder.show import OR, an, type_name
 
+from . import advice
+from .elements import at, element, first_index, index_of, items
 from .equality import agree, alike, first_difference, same, wide
 
 # Sentence that names a mistake -> the mistake's value, or a function that computes it.
@@ -97,6 +100,8 @@ def close(
         failure.got, failure.expected = show.show(got), show.show(expected)
         failure.why = why
         failure.mistake = _named_mistake(got_tensor, expected_tensor, mistakes or {}, rtol, atol)
+        if not failure.mistake and not (exact_dtype and got_tensor.dtype != expected.dtype):
+            failure.mistake = advice.of_precision(got_tensor, expected_tensor)
         raise
 
 
@@ -105,11 +110,12 @@ def equal(got: Any, expected: Any, *, name: str, why: str = "", mistakes: Mistak
     if same(got, expected):
         return
     mistake = _either(sentence for sentence, value in (mistakes or {}).items() if same(got, _value(value)))
-    path, a, b = first_difference(got, expected, name)
+    index, a, b = first_difference(got, expected)
+    path = element(name, index)
     if type(a) is not type(b):
         message = f"{path} is {an(type_name(a))}, expected {an(type_name(b))}."
     elif type(a) in (list, tuple, set, frozenset, dict) and len(a) != len(b):
-        message = f"{path} has {len(a)} items, expected {len(b)}."
+        message = f"{path} has {items(len(a))}, expected {len(b)}."
     else:
         message = f"{path} is {show.show(a, 80)}, expected {show.show(b, 80)}."
     raise CheckFailure(message, show.show(got), show.show(expected), why=why, mistake=mistake)
@@ -119,7 +125,7 @@ def unchanged(value: Any, before: Any, *, name: str) -> None:
     """Check that the argument `name` still has the value `before` (a copy made before the call)."""
     if not same(value, before):
         raise ArgumentChanged(
-            f"Your function changed its argument {name}. Work on a copy ({name}.clone()) or make a new value.",
+            f"Your function changed its argument {name}. {advice.instead_of_changing(before, name)}",
             got=f"after the call, {name} is {show.show(value)}",
             expected=f"{name} as it was: {show.show(before)}",
         )
@@ -177,16 +183,16 @@ def _has_shape(got: torch.Tensor, expected: tuple, name: str) -> None:
 
 def _has_dtype(got: torch.Tensor, expected: torch.dtype, name: str) -> None:
     if got.dtype != expected:
-        is_, wanted = show.dtype(got), show.dtype(expected)
-        raise CheckFailure(f"{name} has dtype {is_}, expected {wanted}.", is_, wanted)
+        is_, wanted, more = show.dtype(got), show.dtype(expected), advice.of_dtype(got.dtype, expected)
+        raise CheckFailure(f"{name} has dtype {is_}, expected {wanted}.{more}", is_, wanted)
 
 
 def _is_finite(got: torch.Tensor, name: str) -> None:
     if not _is_exact(got) and not _is_small_and_finite(got) and (bad := ~wide(got).isfinite()).any():
-        index = _first_index(bad)
+        index = first_index(bad)
         value = show.number(got[index].item())
         raise CheckFailure(
-            f"{name}{_at(index)} is {value}, expected a finite number.", show.show(got), "finite numbers"
+            f"{element(name, at(index))} is {value}, expected a finite number.", show.show(got), "finite numbers"
         )
 
 
@@ -206,21 +212,26 @@ def _values_agree(got, expected, name: str, rtol: float, atol: float, whole: boo
         return
     got, expected = wide(got), wide(expected)
     error = (got - expected).abs().nan_to_num(torch.inf, torch.inf, torch.inf)
-    index = _index(error.masked_fill(~wrong, -1.0).argmax().item(), error.shape)
+    index = index_of(error.masked_fill(~wrong, -1.0).argmax().item(), error.shape)
     a, b = _apart(got[index].item(), expected[index].item())
     allowed = rtol * expected[index].abs().item() + atol
-    message = f"{name}{_at(index)} is {a}, expected {b}."
-    where = f"Off by {error[index].item():.3g}; rounding explains {allowed:.2g}."
+    where = _off(error[index].item(), allowed)
     if whole:
         a, b = (show.number(int(value)) for value in (got[index].item(), expected[index].item()))
-        message = f"{name}{_at(index)} is {a}, expected {b}."
         where = f"Off by {int(error[index].item()):,}."
     if expected.numel() > 1:
         where += f" {int(wrong.sum())} of {expected.numel()} elements differ; this one most."
-    raise CheckFailure(message, where=where)
+    raise CheckFailure(f"{element(name, at(index))} is {a}, expected {b}.", where=where.strip())
 
 
 # Helpers
+
+
+def _off(error: float, allowed: float) -> str:
+    """Say by how much a number is wrong; nothing if one of the two is infinite, which says enough."""
+    if not (math.isfinite(error) and math.isfinite(allowed)):
+        return ""
+    return f"Off by {error:.3g}; rounding explains {allowed:.2g}."
 
 
 def _as_tensor(expected) -> torch.Tensor:
@@ -258,9 +269,11 @@ def _scale(expected: torch.Tensor) -> float:
 
 def _named_mistake(got, expected, mistakes, rtol: float, atol: float) -> str:
     def gives(value) -> bool:
-        value = _as_tensor(_value(value))
+        found = _value(value)
+        value = _as_tensor(found)
         is_right = alike(value, expected, rtol, atol)  # for some inputs a mistake is
-        return alike(got, value, rtol, atol) and not is_right
+        same_kind = type(found) is not torch.Tensor or _is_exact(value) == _is_exact(got)
+        return same_kind and alike(got, value, rtol, atol) and not is_right
 
     return _either(sentence for sentence, value in mistakes.items() if gives(value))
 
@@ -272,22 +285,6 @@ def _either(sentences: Iterable[str]) -> str:
 
 def _value(value):
     return value() if callable(value) else value
-
-
-def _first_index(mask: torch.Tensor) -> tuple[int, ...]:
-    return _index(int(mask.reshape(-1).to(torch.uint8).argmax()), mask.shape)
-
-
-def _index(flat: int, sizes) -> tuple[int, ...]:
-    index = []
-    for size in reversed(sizes):
-        flat, i = divmod(flat, size)
-        index.append(i)
-    return tuple(reversed(index))
-
-
-def _at(index: tuple[int, ...]) -> str:
-    return f"[{', '.join(map(str, index))}]" if index else ""
 
 
 def _apart(a, b) -> tuple[str, str]:

@@ -66,7 +66,8 @@ def has_sum(run: Any, rank: int, setting: str, mistakes: Mistakes = None) -> Non
         return
     _is_in_place(run, rank, total, name)
     index = tuple(wrong[0].tolist())
-    mistake = next((sentence for sentence, condition in (mistakes or {}).items() if condition()), "")
+    mistake = used_too_early(run.careless).capitalize()
+    mistake = mistake or next((sentence for sentence, condition in (mistakes or {}).items() if condition()), "")
     if not mistake and torch.equal(got, own):
         mistake = _unchanged(run)
     values, where = [x[index].item() for x in xs], f"x[{', '.join(map(str, index))}]"
@@ -78,6 +79,14 @@ def has_sum(run: Any, rank: int, setting: str, mistakes: Mistakes = None) -> Non
         why=f"{where} is {listed}: {sum(values):,.0f} in all.",
         mistake=mistake,
     )
+
+
+def used_too_early(careless: list[str]) -> str:
+    """Name a message whose tensor is used before a wait. A send that is only never waited for spoils no sum."""
+    forgotten = [said for said in careless if said.endswith("is never waited for")]
+    received = [said for said in forgotten if "'s irecv " in said]
+    late = next(iter(received + [said for said in careless if said not in forgotten]), "")
+    return f"{late}: call its `wait()` before you use the tensor." if late else ""
 
 
 def _unchanged(run: Any) -> str:
@@ -124,11 +133,14 @@ def has_sum_everywhere(
 
 def carried(student: Any, rng: torch.Generator, ask: Callable[[], Any], setting: str) -> None:
     """Check that `ask`'s answer depends on messages: it must be wrong if other numbers arrive than were sent."""
-    checks.that(
-        not student.is_right_when_garbled(rng, ask),
-        f"{setting}: the result is right even if other numbers arrive than were sent, so it does not come from the "
-        "messages. What a rank needs from the others must reach it through comm.",
-    )
+    if student.is_right_when_garbled(rng, ask):
+        late = used_too_early(student.careless())  # what is not waited for arrives without being changed
+        checks.fail(
+            f"{setting}: the result is right even if other numbers arrive than were sent, so it does not come from the "
+            "messages. What a rank needs from the others must reach it through comm."
+            if not late
+            else f"{setting}: {late}"
+        )
 
 
 def sum_of_unequal(student: Any, name: str, p: int, rng: torch.Generator, kwargs: dict | None = None):

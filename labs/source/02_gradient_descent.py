@@ -491,10 +491,13 @@ if len(rows) > 1:
 #
 # Time per epoch falls as the batch grows, steeply at first. Every step has a fixed cost (Python, launching a few
 # operations), and large batches mean fewer steps. Beyond a few hundred samples arithmetic dominates and the curve
-# flattens. Progress per epoch goes the other way: a batch of 1 takes n steps while the full batch takes one. Neither
-# extreme is best. With small batches the machine idles between tiny operations. With large ones you compute on samples
-# that hardly change the direction. On a parallel machine the conflict is even sharper: **p processors need p times the
-# batch**.
+# flattens. Progress per epoch goes the other way: a batch of 1 takes n steps while the full batch takes one. So after
+# ten epochs the batch of 1 has the lowest loss.
+#
+# By the clock, neither extreme is best. In the time of those ten epochs our machine does about 190 epochs in batches of
+# 16. Then these have a lower loss (0.065) than the batches of 1 (0.075), and batches of 256 a higher one (0.12). With
+# small batches the machine idles between tiny operations. With large ones you compute on samples that hardly change the
+# direction. On a parallel machine the conflict is even sharper: **p processors need p times the batch**.
 # </details>
 
 # %% [markdown]

@@ -1040,7 +1040,7 @@ if halves:
         print(said)
 
 # %% [markdown]
-# **If an order is wrong.** Stage 1 forgets the last backward pass, so stage 0 waits for its gradient. You get one sentence, and the engines are ready again:
+# **If an order is wrong.** Stage 1 forgets the last backward pass, so stage 0 waits for its gradient. You are told where each stage waits, and the engines are ready again:
 
 # %%
 with when_solved():

@@ -714,7 +714,7 @@ reveal("own_stack.equal", equal)
 # %% [markdown]
 # <details><summary>What did you see?</summary>
 #
-# - About 97 % of the digits are read correctly, with weights of 16 bits.
+# - About 96 % of the digits are read correctly, with weights of 16 bits.
 # - The replicas are equal to the last bit although they never exchange weights: they begin with equal weights, the ring gives all of them the same sum, and the
 #   noise depends only on seed and position. Without any one of these three, they drift apart.
 # - After one epoch all, or nearly all, weights equal those of one process. float32's errors are far smaller than the gaps between bfloat16 numbers, so they

@@ -17,7 +17,7 @@ FILLED = "functional.pad(x, (0, -Q % m, 0, -P % m))"
 for mistake, changes, fails, says in (
     ("transforms the filter for each tile", ("M = matmul(U, V)", PER_TILE), ONCE, "does not depend on the tile"),
     ("stacks a filter for each tile", ("matmul(U, V).view", STACKED), ONCE, "does not depend on the tile"),
-    ("drops tiles that stick out", (FILLED, "x"), OTHER_SIZES, "are missing"),
+    ("drops tiles that stick out", (FILLED, "x"), OTHER_SIZES, "The tiles at the border are missing"),
     ("leaves the surplus outputs", ("[:, :, :P, :Q]", ""), OTHER_SIZES, "too many"),
     ("tiles not put together", ("Y.transpose(3, 4)", "Y"), TILES, "The tiles are not joined"),
     ("flips the filter", ("G @ w @ G.T", "G @ w.flip(2, 3) @ G.T"), TILES, "with a flipped kernel"),

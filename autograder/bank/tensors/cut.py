@@ -26,6 +26,15 @@ def cut(x):
 
 
 @wrong(
+    "returns the whole numbers",
+    fails=("the_low_half_is_zero", "special_numbers", "leaves_x_alone"),
+    says="read them as floats again",
+)
+def cut(x):
+    return x.view(torch.int32) >> 16 << 16
+
+
+@wrong(
     "rounds to the nearest bfloat16",
     fails=("the_low_half_is_zero", "special_numbers", "leaves_x_alone"),
     says="bfloat16 rounds to the nearest",

@@ -19,14 +19,19 @@ exercise = Exercise("conv_winograd", points=10, minutes=15, extra=True, uses=("w
 def check_winograd(student, rng, sizes: Sizes, dtype=F64, **options):
     x, w = images(rng, *sizes, dtype=dtype)
     got = student.conv_winograd(x.clone(), w.clone(), **options)
-    check_output(got, x, w, name=called("conv_winograd", options), extra=scattered(x, w, **options))
+    check_output(got, x, w, name=called("conv_winograd", options), extra=tiling_mistakes(x, w, **options))
 
 
-def scattered(x, w, m: int = 2) -> dict:
-    """What comes out when tiles (N, K, rows, columns, m, m) are reshaped as they are."""
+def tiling_mistakes(x, w, m: int = 2) -> dict:
+    """What comes out without the tiles at the border, or when (N, K, rows, columns, m, m) are reshaped as they are."""
     y = conv(x, w)
-    if y.shape[2] % m or y.shape[3] % m:
-        return {}
+    p, q = y.shape[2:]
+    if p % m or q % m:
+        sentence = (
+            "The tiles at the border are missing: put zeros on the right and below until all tiles are whole, and cut "
+            "off the outputs beyond P and Q."
+        )
+        return {sentence: y[..., : p // m * m, : q // m * m]}
     sentence = "The tiles are not joined: bring the axes into the order (N, K, rows, m, columns, m), then reshape."
     return {sentence: y.unfold(2, m, m).unfold(3, m, m).reshape(y.shape)}
 

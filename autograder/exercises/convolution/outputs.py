@@ -16,7 +16,8 @@ def check_output(got, x, w, stride: int = 1, padding: int = 0, *, name: str, ext
     mistakes = {**(extra or {}), **wrong_values(x, w, stride, padding)}
     if type(got) is torch.Tensor:
         shape = wrong_shapes(x, w, stride, padding).get(tuple(got.shape))
-        mistakes |= {shape: got} if shape else {}
+        if shape and not any(checks.alike(got, made() if callable(made) else made) for made in mistakes.values()):
+            mistakes[shape] = got
     checks.close(got, conv(x, w, stride, padding), name=name, why=rule(x, w, stride, padding), mistakes=mistakes)
 
 

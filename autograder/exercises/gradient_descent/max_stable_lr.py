@@ -49,8 +49,7 @@ def turned_valley(student, rng):
             why=f"The eigenvalues of this Hessian are {', '.join(map(str, curvatures))}.",
             mistakes={
                 "You took the largest entry on the diagonal: the steepest direction need not lie along an axis. "
-                "Use torch.linalg.eigvalsh.": 2 / float(H.diagonal().max()),
-                "You took the largest entry: use the largest eigenvalue, torch.linalg.eigvalsh.": 2 / float(H.max()),
+                "Use the largest eigenvalue, torch.linalg.eigvalsh.": 2 / float(H.diagonal().max()),
                 "You divided by the trace, the sum of all eigenvalues: only the largest counts.": 2 / float(H.trace()),
                 "This is 1/λmax: there a step lands on the valley floor. It may overshoot by as much again: 2/λmax.": 1
                 / max(curvatures),

@@ -41,7 +41,9 @@ def finishes(student, tasks, speeds, backups: bool) -> float:
     by_turns = max(sum(work / speed for work in tasks[i::p]) for i, speed in enumerate(speeds))
     mistakes = {
         "No node repeats a task here: your answer ignores backups.": on_a_clock(tasks, speeds, False),
-        "You deal out tasks in turn: the node that is free first must take the next one.": by_turns,
+        "You deal out tasks in turn: the node that is free first must take the next one.": by_turns
+        if not backups
+        else -1.0,
         "work / speed: a fast node takes fewer seconds.": on_a_clock(tasks, [1 / s for s in speeds], backups),
         "Idle nodes look in the order in which they become free, not in the order of the list.": in_list_order(
             tasks, speeds

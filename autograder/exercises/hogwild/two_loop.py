@@ -163,7 +163,8 @@ def only_numbers_travel(student, rng):
         run = history.agrees(student)
         waited_for(run, history.setting)
         for rank, after in enumerate(run.arguments):
-            checks.unchanged(after, history.shards(rank), name="s, y or g")
+            for letter, now, before in zip("syg", after, history.shards(rank), strict=True):
+                checks.unchanged(now, before, name=letter)
         moved = [[e.nbytes for e in run.trace if e.op not in UNSENT and e.rank == r] for r in range(history.p)]
         sent.append([(sum(sizes), len(sizes)) for sizes in moved])
     for rank, ((small, few), (large, many)) in enumerate(zip(*sent, strict=True)):

@@ -33,6 +33,7 @@ def mistakes(x: torch.Tensor) -> dict:
         ).view(torch.float32),
         "At the end you converted the whole number into a float of that size: `.view(torch.float32)` reads its bits "
         "instead.": (bits >> 16 << 16).float(),
+        "These are the bits as whole numbers: read them as floats again, `.view(torch.float32)`.": bits >> 16 << 16,
         "bfloat16 rounds to the nearest of its numbers: here, cut the low bits, towards 0.": x.bfloat16().float(),
         "The upper half has moved down to the lower one: move it up again.": (bits >> 16).view(torch.float32),
         "You cut the numbers to whole numbers: clear the low 16 of the 32 bits instead.": x.trunc(),

@@ -113,7 +113,8 @@ def only_when_it_is_needed(student, rng):
         call = lambda _, few=few: (orders, size, few)  # noqa: E731
         found, before, asked = student.ranks("epochs", 1, call, harness="taken").results[0]
         got = [batch.tolist() for batch in found if type(batch) is torch.Tensor]
-        checks.equal(got, cut([order.tolist() for order in orders], size)[:few], name=f"the first {few} batches")
+        expected = cut([order.tolist() for order in orders], size)[:few]
+        checks.equal(got, expected, name=f"the list of the first {few} batches")
         right = [1 + i // 3 for i in range(few)]  # each epoch has three batches
         checks.that(
             before == 0 and asked == right,

@@ -111,3 +111,11 @@ def test_first_wrong_part_of_a_list_is_named():
     assert not catch.same_up_to([1.0], [1.0, 2.0], 1e-6)
     assert not catch.same_up_to(math.nan, 1.0, 1e-6)
     assert catch.evidence([1.0, [2.0, 3.0]], [1.0, [2.0, 4.0]], 1e-6) == "answers 3. at [1][1], expected 4."
+
+
+@pytest.mark.parametrize("verdict", [catch.spares_the_right, catch.unmasks_the_wrong])
+@pytest.mark.parametrize("given", [(3, 1), [3, 1]])
+def test_one_input_without_a_list_is_told_its_brackets(verdict, given):
+    said = failure(verdict, given)
+    assert said.message.endswith("Put brackets around it: return [(3, 1)].")
+    verdict(LINE_UP, [(3, 1), (0, 1)])  # as many inputs as an input has parts

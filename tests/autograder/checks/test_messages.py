@@ -159,3 +159,32 @@ def ring_all_reduce(x, comm):
 def test_lab_07_has_no_known_sum(local):
     result = run.run_exercise(exercises.load("ddp").exercises["ring_all_reduce"], local(ONCE_KNOWN), seeds(b"", ""))
     assert result.points == 0
+
+
+BEGUN = """
+def total(x, comm):
+    own = x.clone()
+    for _ in range(comm.size - 1):
+        theirs = own.clone()
+        send = comm.isend(own, (comm.rank + 1) % comm.size)
+        receive = comm.irecv(theirs, (comm.rank - 1) % comm.size)
+        WAITS
+        x += theirs
+        own = theirs
+"""
+
+
+@pytest.mark.parametrize(
+    ("waits", "late"),
+    [
+        ("pass", "ank 0's irecv from rank 2 is never waited for"),
+        ("send.wait()", "ank 0's irecv from rank 2 is never waited for"),  # the numbers are there, and by luck
+        ("receive.wait(), x.zero_()", ""),  # wrong for another reason: the send has come
+    ],
+)
+def test_a_tensor_used_before_a_wait_is_named(session, waits, late):
+    said = str(failure(session, BEGUN.replace("WAITS", waits)))
+    assert ("before you use the tensor" in said) == bool(late)
+    assert late in said
+    assert "does not come from the messages" not in said
+    assert "send this rank the sum" not in said
