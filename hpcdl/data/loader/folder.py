@@ -53,7 +53,10 @@ class Shards:
             raise FileNotFoundError(
                 f"{self.folder} has no {MANIFEST}; write_shards(folder, samples) makes it"
             ) from None
-        self.fields = [shard.Field(name, dtype, shape and tuple(shape)) for name, dtype, shape in manifest["fields"]]
+        self.fields = [
+            shard.Field(name, dtype, None if shape is None else tuple(shape))
+            for name, dtype, shape in manifest["fields"]
+        ]
         self.shards = [shard.ShardFile(self.folder / about["name"], about) for about in manifest["shards"]]
         self._ends = np.cumsum([each.count for each in self.shards])
 

@@ -10,9 +10,10 @@ from typing import NamedTuple
 import torch
 
 from hpcdl.data.loader.crew import KINDS, Crew, WorkerError
+from hpcdl.data.loader.decoding import fields_for, require_fixed
 from hpcdl.data.loader.folder import Shards
 from hpcdl.data.loader.order import Share, ShareSequence
-from hpcdl.data.loader.shard import Field, Sample, fields_of
+from hpcdl.data.loader.shard import Field, Sample
 from hpcdl.data.loader.slots import LENT, SlotLayout, Slots
 from hpcdl.data.loader.worker import LoadJob
 
@@ -38,7 +39,7 @@ class Loader:
 
     `close()` ends the workers, as does `with`, and the end of the last reference. Raises WorkerError if a worker dies,
     cannot make a batch, or makes none in `patience` seconds; ValueError for numbers below 1 and samples of no fixed
-    shape.
+    shape. Every sample has the fields, dtypes and shapes of sample 0: a worker that makes others cannot make a batch.
     """
 
     def __init__(
@@ -147,11 +148,4 @@ class Loader:
 
 def _fields(shards: Shards, decode: Callable[[Sample], Sample] | None) -> list[Field]:
     """Return the fields of a batch's samples, for which sample 0 stands."""
-    fields = shards.fields if decode is None else fields_of(decode(shards[0]))
-    for field in fields:
-        if field.shape is None:
-            raise ValueError(
-                f"{field.name} is bytes of any length, and a batch needs one shape for all; give the loader a "
-                "`decode` that makes an array of them"
-            )
-    return fields
+    return require_fixed(shards.fields) if decode is None else fields_for(decode(shards[0]))
