@@ -7,7 +7,7 @@ import torch
 
 from hpcdl.data.loader.decoding import fields_for, require_fixed, require_like
 from hpcdl.data.loader.folder import Shards
-from hpcdl.data.loader.order import ShareSequence
+from hpcdl.data.loader.order import Share, ShareSequence
 from hpcdl.data.loader.shard import Field, Sample
 
 Batch = dict[str, torch.Tensor]
@@ -32,7 +32,9 @@ class PlainLoader:
         self.shards, self.decode = shards, decode
         self._fields: list[Field] | None = None if decode else require_fixed(shards.fields)
         self.schedule = ShareSequence(len(shards), batch, rank, size, seed)
-        self.state_dict, self.load_state_dict = self.schedule.state_dict, self.schedule.load_state_dict
+        self.state_dict = self.schedule.state_dict
+        self._share: Share | None = None  # the next one, until all its samples are decoded
+        self._restart()
 
     def __len__(self) -> int:
         """Batches in a whole epoch, the same on every rank."""
@@ -40,12 +42,19 @@ class PlainLoader:
 
     def __iter__(self) -> Iterator[Batch]:
         epoch = self.schedule.position.epoch
-        for share in self.schedule:
+        while self.schedule.position.epoch == epoch:
+            self._share = share = self._share or next(self._shares)
             samples = [self._decoded(i) for i in share.indices.tolist()]
-            self.schedule.position = share.after
+            self.schedule.position, self._share = share.after, None
             yield self._together(samples)
-            if share.after.epoch > epoch:
-                return
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Continue from there, also in a `for` that is running. Raises ValueError where the state is of other data."""
+        self.schedule.load_state_dict(state)
+        self._restart()
+
+    def _restart(self) -> None:
+        self._shares, self._share = iter(self.schedule), None
 
     def _decoded(self, i: int) -> Sample:
         if self.decode is None:

@@ -1,6 +1,7 @@
 """Batches prefetched by workers while the training computes: bit-identical to `PlainLoader`'s, but sooner."""
 
 import itertools
+import threading
 import time
 import weakref
 from collections import deque
@@ -37,7 +38,8 @@ class Loader:
     Workers are threads: reading and copying release Python's lock, and nothing has to start. A `decode` with much
     Python code needs processes (`kind="process"`), to which it is pickled; they take seconds to start, once.
 
-    `close()` ends the workers, as does `with`, and the end of the last reference. Raises WorkerError if a worker dies,
+    `close()` ends the workers, as does `with`, and the end of the last reference. A forked process builds a loader of
+    its own: in it, this one raises RuntimeError. Several threads may take batches. Raises WorkerError if a worker dies,
     cannot make a batch, or makes none in `patience` seconds; ValueError for numbers below 1 and samples of no fixed
     shape. Every sample has the fields, dtypes and shapes of sample 0: a worker that makes others cannot make a batch.
     """
@@ -67,7 +69,7 @@ class Loader:
         self._slots = Slots(layout, queue + LENT)
         self._crew = Crew([LoadJob(i, shards, decode, layout) for i in range(workers)], self._slots, kind)
         self._end = weakref.finalize(self, Crew.close, self._crew)
-        self._numbers = itertools.count()
+        self._numbers, self._turn = itertools.count(), threading.Lock()
         self._restart()
 
     @property
@@ -91,6 +93,10 @@ class Loader:
 
     def take(self) -> Batch:
         """Return the next batch, from the next epoch if one has ended."""
+        with self._turn:
+            return self._take()
+
+    def _take(self) -> Batch:
         self._load_ahead()
         number, slot, share = self._pending[0]
         begin = time.perf_counter()
@@ -108,6 +114,7 @@ class Loader:
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Continue from there; prefetched batches are dropped. Raises ValueError where the state is of other data."""
+        self._require_open()
         self.schedule.load_state_dict(state)
         self._crew.drop()
         while self._pending:
@@ -130,9 +137,17 @@ class Loader:
         self._shares = iter(self.schedule)
         self._pending: deque[tuple[int, int, Share]] = deque()
 
-    def _load_ahead(self) -> None:
+    def _require_open(self) -> None:
+        if not self._crew.is_mine:
+            raise RuntimeError(
+                f"the loader belongs to process {self._crew.owner}, from which this one was forked, and its workers "
+                "serve that one; build a loader in each process"
+            )
         if not self._end.alive:
             raise RuntimeError("the loader is closed; build another, and give it this one's state_dict()")
+
+    def _load_ahead(self) -> None:
+        self._require_open()
         while len(self._pending) < self.queue and self._slots.free:
             number, slot, share = next(self._numbers), self._slots.free.popleft(), next(self._shares)
             self._crew.start(number, slot, share.indices)

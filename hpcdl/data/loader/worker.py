@@ -44,7 +44,7 @@ def serve(job: LoadJob, memory: mmap.mmap, tasks: int, replies: int) -> None:
         begin, error = time.perf_counter(), b""
         try:
             fill(job, memory, slot, count)
-        except Exception:
+        except BaseException:  # SystemExit too would end a thread without a word
             error = traceback.format_exc().encode()
         _say(replies, REPLY.pack(number, time.perf_counter() - begin, len(error)) + error)
 
