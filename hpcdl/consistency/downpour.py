@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from hpcdl.comm import Communicator
+from hpcdl.consistency.messages import flat
 from hpcdl.consistency.server import Make
 from hpcdl.consistency.worker import Worker
 
@@ -52,7 +53,7 @@ def downpour(
         for k in range(first, steps):
             if k > first and k % n_fetch == 0:
                 worker.pull()
-            g = gradient(worker.w, k)
+            g = flat(gradient(worker.w, k), worker.w)
             total, since = total + g, since + 1
             worker.w.sub_(g, alpha=lr)
             if (k + 1) % n_push == 0 or k + 1 == steps:

@@ -106,9 +106,13 @@ def completion(
         the sum over known (u, v) of (L_u . R_v - Z_uv)^2 + mu / (2 n_u) |L_u|^2 + mu / (2 n_v) |R_v|^2
 
     n_u and n_v are how many are known of the row and the column. w has the `rank` elements of each row of L (shape[0],
-    rank), then of R (shape[1], rank).
+    rank), then of R (shape[1], rank). Raises ValueError for a row or column outside `shape`, whose elements would be
+    another row's.
     """
     known = list(zip(rows, columns, values, strict=True))
+    for u, v, _ in known:
+        if not (0 <= u < shape[0] and 0 <= v < shape[1]):
+            raise ValueError(f"row {u}, column {v} is outside of shape {tuple(shape)}; both are counted from 0")
     of_row, of_column = Counter(rows), Counter(columns)
     edges = [
         [*range(u * rank, (u + 1) * rank), *range((shape[0] + v) * rank, (shape[0] + v + 1) * rank)]

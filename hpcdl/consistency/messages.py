@@ -37,3 +37,22 @@ def check_weights(w: torch.Tensor) -> None:
     """Raise ValueError if `w` is not a flat tensor."""
     if w.dim() != 1:
         raise ValueError(f"w has shape {tuple(w.shape)}; give the weights as one flat tensor")
+
+
+def flat(gradient: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    """Return `gradient` as a message for the servers: flat, in one piece, in the dtype of `w`; without a copy if it is.
+
+    Raises TypeError for what is no tensor, or complex where `w` is not, and ValueError for another number of elements.
+    """
+    if not isinstance(gradient, torch.Tensor):
+        raise TypeError(
+            f"the gradient is a {type(gradient).__name__}; give a tensor with the {w.numel()} elements of w"
+        )
+    if gradient.numel() != w.numel():
+        raise ValueError(
+            f"the gradient has shape {tuple(gradient.shape)}; it has one element for each of the {w.numel()} of w"
+        )
+    if gradient.is_complex() and not w.is_complex():
+        raise TypeError(f"the gradient is {gradient.dtype} and w is {w.dtype}; give its real part")
+    dense = gradient.detach().to_dense() if gradient.layout is not torch.strided else gradient.detach()
+    return dense.to(w.device, w.dtype).resolve_conj().resolve_neg().reshape(-1).contiguous()

@@ -18,6 +18,7 @@ from hpcdl.consistency.messages import (
     WEIGHTS,
     check_servers,
     check_weights,
+    flat,
     shares,
 )
 
@@ -51,12 +52,17 @@ class Worker:
         return self.w
 
     def push(self, gradient: torch.Tensor, iterations: int = 1) -> None:
-        """Send the servers a gradient, the sum of that many `iterations`; leave it unchanged until the next call."""
+        """Send the servers a gradient, the sum of that many `iterations`; leave it unchanged until the next call.
+
+        It has one element for each of w's, in any shape and dtype. Raises TypeError or ValueError for another.
+        """
+        gradient = flat(gradient, self.w)
         self.clock += iterations
         self._request(PUSH, gradient)
 
     def push_and_pull(self, gradient: torch.Tensor, iterations: int = 1) -> torch.Tensor:
         """`push`, and `pull` in the same request."""
+        gradient = flat(gradient, self.w)
         self.clock += iterations
         self._request(PUSH | PULL, gradient, self.w, WEIGHTS)
         return self.w
@@ -84,7 +90,7 @@ class Worker:
         request = torch.tensor([what, self.clock])
         self._sent = [self.comm.isend(request, server, REQUEST) for server in range(self.servers)]
         if gradient is not None:
-            parts = shares(gradient.detach(), self.servers)
+            parts = shares(gradient, self.servers)
             self._sent += [self.comm.isend(part, server, GRADIENT) for server, part in enumerate(parts)]
         if answers:
             self._wait_for_sends()

@@ -13,7 +13,7 @@ class SparseRows:
     """n rows in compressed form: row i has `values[starts[i]:starts[i+1]]` at `columns[...]`, and the label `y[i]`.
 
     starts (n+1,) int64 · columns int32, increasing in a row · values float32, each row of length 1 · y (n,) float32,
-    -1 or 1 · `features` is the number of columns.
+    -1 or 1 · `features` is the number of columns. Raises ValueError for anything else: compiled loops trust these rows.
     """
 
     starts: torch.Tensor
@@ -21,6 +21,39 @@ class SparseRows:
     values: torch.Tensor
     y: torch.Tensor
     features: int
+
+    def __post_init__(self):
+        dtypes = {"starts": torch.int64, "columns": torch.int32, "values": torch.float32, "y": torch.float32}
+        for name, dtype in dtypes.items():
+            x = getattr(self, name)
+            if not isinstance(x, torch.Tensor) or x.dtype != dtype or x.dim() != 1:
+                found = f"{x.dtype} of shape {tuple(x.shape)}" if isinstance(x, torch.Tensor) else type(x).__name__
+                raise ValueError(f"{name} is {found}; give one axis of {dtype}, such as {name}.to({dtype})")
+        n, stored = len(self.y), len(self.columns)
+        if len(self.starts) != n + 1 or self.starts[[0, -1]].tolist() != [0, stored]:
+            raise ValueError(
+                f"starts has {len(self.starts)} numbers that end with {self.starts[-1:].tolist()}; for {n} labels and "
+                f"{stored} columns it has {n + 1}, from 0 to {stored}"
+            )
+        if len(self.values) != stored:
+            raise ValueError(f"values has {len(self.values)} numbers and columns {stored}; each column has one value")
+        self._check_columns()
+        if bool((self.y.abs() != 1).any()):
+            wrong = self.y[self.y.abs() != 1][0].item()
+            raise ValueError(f"y has {wrong:g}; labels are -1 and 1: of labels 0 and 1 give 2 * y - 1")
+
+    def _check_columns(self) -> None:
+        if bool((self.starts.diff() < 0).any()):
+            raise ValueError("starts decreases; row i has the columns from starts[i] to before starts[i + 1]")
+        if len(self.columns) and not 0 <= int(self.columns.min()) <= int(self.columns.max()) < self.features:
+            raise ValueError(
+                f"columns has {int(self.columns.min())} to {int(self.columns.max())}; they are 0 to {self.features - 1}"
+            )
+        falls = self.columns.diff() <= 0
+        firsts = self.starts[(self.starts > 0) & (self.starts < len(self.columns))]
+        falls[firsts - 1] = False  # from a row to the next
+        if bool(falls.any()):
+            raise ValueError("a row's columns do not increase; sort each row, and sum the values of a column")
 
     def __len__(self) -> int:
         return len(self.y)

@@ -41,6 +41,12 @@ class Value:
     def __repr__(self):
         return f"Value({self.data:g}{f', {self.name!r}' if self.name else ''})"
 
+    def __eq__(self, other):
+        """Compare with a number by value; two Values are equal only if they are one node of the tape."""
+        return self is other if isinstance(other, Value) else self.data == other
+
+    __hash__ = object.__hash__
+
     def __add__(self, other):
         other = lifted(other)
         return Value(self.data + other.data, "", (self, other), (1.0, 1.0), "+")

@@ -2,15 +2,23 @@
 
 `value + slope·ε` with ε² = 0, so that `f(x + ε) = f(x) + f'(x) ε` exactly: the rules of calculus become the rules of
 arithmetic (Clifford, 1873; for programs Wengert, "A simple automatic derivative evaluation program", 1964). Methods
-have torch's names: the same `lambda x: (2 * x).sin()` takes a tensor, a Dual, or a Dual of Duals.
+have torch's names: the same `lambda x: (2 * x).sin()` takes a tensor, a Dual, or a Dual of Duals. Comparisons compare
+values, so that an `if` takes the way that a number would take.
 """
 
 import itertools
 import math
+import numbers
+import operator
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
+
+
+def _comparison(compare: Callable) -> Any:
+    return lambda x, y: compare(x.value, y.value if isinstance(y, Dual) and y.level == x.level else y)
 
 
 class Dual:
@@ -72,11 +80,17 @@ class Dual:
         return Dual(cos(self.value), -sin(self.value) * self.slope, self.level)
 
     def abs(self):
-        """|x|, whose slope x/|x| does not exist at 0: it is NaN there."""
+        """|x|, whose slope x/|x| does not exist at 0: NaN for a tensor there, and ZeroDivisionError for a float."""
         size = absolute(self.value)
         return Dual(size, self.value / size * self.slope, self.level)
 
-    __radd__, __rmul__ = __add__, __mul__
+    def __bool__(self):
+        return bool(self.value)
+
+    __radd__, __rmul__, __abs__ = __add__, __mul__, abs
+    __eq__, __ne__ = _comparison(operator.eq), _comparison(operator.ne)
+    __lt__, __le__ = _comparison(operator.lt), _comparison(operator.le)
+    __gt__, __ge__ = _comparison(operator.gt), _comparison(operator.ge)
 
 
 Number = float | torch.Tensor | Dual
@@ -101,7 +115,12 @@ _levels = itertools.count(1)  # a derivative that begins later, perhaps inside a
 
 
 def derivatives(f: Callable, x: Number, order: int = 1) -> list:
-    """`[f(x), f'(x), ..., f⁽ᵒʳᵈᵉʳ⁾(x)]`, by Duals nested `order` deep; `x` is a number or tensor."""
+    """`[f(x), f'(x), ..., f⁽ᵒʳᵈᵉʳ⁾(x)]`, by Duals nested `order` deep; `x` is a number or tensor.
+
+    Raises TypeError if f returns something else, such as a list, and ValueError for an order below 0.
+    """
+    if order < 0:
+        raise ValueError(f"order is {order}; derivatives are of order 0 (the value), 1, 2, ...")
     levels = [next(_levels) for _ in range(order)]
     nested: Number = x
     for level in levels:
@@ -113,7 +132,7 @@ def derivatives(f: Callable, x: Number, order: int = 1) -> list:
 
 
 def partials(f: Callable, *xs: Number) -> list:
-    """Return the partial derivatives of `f(*xs)`, one evaluation of `f` for each variable."""
+    """Return the partial derivatives of `f(*xs)`, a number or tensor, with one evaluation of `f` for each variable."""
     level = next(_levels)
     slopes = [[float(i == j) for j in range(len(xs))] for i in range(len(xs))]
     points = [[Dual(x, slope, level) for x, slope in zip(xs, row, strict=True)] for row in slopes]
@@ -122,4 +141,8 @@ def partials(f: Callable, *xs: Number) -> list:
 
 def _parts(y: Number, level: int) -> tuple[Any, Any]:
     """Return the value and the slope that a result has at a level."""
+    if isinstance(y, np.ndarray) and y.dtype == object:
+        raise TypeError("f returned an array of objects, as array * x does; write x * array, or return one number")
+    if not isinstance(y, (Dual, torch.Tensor, np.ndarray, np.generic, numbers.Number)):
+        raise TypeError(f"f returned a {type(y).__name__}; differentiate a function that returns one number or tensor")
     return (y.value, y.slope) if isinstance(y, Dual) and y.level == level else (y, 0.0)

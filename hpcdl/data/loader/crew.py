@@ -33,6 +33,7 @@ class Crew:
 
     def __init__(self, jobs: list[LoadJob], slots: Slots, kind: str):
         self.jobs, self.slots = jobs, slots
+        self.owner = os.getpid()  # a forked process has the same pipes and slots
         self.busy: dict[int, tuple[int, int]] = {}  # by number of batch: slot and samples, until it is done
         self.done: dict[int, float] = {}  # by number of batch: seconds that it took
         self.processes: dict[int, subprocess.Popen] = {}
@@ -49,6 +50,11 @@ class Crew:
         except BaseException:
             self.close()
             raise
+
+    @property
+    def is_mine(self) -> bool:
+        """Return whether this process made the workers, and was not forked since."""
+        return os.getpid() == self.owner
 
     def start(self, number: int, slot: int, indices: np.ndarray) -> None:
         """Let a worker fill `slot` with samples `indices`: batch `number`."""
@@ -78,8 +84,8 @@ class Crew:
             self._notes(slot)[DROPPED] = True
 
     def close(self) -> None:
-        """End the workers, and wait for it."""
-        if self.tasks < 0:
+        """End the workers, and wait for it; in a forked process do nothing: they work for another one."""
+        if self.tasks < 0 or not self.is_mine:
             return
         self.drop()
         os.close(self.tasks)

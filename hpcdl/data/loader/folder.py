@@ -53,9 +53,15 @@ class Shards:
             raise FileNotFoundError(
                 f"{self.folder} has no {MANIFEST}; write_shards(folder, samples) makes it"
             ) from None
-        self.fields = [shard.Field(name, dtype, shape and tuple(shape)) for name, dtype, shape in manifest["fields"]]
+        self.fields = [
+            shard.Field(name, dtype, None if shape is None else tuple(shape))
+            for name, dtype, shape in manifest["fields"]
+        ]
         self.shards = [shard.ShardFile(self.folder / about["name"], about) for about in manifest["shards"]]
         self._ends = np.cumsum([each.count for each in self.shards])
+
+    def __reduce__(self):
+        return Shards, (self.folder,)  # another process maps the files itself
 
     def __len__(self) -> int:
         return int(self._ends[-1])
@@ -71,7 +77,12 @@ class Shards:
         return int(np.searchsorted(self._ends, i, side="right"))
 
     def take(self, indices: np.ndarray, out: dict[str, np.ndarray], note: Callable[[int], None] = lambda _: None):
-        """Copy samples into arrays, `out[field][k]` from sample `indices[k]`; `note(shard)` before each is read."""
+        """Copy samples into arrays, `out[field][k]` from sample `indices[k]`; `note(shard)` before each is read.
+
+        Raises IndexError for a number that no sample has.
+        """
+        if len(indices) and not 0 <= indices.min() <= indices.max() < len(self):
+            raise IndexError(f"samples {indices.min()} to {indices.max()} of {len(self)}; they are numbered from 0")
         numbers = np.searchsorted(self._ends, indices, side="right")
         for number in np.unique(numbers).tolist():
             note(number)

@@ -1,6 +1,7 @@
 """The order of samples: one order for all ranks in each epoch, and a position in it for any number of ranks."""
 
 from collections.abc import Iterator
+from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
@@ -77,7 +78,10 @@ class ShareSequence:
         return {"samples": self.n, "seed": self.seed, "epoch": self.position.epoch, "seen": self.position.seen}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Continue from there. Raises ValueError if the state is of other data."""
+        """Continue from there. Raises ValueError if the state is of other data, or none that `state_dict` returned."""
+        names = ("samples", "seed", "epoch", "seen")
+        if not isinstance(state, dict) or any(not isinstance(state.get(name), Integral) for name in names):
+            raise ValueError(f"the state is {state!r}; it has the whole numbers {', '.join(names)}, as of state_dict()")
         if state["samples"] != self.n or not 0 <= state["seen"] < self.n or state["epoch"] < 0:
             raise ValueError(f"the state is {state}, and there are {self.n} samples here; it is of other data")
         self.seed, self.position = state["seed"], Position(state["epoch"], state["seen"])

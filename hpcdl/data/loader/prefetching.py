@@ -1,6 +1,7 @@
 """Batches prefetched by workers while the training computes: bit-identical to `PlainLoader`'s, but sooner."""
 
 import itertools
+import threading
 import time
 import weakref
 from collections import deque
@@ -10,9 +11,10 @@ from typing import NamedTuple
 import torch
 
 from hpcdl.data.loader.crew import KINDS, Crew, WorkerError
+from hpcdl.data.loader.decoding import fields_for, require_fixed
 from hpcdl.data.loader.folder import Shards
 from hpcdl.data.loader.order import Share, ShareSequence
-from hpcdl.data.loader.shard import Field, Sample, fields_of
+from hpcdl.data.loader.shard import Field, Sample
 from hpcdl.data.loader.slots import LENT, SlotLayout, Slots
 from hpcdl.data.loader.worker import LoadJob
 
@@ -36,9 +38,10 @@ class Loader:
     Workers are threads: reading and copying release Python's lock, and nothing has to start. A `decode` with much
     Python code needs processes (`kind="process"`), to which it is pickled; they take seconds to start, once.
 
-    `close()` ends the workers, as does `with`, and the end of the last reference. Raises WorkerError if a worker dies,
+    `close()` ends the workers, as does `with`, and the end of the last reference. A forked process builds a loader of
+    its own: in it, this one raises RuntimeError. Several threads may take batches. Raises WorkerError if a worker dies,
     cannot make a batch, or makes none in `patience` seconds; ValueError for numbers below 1 and samples of no fixed
-    shape.
+    shape. Every sample has the fields, dtypes and shapes of sample 0: a worker that makes others cannot make a batch.
     """
 
     def __init__(
@@ -66,7 +69,7 @@ class Loader:
         self._slots = Slots(layout, queue + LENT)
         self._crew = Crew([LoadJob(i, shards, decode, layout) for i in range(workers)], self._slots, kind)
         self._end = weakref.finalize(self, Crew.close, self._crew)
-        self._numbers = itertools.count()
+        self._numbers, self._turn = itertools.count(), threading.Lock()
         self._restart()
 
     @property
@@ -90,6 +93,10 @@ class Loader:
 
     def take(self) -> Batch:
         """Return the next batch, from the next epoch if one has ended."""
+        with self._turn:
+            return self._take()
+
+    def _take(self) -> Batch:
         self._load_ahead()
         number, slot, share = self._pending[0]
         begin = time.perf_counter()
@@ -107,6 +114,7 @@ class Loader:
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Continue from there; prefetched batches are dropped. Raises ValueError where the state is of other data."""
+        self._require_open()
         self.schedule.load_state_dict(state)
         self._crew.drop()
         while self._pending:
@@ -129,9 +137,17 @@ class Loader:
         self._shares = iter(self.schedule)
         self._pending: deque[tuple[int, int, Share]] = deque()
 
-    def _load_ahead(self) -> None:
+    def _require_open(self) -> None:
+        if not self._crew.is_mine:
+            raise RuntimeError(
+                f"the loader belongs to process {self._crew.owner}, from which this one was forked, and its workers "
+                "serve that one; build a loader in each process"
+            )
         if not self._end.alive:
             raise RuntimeError("the loader is closed; build another, and give it this one's state_dict()")
+
+    def _load_ahead(self) -> None:
+        self._require_open()
         while len(self._pending) < self.queue and self._slots.free:
             number, slot, share = next(self._numbers), self._slots.free.popleft(), next(self._shares)
             self._crew.start(number, slot, share.indices)
@@ -147,11 +163,4 @@ class Loader:
 
 def _fields(shards: Shards, decode: Callable[[Sample], Sample] | None) -> list[Field]:
     """Return the fields of a batch's samples, for which sample 0 stands."""
-    fields = shards.fields if decode is None else fields_of(decode(shards[0]))
-    for field in fields:
-        if field.shape is None:
-            raise ValueError(
-                f"{field.name} is bytes of any length, and a batch needs one shape for all; give the loader a "
-                "`decode` that makes an array of them"
-            )
-    return fields
+    return require_fixed(shards.fields) if decode is None else fields_for(decode(shards[0]))

@@ -40,14 +40,25 @@ class Field(NamedTuple):
 
 
 def fields_of(sample: Sample) -> list[Field]:
-    """Return the fields of a sample, by name. Raises TypeError for what is neither numbers nor bytes."""
-    return [_field(name, value) for name, value in sample.items()]
+    """Return the fields of a sample, by name. Raises TypeError for what is no dict of numbers or bytes."""
+    return [field_of(name, value) for name, value in require_dict(sample).items()]
 
 
-def _field(name: str, value: Any) -> Field:
+def require_dict(sample: Sample) -> Sample:
+    """Return `sample` if it is a dict; otherwise raise TypeError."""
+    if not isinstance(sample, dict):
+        raise TypeError(f"a sample is a {type(sample).__name__}; it is a dict of arrays, numbers or bytes by name")
+    return sample
+
+
+def field_of(name: str, value: Any) -> Field:
+    """Return what a sample has under `name`. Raises TypeError for what is neither numbers nor bytes."""
     if isinstance(value, bytes):
         return Field(name, "|u1", None)
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError, RuntimeError) as error:  # a ragged list, a tensor that NumPy cannot read
+        raise TypeError(f"{name} is {type(value).__name__}, of which NumPy makes no array: {error}") from None
     if array.dtype.kind not in "biuf":
         raise TypeError(f"{name} is {type(value).__name__}; a sample has arrays, numbers or bytes under its names")
     return Field(name, array.dtype.newbyteorder("<").str, array.shape)
@@ -59,8 +70,8 @@ def write(path: Path, fields: Sequence[Field], samples: Sequence[Sample]) -> dic
     Raises ValueError where a sample has other fields.
     """
     names = {field.name for field in fields}
-    for more in (sorted(sample.keys() - names) for sample in samples):
-        if more:
+    for sample in samples:
+        if more := sorted(require_dict(sample).keys() - names):
             raise ValueError(f"a sample has {more[0]}, which the first one has not; it has {', '.join(sorted(names))}")
     arrays = [array for field in fields for array in _columns(field, samples)]
     offsets, end = [], 0
@@ -89,17 +100,18 @@ def _columns(field: Field, samples: Sequence[Sample]) -> list[np.ndarray]:
         lengths = [0, *map(len, texts)]
         return [np.cumsum(lengths, dtype="<i8"), np.frombuffer(b"".join(texts), np.uint8)]
     for value in values:
-        if value is None or _field(field.name, value) != field:
-            raise ValueError(f"a sample has {field.name} = {_shown(value)}; the first one has {_about(field)}")
+        if value is None or field_of(field.name, value) != field:
+            raise ValueError(f"a sample has {field.name} = {_shown(value)}; the first one has {about(field)}")
     return [np.array(values, dtype=field.dtype)]
 
 
-def _about(field: Field) -> str:
+def about(field: Field) -> str:
+    """Describe a field's dtype and shape in an error."""
     return "bytes" if field.shape is None else f"{np.dtype(field.dtype).name} of shape {tuple(field.shape)}"
 
 
 def _shown(value: Any) -> str:
-    return "nothing" if value is None else _about(_field("", value))
+    return "nothing" if value is None else about(field_of("", value))
 
 
 class ShardFile:

@@ -16,8 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-import numpy as np
-
+from hpcdl.data.loader.decoding import require_like
 from hpcdl.data.loader.folder import Shards
 from hpcdl.data.loader.shard import Sample
 from hpcdl.data.loader.slots import DROPPED, NOTES, SHARD, WORKER, SlotLayout
@@ -45,7 +44,7 @@ def serve(job: LoadJob, memory: mmap.mmap, tasks: int, replies: int) -> None:
         begin, error = time.perf_counter(), b""
         try:
             fill(job, memory, slot, count)
-        except Exception:
+        except BaseException:  # SystemExit too would end a thread without a word
             error = traceback.format_exc().encode()
         _say(replies, REPLY.pack(number, time.perf_counter() - begin, len(error)) + error)
 
@@ -56,6 +55,7 @@ def fill(job: LoadJob, memory: mmap.mmap, slot: int, count: int) -> None:
     notes[WORKER], notes[SHARD] = job.worker, -1
     note, indices = partial(notes.__setitem__, SHARD), notes[NOTES : NOTES + count]
     arrays = job.layout.arrays(memory, slot, count)
+    fields = [field for field, _, _ in job.layout.places]
     if job.decode is None and not notes[DROPPED]:
         job.shards.take(indices, arrays, note)
     elif job.decode is not None:
@@ -63,18 +63,10 @@ def fill(job: LoadJob, memory: mmap.mmap, slot: int, count: int) -> None:
             if notes[DROPPED]:
                 return
             note(job.shards.shard_of(i))
-            _put(job.decode(job.shards[i]), arrays, k, i)
-
-
-def _put(decoded: Sample, arrays: dict[str, np.ndarray], k: int, i: int) -> None:
-    """A decoded sample `i` in its place `k` of the batch."""
-    for name, array in arrays.items():
-        if np.shape(decoded[name]) != array.shape[1:]:
-            raise ValueError(
-                f"decode made {name} of shape {np.shape(decoded[name])} from sample {i}, and {array.shape[1:]} from "
-                "sample 0; all samples of a batch have one shape"
-            )
-        array[k] = decoded[name]
+            sample = job.decode(job.shards[i])
+            require_like(sample, fields, i)
+            for name, array in arrays.items():
+                array[k] = sample[name]
 
 
 def _say(replies: int, message: bytes) -> None:

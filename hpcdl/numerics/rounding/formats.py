@@ -81,7 +81,9 @@ class Float:
 
     With bias B = 2^(exponent_bits-1) - 1 the gap around x is 2^(e - mantissa_bits), e = max(floor(log2 |x|), 1 - B).
     What rounds beyond `max` becomes the infinity. A format without one uses its largest exponent for numbers too, all
-    but one code, which is NaN; there, what lies beyond `max` saturates, the infinities included.
+    but one code, which is NaN; there, what lies beyond `max` saturates, the infinities included. `dtype` stores the
+    numbers: BF16 and the others are below, and `Float("E3M2", 3, 2, torch.float16)` is one of your own. Raises
+    ValueError for a format with numbers that float32 or `dtype` has not.
 
     Source: IEEE 754-2019; OCP 8-bit Floating Point Specification (OFP8) 1.0, 2023, conversions in saturating mode.
     """
@@ -91,6 +93,17 @@ class Float:
     mantissa_bits: int
     dtype: torch.dtype
     has_infinity: bool = True
+
+    def __post_init__(self):
+        e, m, most = self.exponent_bits, self.mantissa_bits, 8 if self.has_infinity else 7
+        if type(e) is not int or type(m) is not int or not 2 <= e <= most or not 1 <= m <= 22:
+            raise ValueError(
+                f"{self.name} has {e!r} exponent_bits and {m!r} mantissa_bits; float32 has the numbers of 2 to {most} "
+                "and 1 to 22"
+            )
+        room = torch.finfo(self.dtype)
+        if room.max < self.max or room.eps > 2.0**-m or room.tiny * room.eps > 2.0 ** (self.min_exponent - m):
+            raise ValueError(f"{self.dtype} has not all numbers of {self.name}; store them in torch.float32")
 
     def __repr__(self):
         return self.name
@@ -138,7 +151,21 @@ FLOATS = {fmt.name: fmt for fmt in (BF16, FP16, FP8_E4M3, FP8_E5M2)}
 
 
 def encode(values: Tensor, fmt: Format) -> Tensor:
-    """Float32 values that belong to a format as it stores them, in `fmt.dtype`; NaN in a word of fixed point is 0."""
+    """Return float32 values that belong to a format as it stores them, in `fmt.dtype`; NaN in a word of fixed point is
+    0.
+
+    Raises ValueError for another dtype, and in fixed point for values outside [min, max]: `round_nearest` brings them
+    into the format.
+    """
+    if values.dtype != torch.float32:
+        raise ValueError(f"values are {values.dtype}; give float32, as round_nearest(x, {fmt}) returns them")
+    if isinstance(fmt, Fixed) and bool(((values < fmt.min) | (values > fmt.max)).any()):
+        raise ValueError(f"values go beyond {fmt.min} to {fmt.max}, the range of {fmt}; round_nearest(x, fmt) first")
+    return stored(values, fmt)
+
+
+def stored(values: Tensor, fmt: Format) -> Tensor:
+    """`encode` without checks, for values that were just rounded."""
     if isinstance(fmt, Fixed):
         return (values / fmt.eps).nan_to_num(0.0).to(fmt.dtype)
     if fmt.dtype == torch.bfloat16:  # a cast keeps these numbers too, but gives NaN other bits on other processors
@@ -147,7 +174,9 @@ def encode(values: Tensor, fmt: Format) -> Tensor:
 
 
 def decode(codes: Tensor, fmt: Format) -> Tensor:
-    """Return the float32 values of what `encode` stored, exactly."""
+    """Return the float32 values of what `encode` stored, exactly; raise ValueError for codes of another dtype."""
+    if codes.dtype != fmt.dtype:
+        raise ValueError(f"codes are {codes.dtype}; {fmt} is stored in {fmt.dtype}")
     return codes.float() * fmt.eps if isinstance(fmt, Fixed) else codes.float()
 
 
@@ -155,6 +184,8 @@ def checked(x: Tensor, fmt: Format) -> Tensor:
     """`x` in float32, apart from any graph; raises ValueError where rounding it is undefined, or would happen twice."""
     if not isinstance(fmt, Fixed | Float):
         raise ValueError(f"fmt is {fmt!r}; a format is Fixed(il, fl) or one of {', '.join(FLOATS)}")
+    if not isinstance(x, Tensor):
+        raise TypeError(f"x is a {type(x).__name__}; tensors are rounded: torch.as_tensor(x, dtype=torch.float32)")
     if x.dtype not in (torch.float32, torch.bfloat16, torch.float16):
         advice = "x.float() rounds it to float32 first" if x.is_floating_point() else "x.float() makes it one"
         raise ValueError(f"x has dtype {x.dtype}; a tensor of float32 (or 16-bit floats) is rounded: {advice}")

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from hpcdl.numerics.rounding.formats import Fixed, Format, checked
+from hpcdl.numerics.rounding.formats import FLOATS, Fixed, Format, checked
 
 
 def neighbours(x: Tensor, fmt: Format) -> tuple[Tensor, Tensor]:
@@ -34,4 +34,8 @@ def round_nearest(x: Tensor, fmt: Format) -> Tensor:
         return fmt.bounded(torch.round(x.clamp(fmt.min, fmt.max) / fmt.eps) * fmt.eps)
     if not fmt.has_infinity:  # casts differ here between versions of torch: some give NaN
         x = x.clamp(fmt.min, fmt.max)
-    return x.to(fmt.dtype).float()
+    if fmt == FLOATS.get(fmt.name):
+        return x.to(fmt.dtype).float()
+    wide = x.double()  # `dtype` only stores a format of your own, and may have more numbers
+    q = fmt.quantum(wide)
+    return fmt.bounded(torch.round(wide / q) * q).float()

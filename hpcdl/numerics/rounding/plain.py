@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from hpcdl.numerics.rounding.formats import Fixed, Float, Format, encode
+from hpcdl.numerics.rounding.formats import Fixed, Float, Format, stored
 from hpcdl.numerics.rounding.philox import random_bits
 from hpcdl.numerics.rounding.threads import in_rows, one_thread
 
@@ -25,7 +25,7 @@ def round_into(x: Tensor, out: Tensor, fmt: Format, seed: int, offset: int) -> N
             part = x[start : start + CHUNK]
             r = random_bits(seed, offset + start, part.numel(), x.device, fmt.random_bits)
             rounded = round_with(part, r, fmt)
-            out[start : start + CHUNK] = rounded if out.dtype == torch.float32 else encode(rounded, fmt)
+            out[start : start + CHUNK] = rounded if out.dtype == torch.float32 else stored(rounded, fmt)
 
     chunks = -(-x.numel() // CHUNK)
     rows = min(torch.get_num_threads(), chunks) if x.device.type == "cpu" else 1

@@ -1,5 +1,7 @@
 """One step of stochastic gradient descent for weights that are stored in few bits."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -18,9 +20,13 @@ def sgd_step(
     them). Gradients `g` and velocities `v` are float32 of w's shape. R is `stochastic_round` with `seed` and `offset`;
     every product and sum before it is rounded to float32 once, so that the bits are the same everywhere.
 
-    Raises ValueError for another format, dtype, shape or device, tensors that are not contiguous, or a bad place.
+    Raises ValueError for another format, dtype, shape or device, tensors that are not contiguous, a bad place, or an
+    `lr` or `momentum` that is not finite.
     """
     _check(w, g, v, fmt)
+    for name, number in (("lr", lr), ("momentum", momentum)):
+        if number is None or not math.isfinite(number):
+            raise ValueError(f"{name} is {number!r}, which would make every weight NaN; give a finite number")
     check_place(seed, offset, w.numel())
     kernels = fastest(w.device.type, w.numel())
     step = kernels.sgd_into if kernels else sgd_into

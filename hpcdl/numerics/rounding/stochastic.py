@@ -8,7 +8,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from hpcdl.numerics.rounding.formats import Format, checked, encode
+from hpcdl.numerics.rounding.formats import Format, checked, stored
 from hpcdl.numerics.rounding.plain import round_into
 
 COMPILED_FROM = 1 << 16  # elements: for fewer it is not worth while to load Numba; once there, it serves all
@@ -30,7 +30,8 @@ def stochastic_round(x: Tensor, fmt: Format, *, seed: int, offset: int = 0, out:
     What belongs to the format stays. NaN stays NaN; beyond the range as `round_nearest` has it, where a number between
     the largest and the next that would be takes either. No gradient passes.
 
-    `out`, if given, takes the result: of x's shape, in float32 (it may be x) or in `fmt.dtype`, the stored form.
+    `out`, if given, takes the result: of x's shape, in float32 (it may be x) or in `fmt.dtype`, the stored form; if it
+    overlaps x otherwise, x is copied first.
     Raises ValueError for integers or float64 in `x`, a seed outside [0, 2^64), a negative offset, an unfit `out`.
 
     Source: Gupta et al. 2015, section 3; Croci et al. 2022, "Stochastic rounding: implementation, error analysis and
@@ -40,10 +41,12 @@ def stochastic_round(x: Tensor, fmt: Format, *, seed: int, offset: int = 0, out:
     check_place(seed, offset, values.numel())
     out = torch.empty_like(values) if out is None else _fit(out, values, fmt)
     target = out if out.is_contiguous() and out.dtype in STORED else torch.empty_like(values)
+    if _overlap(values, target):
+        values = values.clone()
     kernels = fastest(values.device.type, values.numel())
     round_all = kernels.round_into if kernels else round_into
     round_all(values.view(-1), target.view(-1), fmt, seed, offset)
-    return out if target is out else out.copy_(target if out.dtype == torch.float32 else encode(target, fmt))
+    return out if target is out else out.copy_(target if out.dtype == torch.float32 else stored(target, fmt))
 
 
 def fastest(device: str, n: int) -> ModuleType | None:
@@ -70,6 +73,12 @@ def check_place(seed: int, offset: int, n: int) -> None:
         raise ValueError(f"seed is {seed!r}; it is an integer from 0 to 2^64 - 1")
     if not isinstance(offset, int) or not 0 <= offset <= LAST - n:
         raise ValueError(f"offset is {offset!r} for {n} elements; it is an integer from 0 to 2^63 - {n}")
+
+
+def _overlap(x: Tensor, out: Tensor) -> bool:
+    """Return whether writing `out` would overwrite elements of `x` other than those that it is made from."""
+    one_storage = x.numel() > 0 and x.untyped_storage().data_ptr() == out.untyped_storage().data_ptr()
+    return one_storage and (x.data_ptr() != out.data_ptr() or x.dtype != out.dtype)
 
 
 def _fit(out: Tensor, x: Tensor, fmt: Format) -> Tensor:

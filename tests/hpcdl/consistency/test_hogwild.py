@@ -182,3 +182,9 @@ def test_round_robin_is_the_same_run_whatever_the_threads_do():
 def test_wrong_arguments_are_refused(options, said):
     with pytest.raises(ValueError, match=said):
         logistic_epochs(**{"rows": ROWS, "w": torch.zeros(ROWS.features), "lr": LR} | options)
+
+
+@pytest.mark.parametrize(("row", "column"), [(2, 0), (-1, 0), (0, 3), (0, -1)])
+def test_completion_outside_the_matrix(row, column):
+    with pytest.raises(ValueError, match=rf"row {row}, column {column} is outside of shape \(2, 3\)"):
+        completion([0, row], [0, column], [1.0, 1.0], (2, 3), 1)

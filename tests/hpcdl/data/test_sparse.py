@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from hpcdl.data import rcv1_like
+from hpcdl.data import SparseRows, rcv1_like
 
 
 def dense(data):
@@ -61,3 +61,48 @@ def test_a_linear_machine_learns_it():
 def test_bad_arguments(wrong):
     with pytest.raises(ValueError, match=f"{next(iter(wrong))} (is )?{next(iter(wrong.values()))}"):
         rcv1_like(**{"n": 10, "features": 1000, "nonzeros": 10, **wrong})
+
+
+def rows(**changed):
+    parts = {
+        "starts": torch.tensor([0, 0, 2, 3, 3]),
+        "columns": torch.tensor([1, 4, 0], dtype=torch.int32),
+        "values": torch.tensor([0.6, 0.8, 1.0]),
+        "y": torch.tensor([1.0, -1.0, 1.0, -1.0]),
+        "features": 5,
+    }
+    return SparseRows(**{**parts, **changed})
+
+
+def test_rows_of_ones_own():
+    assert len(rows()) == 4
+    assert (
+        len(SparseRows(torch.zeros(1, dtype=torch.int64), rows().columns[:0], torch.zeros(0), torch.zeros(0), 3)) == 0
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"columns": torch.tensor([1, 4, 0])}, "columns is torch.int64 of shape .3,.; give one axis of torch.int32"),
+        ({"columns": torch.tensor([1, 4, 0], dtype=torch.int16)}, "columns is torch.int16"),
+        ({"columns": [1, 4, 0]}, "columns is list"),
+        ({"columns": torch.tensor([1, 5, 0], dtype=torch.int32)}, "columns has 0 to 5; they are 0 to 4"),
+        ({"columns": torch.tensor([-1, 4, 0], dtype=torch.int32)}, "columns has -1 to 4"),
+        ({"columns": torch.tensor([4, 4, 0], dtype=torch.int32)}, "a row's columns do not increase"),
+        ({"columns": torch.tensor([4, 1, 0], dtype=torch.int32)}, "a row's columns do not increase"),
+        ({"values": torch.ones(3).double()}, "values is torch.float64"),
+        ({"values": torch.ones(3, 1)}, "values is torch.float32 of shape .3, 1."),
+        ({"values": torch.ones(2)}, "values has 2 numbers and columns 3"),
+        ({"starts": torch.tensor([0, 2, 3, 3])}, "starts has 4 numbers .* it has 5, from 0 to 3"),
+        ({"starts": torch.tensor([1, 1, 2, 3, 3])}, "from 0 to 3"),
+        ({"starts": torch.tensor([0, 0, 2, 3, 4])}, "end with .4."),
+        ({"starts": torch.tensor([0, 3, 2, 3, 3])}, "starts decreases"),
+        ({"y": torch.tensor([1.0, 0.0, 1.0, 0.0])}, "y has 0; labels are -1 and 1"),
+        ({"y": torch.tensor([True, False, True, False])}, "y is torch.bool"),
+        ({"features": 4}, "they are 0 to 3"),
+    ],
+)
+def test_rows_that_loops_cannot_trust(changed, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        rows(**changed)

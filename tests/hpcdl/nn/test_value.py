@@ -114,3 +114,15 @@ def test_the_ends_of_the_range_do_not_overflow():
 
 def test_relu_passes_a_nan_on_as_torchs_does():
     assert math.isnan(Value(math.nan).relu().data)
+
+
+def test_comparing_with_a_number():
+    x, same = Value(3.0), Value(3.0)
+    assert x == 3
+    assert x != 2
+    assert x != same
+    assert [same, x].index(x) == 1
+    assert len({x, same, x * 1}) == 3
+    y = x * x if x == 3 else 0 * x
+    backward(y)
+    assert (y.data, x.grad) == (9.0, 6.0)

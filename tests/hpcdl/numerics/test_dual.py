@@ -1,7 +1,10 @@
 """Dual numbers against torch's autograd, for first and higher derivatives."""
 
 import math
+import operator
+from fractions import Fraction
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -87,3 +90,65 @@ def test_a_power_may_have_a_variable_in_its_exponent(x):
     f = lambda x: x ** (2 * x)  # noqa: E731
     assert [float(d) for d in derivatives(f, x, 2)] == pytest.approx(by_autograd(f, x, 2), rel=1e-12)
     assert partials(lambda x, y: x**y, 2.0, 3.0) == pytest.approx([12.0, 8 * math.log(2.0)])
+
+
+@pytest.mark.parametrize("x", [3.0, 0.0, -2.0, torch.tensor(3.0, dtype=torch.float64)])
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("compare", [operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge])
+def test_a_branch_is_the_one_of_the_number(compare, order, x):
+    """A comparison by identity would say that no Dual is 3."""
+    f = lambda x: x * x * x if compare(x, 3) else 5 * x  # noqa: E731
+    assert derivatives(f, x, order) == derivatives(
+        (lambda x: x * x * x) if compare(x, 3) else (lambda x: 5 * x), x, order
+    )
+    swapped = lambda x: x * x if compare(0.0, x) else -x  # noqa: E731
+    assert derivatives(swapped, x) == derivatives((lambda x: x * x) if compare(0.0, x) else (lambda x: -x), x)
+
+
+def test_truth_and_size():
+    assert derivatives(lambda x: 1 / x if x else 7 * x, 0.0) == [0.0, 7.0]
+    assert derivatives(abs, -3.0, 2) == [3.0, -1.0, 0.0]
+    assert derivatives(lambda x: max(x * x, x), 3.0) == [9.0, 6.0]
+
+
+def test_branches_in_nested_derivatives():
+    inner = lambda x: derivatives(lambda y: y * y * x if y > x else y, 3.0)[1]  # noqa: E731
+    assert derivatives(inner, 2.0) == [12.0, 6.0]
+    assert derivatives(inner, 4.0) == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("result", "kind"),
+    [
+        (lambda x: [x, x * x], "a list"),
+        (lambda x: (x, x), "a tuple"),
+        (lambda x: {"y": x}, "a dict"),
+        (lambda x: None, "a NoneType"),
+        (lambda x: np.array([1.0, 2.0]) * x, "an array of objects"),
+        (lambda x: np.array([x, x]), "an array of objects"),
+    ],
+)
+def test_results_whose_slope_would_be_lost(result, kind):
+    for differentiate in (lambda: derivatives(result, 2.0), lambda: partials(result, 2.0)):
+        with pytest.raises(TypeError, match=f"f returned {kind}"):
+            differentiate()
+
+
+@pytest.mark.parametrize("c", [2, 2.0, np.float64(2), np.int64(2), np.float32(2), Fraction(2), torch.tensor(2.0)])
+def test_numbers_of_any_kind(c):
+    rows = [
+        (lambda x: c * x, 6, 2),
+        (lambda x: x * c, 6, 2),
+        (lambda x: c - x, -1, -1),
+        (lambda x: x - c, 1, 1),
+        (lambda x: x**c, 9, 6),
+        (lambda x: c / x, 2 / 3, -2 / 9),
+        (lambda x: c + 0 * x, 2, 0),
+    ]
+    for f, value, slope in rows:
+        assert [float(y) for y in derivatives(f, 3.0)] == pytest.approx([value, slope], rel=1e-6)
+
+
+def test_orders_below_zero():
+    with pytest.raises(ValueError, match="order is -1"):
+        derivatives(lambda x: x, 1.0, -1)
