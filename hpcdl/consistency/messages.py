@@ -37,3 +37,19 @@ def check_weights(w: torch.Tensor) -> None:
     """Raise ValueError if `w` is not a flat tensor."""
     if w.dim() != 1:
         raise ValueError(f"w has shape {tuple(w.shape)}; give the weights as one flat tensor")
+
+
+def as_message(gradient: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    """Return a gradient of the flat weights `w` as it can be sent: itself, or a contiguous copy.
+
+    Raises ValueError if it does not fit, before its receiver is told that it will come.
+    """
+    if not isinstance(gradient, torch.Tensor) or gradient.is_sparse:
+        raise ValueError(f"the gradient is a {type(gradient).__name__}; give it as a flat dense tensor, like w")
+    if gradient.shape != w.shape or gradient.dtype != w.dtype or gradient.device != w.device:
+        raise ValueError(
+            f"the gradient has {gradient.numel()} {gradient.dtype} elements in shape {tuple(gradient.shape)} on "
+            f"{gradient.device}, and w has {w.dtype} elements in shape {tuple(w.shape)} on {w.device}; give a gradient "
+            "of w's shape, dtype and device, such as gradient.flatten().to(w)"
+        )
+    return gradient.detach().resolve_conj().resolve_neg().contiguous()

@@ -16,6 +16,7 @@ from hpcdl.consistency.messages import (
     REQUEST,
     STOP,
     WEIGHTS,
+    as_message,
     check_servers,
     check_weights,
     shares,
@@ -51,13 +52,16 @@ class Worker:
         return self.w
 
     def push(self, gradient: torch.Tensor, iterations: int = 1) -> None:
-        """Send the servers a gradient, the sum of that many `iterations`; leave it unchanged until the next call."""
-        self.clock += iterations
+        """Send the servers a gradient, the sum of that many `iterations`; leave it unchanged until the next call.
+
+        Raises ValueError if it has another shape or dtype than `w`, or there are no iterations.
+        """
+        gradient = self._count(gradient, iterations)
         self._request(PUSH, gradient)
 
     def push_and_pull(self, gradient: torch.Tensor, iterations: int = 1) -> torch.Tensor:
         """`push`, and `pull` in the same request."""
-        self.clock += iterations
+        gradient = self._count(gradient, iterations)
         self._request(PUSH | PULL, gradient, self.w, WEIGHTS)
         return self.w
 
@@ -73,6 +77,14 @@ class Worker:
         if not isinstance(error, CommError):  # a server that does not answer needs no goodbye
             self.close(lost=error is not None)
 
+    def _count(self, gradient: torch.Tensor, iterations: int) -> torch.Tensor:
+        """Count the iterations of `gradient`, and return it as it is sent."""
+        if not isinstance(iterations, int) or iterations < 1:
+            raise ValueError(f"iterations is {iterations!r}; a gradient is of 1 iteration, or the sum of several")
+        gradient = as_message(gradient, self.w)
+        self.clock += iterations
+        return gradient
+
     def _request(
         self, what: int, gradient: torch.Tensor | None = None, out: torch.Tensor | None = None, tag: int = 0
     ) -> None:
@@ -84,7 +96,7 @@ class Worker:
         request = torch.tensor([what, self.clock])
         self._sent = [self.comm.isend(request, server, REQUEST) for server in range(self.servers)]
         if gradient is not None:
-            parts = shares(gradient.detach(), self.servers)
+            parts = shares(gradient, self.servers)
             self._sent += [self.comm.isend(part, server, GRADIENT) for server, part in enumerate(parts)]
         if answers:
             self._wait_for_sends()
