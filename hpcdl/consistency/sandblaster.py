@@ -14,7 +14,7 @@ import torch
 from hpcdl.comm import Communicator, Request
 from hpcdl.consistency.balancing import COMPUTE, END, FETCH, KEEP, NOTHING, ORDER, TASK, Dispatcher, Tasks
 from hpcdl.consistency.lbfgs import GRADIENT, WEIGHTS, LocalVectors, minimise
-from hpcdl.consistency.messages import check_weights, shares
+from hpcdl.consistency.messages import check_weights, flat, shares
 
 COMMAND, SCALAR, VECTOR = range(3)  # tags
 DOT, SUM_OF_SIZES, LARGEST, COPY, ADD, SEND_TO, ADD_FROM, STOP = range(8)  # commands
@@ -207,4 +207,5 @@ def _run_replica(comm: Communicator, w: torch.Tensor, gradient: Portion, portion
                 comm.recv(part, shard, VECTOR)
         report[0] = task
         report[1], found = gradient(w, task % portions)
+        found = flat(found, w)
         comm.send(report, 0, TASK)

@@ -54,16 +54,15 @@ class Worker:
     def push(self, gradient: torch.Tensor, iterations: int = 1) -> None:
         """Send the servers a gradient, the sum of that many `iterations`; leave it unchanged until the next call.
 
-        It has one element for each of w's, in any shape and dtype. Raises TypeError or ValueError for another.
+        It has one element for each of w's, in any shape and dtype. Raises TypeError or ValueError for another, and
+        ValueError without an iteration.
         """
-        gradient = flat(gradient, self.w)
-        self.clock += iterations
+        gradient = self._count(gradient, iterations)
         self._request(PUSH, gradient)
 
     def push_and_pull(self, gradient: torch.Tensor, iterations: int = 1) -> torch.Tensor:
         """`push`, and `pull` in the same request."""
-        gradient = flat(gradient, self.w)
-        self.clock += iterations
+        gradient = self._count(gradient, iterations)
         self._request(PUSH | PULL, gradient, self.w, WEIGHTS)
         return self.w
 
@@ -78,6 +77,14 @@ class Worker:
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if not isinstance(error, CommError):  # a server that does not answer needs no goodbye
             self.close(lost=error is not None)
+
+    def _count(self, gradient: torch.Tensor, iterations: int) -> torch.Tensor:
+        """Count the iterations of `gradient`, and return it as it is sent."""
+        if not isinstance(iterations, int) or iterations < 1:
+            raise ValueError(f"iterations is {iterations!r}; a gradient is of 1 iteration, or the sum of several")
+        gradient = flat(gradient, self.w)
+        self.clock += iterations
+        return gradient
 
     def _request(
         self, what: int, gradient: torch.Tensor | None = None, out: torch.Tensor | None = None, tag: int = 0

@@ -31,8 +31,18 @@ BATCH_NORM = (
 LOOKS = 4  # backward passes after wrapping in which batch norm is looked for: a loop may begin with another model's
 GOLDEN = 0.6180339887498949
 
-_local = threading.local()  # of the thread that calls backward: `terms`, `inside`, `of_inputs`, `passes`
+_local = threading.local()
 _lock = threading.Lock()
+
+
+class Thread:
+    """What is noted of a thread that calls backward; a GPU's own threads, in which hooks run, read it, too."""
+
+    def __init__(self):
+        self.watches = self.inside = self.nested = False
+        self.passes = self.looks = 0  # backward passes begun; passes in which batch norm is still looked for
+        self.terms: Terms | None = None  # of the pass that runs
+        self.of_inputs = OfInputs()
 
 
 class OfInputs:
@@ -53,16 +63,21 @@ class OfInputs:
             self.runs = False
 
 
+def this_thread() -> Thread:
+    """Return what is noted of the thread that calls this."""
+    if not hasattr(_local, "thread"):
+        _local.thread = Thread()
+    return _local.thread
+
+
 def of_inputs() -> OfInputs:
     """Return this thread's `OfInputs`, which other threads of its passes read."""
-    if not hasattr(_local, "of_inputs"):
-        _local.of_inputs = OfInputs()
-    return _local.of_inputs
+    return this_thread().of_inputs
 
 
 def watch() -> None:
     """Read the losses of this thread's backward passes from now on."""
-    _local.watches = True
+    this_thread().watches = True
     with _lock:
         original = torch.autograd.backward
         if getattr(original, "reads_losses", False):
@@ -70,17 +85,23 @@ def watch() -> None:
 
         @functools.wraps(original)
         def backward(tensors, grad_tensors=None, *args, **kwargs):
-            if not getattr(_local, "watches", False) or getattr(_local, "inside", False):
+            thread = this_thread()
+            if reads := getattr(torch._C._current_autograd_node(), "reads_loss", None):  # of a checkpoint
+                reads(*_pairs(tensors, grad_tensors))
+            if not thread.watches or thread.inside:
                 return original(tensors, grad_tensors, *args, **kwargs)
-            _local.passes = _passes() + 1
-            _local.inside, _local.terms = True, _read(tensors, grad_tensors)
+            thread.passes += 1
+            thread.terms = terms = _read(tensors, grad_tensors, thread)
+            thread.inside = True
+            terms.expect()
             if kwargs.get("inputs") is not None:
                 kwargs["inputs"] = _tuple(kwargs["inputs"])
             try:
-                with of_inputs().during(kwargs.get("inputs"), bool(kwargs.get("retain_graph") or any(args[:2]))):
+                with thread.of_inputs.during(kwargs.get("inputs"), bool(kwargs.get("retain_graph") or any(args[:2]))):
                     return original(tensors, grad_tensors, *args, **kwargs)
             finally:
-                _local.inside, _local.terms = False, None
+                terms.end()
+                thread.inside, thread.terms = False, None
 
         backward.reads_losses = True  # type: ignore[attr-defined]
         torch.autograd.backward = backward
@@ -90,7 +111,7 @@ def watch() -> None:
 def look_for_batch_norm(ranks: int) -> None:
     """Warn in this thread's next backward passes if a model on several ranks has batch norm."""
     if ranks > 1:
-        _local.looks = LOOKS
+        this_thread().looks = LOOKS
 
 
 def _notice_nested() -> None:
@@ -99,10 +120,11 @@ def _notice_nested() -> None:
 
     @functools.wraps(original)
     def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, *args, **kwargs):
-        _local.passes, inputs = _passes() + 1, _tuple(inputs)
-        if create_graph and getattr(_local, "watches", False):
-            _local.nested = any(isinstance(x, nn.Parameter) for x in inputs) or getattr(_local, "nested", False)
-        with of_inputs().during(inputs, bool(retain_graph or create_graph)):
+        thread, inputs = this_thread(), _tuple(inputs)
+        thread.passes += 1
+        if create_graph and thread.watches:
+            thread.nested = thread.nested or any(isinstance(x, nn.Parameter) for x in inputs)
+        with thread.of_inputs.during(inputs, bool(retain_graph or create_graph)):
             return original(outputs, inputs, grad_outputs, retain_graph, create_graph, *args, **kwargs)
 
     torch.autograd.grad = grad
@@ -113,26 +135,22 @@ def _tuple(inputs: Any) -> tuple:
     return (inputs,) if isinstance(inputs, (torch.Tensor, GradientEdge)) else tuple(inputs)
 
 
-def _passes() -> int:
-    """Return how many backward passes this thread has begun."""
-    return getattr(_local, "passes", 0)
-
-
-def current() -> Terms | None:
-    """Return the terms of the backward pass that runs in this thread."""
-    return getattr(_local, "terms", None)
-
-
-def _read(tensors: Any, gradients: Any) -> Terms:
+def _pairs(tensors: Any, gradients: Any) -> tuple[Sequence[Any], Sequence[Any]]:
+    """Return the tensors at which a pass begins, and the gradient of each, or None."""
     roots = (tensors,) if isinstance(tensors, (torch.Tensor, GradientEdge)) else tuple(tensors)
     given = (gradients,) if gradients is None or isinstance(gradients, torch.Tensor) else tuple(gradients)
-    nested, _local.nested = getattr(_local, "nested", False), False
-    _local.looks = looks = getattr(_local, "looks", 0) - 1
+    return roots, given if len(given) == len(roots) else (None,) * len(roots)
+
+
+def _read(tensors: Any, gradients: Any, thread: Thread) -> Terms:
+    roots, given = _pairs(tensors, gradients)
+    nested, thread.nested = thread.nested, False
+    thread.looks -= 1
     nodes = [root.node if isinstance(root, GradientEdge) else root.grad_fn for root in roots]
-    if looks >= 0 and any(has_batch_norm(node) for node in nodes if node):
-        _local.looks = 0
+    if thread.looks >= 0 and any(has_batch_norm(node) for node in nodes if node):
+        thread.looks = 0
         warnings.warn(BATCH_NORM, stacklevel=4)
-    return Terms(roots, given if len(given) == len(roots) else (None,) * len(roots), nested)
+    return Terms(roots, given, nested)
 
 
 class Losses:
@@ -145,36 +163,56 @@ class Losses:
         """Begin a step."""
         self._passes: list[Terms] = []
         self._counts: list[float] = []
-        self._before = _passes()
+        self._thread = this_thread()
+        self._before = self._thread.passes
 
     def begin(self, samples: float) -> None:
         """Note a forward pass with `samples`, in the thread that will call backward."""
         watch()
         if not self._counts:
-            self._before = _passes()
+            self._thread = this_thread()
+            self._before = self._thread.passes
         if samples:
             self._counts.append(samples)
 
     @property
     def had_pass(self) -> bool:
         """Return whether this thread has begun a backward pass since the first forward pass, of any loss."""
-        return _passes() != self._before
+        return self._thread.passes != self._before
+
+    def current(self) -> Terms | None:
+        """Return the terms of the backward pass that runs."""
+        return self._thread.terms
 
     def note(self) -> None:
         """Note the current backward pass."""
-        terms = current()
+        terms = self.current()
         if terms is not None and not (self._passes and self._passes[-1] is terms):
-            terms.users.add(id(self))
+            terms.users[id(self)] = frozenset(self._counts)
             self._passes.append(terms)
 
     def weight(self, samples: float) -> float | None:
         """Return a number that must be the same on every rank with `samples`; None if a loss is not known."""
-        if not self._passes or any(terms.coefficients is None or len(terms.users) > 1 for terms in self._passes):
+        if self.unread:
             return None
         passes = [[each * samples for each in _runs(terms.coefficients or ())] for terms in self._passes]
         if all(_close(each, passes[0]) for each in passes):
             passes = passes[:1]  # then ranks may have different numbers of passes
         return sum(each * (1 + (i + 1) * GOLDEN % 1) for i, each in enumerate(chain.from_iterable(passes)))
+
+    @property
+    def had_gradient(self) -> bool:
+        """Return whether a backward pass gave the wrapper gradients."""
+        return bool(self._passes)
+
+    @property
+    def unread(self) -> str:
+        """Return why the losses of this step are not known; else ""."""
+        if not self._passes:
+            return "no backward() gave this rank's gradients"
+        if any(len(set(terms.users.values())) > 1 for terms in self._passes):
+            return "it trains the model of another wrapper, too, which counted other samples"
+        return next((terms.unread for terms in self._passes if terms.coefficients is None), "")
 
     @property
     def no_mean(self) -> bool:

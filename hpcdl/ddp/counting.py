@@ -1,14 +1,18 @@
 """Count a rank's samples from the inputs of its forward passes."""
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from itertools import chain
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
 
+from hpcdl.comm import Communicator
 from hpcdl.ddp.alike import agree, digest, votes
 from hpcdl.ddp.backward_passes import Losses
+from hpcdl.ddp.losses import ELSEWHERE
 
 
 def require_countable(module: nn.Module, samples: Callable | None) -> None:
@@ -77,11 +81,15 @@ def count_votes(lengths: Sequence[int], samples: float, losses: Losses) -> list[
     return [1 + KNOWN * known + UNEVEN * uneven + NO_MEAN * (known and losses.no_mean), value, value**2]
 
 
-def require_one_mean(sums: Sequence[float]) -> None:
+_said: WeakKeyDictionary[Communicator, set[str]] = WeakKeyDictionary()  # why losses could not be read
+
+
+def require_one_mean(sums: Sequence[float], comm: Communicator, losses: Losses | None) -> None:
     """Raise ValueError on every rank if n_r / N is not the right weight for every rank's loss.
 
-    If losses are not known, lengths must not differ on a rank in other proportions than on other ranks: with equal
-    proportions n_r / N is the same whichever length counts samples, and for each of several forward passes.
+    `losses` are this rank's, None if no rank has a gradient. If no rank's are known, lengths must not differ on a rank
+    in other proportions than on other ranks: with equal proportions n_r / N is the same whichever length counts
+    samples, and for each of several forward passes. Then rank 0 warns; if some are known, each rank whose own are not.
     """
     count, value, squares = sums
     ranks = int(count)
@@ -106,4 +114,19 @@ def require_one_mean(sums: Sequence[float]) -> None:
             "ignore_index and masks do, or mix samples, as roots, norms and comparisons do, and no n_r / N is right "
             "for them; divide sums by the number of samples, or count what the loss divides by: samples=lambda x, y: "
             "int((y >= 0).sum()), or count() of a ShardedOptimizer"
+        )
+    if losses and known < ranks > 1 and not comm.silent and (losses.had_gradient if known else not comm.rank):
+        _warn(losses.unread, _said.setdefault(comm, set()))
+
+
+def _warn(why: str, said: set[str]) -> None:
+    """Warn that a loss is not known, unless `why` has been said, or there is nothing to say."""
+    if why not in {"", ELSEWHERE, *said}:
+        said.add(why)
+        warnings.warn(
+            f"the loss cannot be checked ({why}), so it is taken for a mean over the samples that are counted; if it "
+            "is one, nothing is wrong; if it divides by another number, as weights of classes, ignore_index and masks "
+            "do, count that number: samples=lambda x, y: int((y >= 0).sum()), or count() of a ShardedOptimizer; if it "
+            "mixes samples, as roots and norms do, compute that part with torch's functions, which are checked",
+            stacklevel=4,
         )

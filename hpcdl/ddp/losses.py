@@ -4,18 +4,25 @@ Before a backward pass `Terms` are read from the graph of the loss: for each sum
 coefficient, for example 1 / n for a mean over n samples. A rank's gradient counts n_r / N, so the ranks' means give the
 mean over all samples only if coefficient times n_r is the same on every rank. That does not find sums, whose
 coefficients are equal without a division by n_r, and losses that combine samples with each other: `Terms` note both.
+
+A checkpoint, hpcdl's or torch's reentrant one, has no graph inside until its backward pass calls `backward` again:
+that part is read then.
 """
 
 from collections.abc import Iterator, Sequence
-from math import inf, isfinite, prod
+from contextlib import nullcontext
+from functools import partial
+from math import inf, prod
 from typing import Any, NamedTuple
 
 import torch
+from torch.autograd.graph import GradientEdge
+from torch.utils._python_dispatch import _disable_current_modes
 
+from hpcdl.ddp.factors import divisor, is_rounded, number, slopes
 from hpcdl.ddp.mixing import (
     ELEMENTWISE,
     LOSSES,
-    MOST,
     OF_ALL,
     OF_WEIGHTS,
     SHAPES,
@@ -24,8 +31,10 @@ from hpcdl.ddp.mixing import (
     mixed_numbers,
     name_of,
     of_weights,
-    shape_of,
 )
+
+MOST = 320  # nodes of a loss that are read
+ELSEWHERE = "it is checked where it is computed"
 
 
 class Divided(NamedTuple):
@@ -51,31 +60,75 @@ WHOLE = Divided()  # by nothing
 class Terms:
     """What the loss of one backward pass contains.
 
-    `coefficients` are those of sums over data; None if the graph has a part that is not known. `elementwise` are
-    parameters that the loss uses only in sums over their elements, such as a penalty; `users` are the wrappers that got
-    gradients. `divided` has the divisors of each sum over data, and `mixed` the lengths of first axes along which
-    samples meet, if the axis is theirs: before and after. `nested`: the loss contains gradients of parameters.
+    `coefficients` are those of sums over data; None if the graph has a part that is not known, and `unread` says which.
+    `elementwise` are parameters that the loss uses only in sums over their elements, such as a penalty; `users` are the
+    wrappers that got gradients, and how many samples each counted in a forward pass. `divided` has the divisors of each
+    sum over data, and `mixed` the lengths of first axes along which samples meet, if the axis is theirs: before and
+    after. `nested`: the loss contains gradients of parameters.
     """
 
     def __init__(self, roots: Sequence[torch.Tensor], gradients: Any, nested: bool = False):
         self.nested = nested
-        self.users: set[int] = set()
+        self.users: dict[int, frozenset[float]] = {}
         self.elementwise: set[int] = set()
         self._other: set[int] = set()
         self._data: list[Any] = []
         self.divided: list[Divided] = []
         self.mixed: set[tuple[int, int]] = set()
-        found = _Walk(self)
+        self._coefficients: list[float] = []
+        self._unread = ""
+        self._inside: dict[int, tuple[Any, Divided]] = {}  # nodes that may have a graph inside, by their identity
+        self._read(roots, gradients, WHOLE)
+
+    def _read(self, roots: Sequence[torch.Tensor], gradients: Any, divided: Divided) -> None:
+        walk = _Walk(self)
         try:
-            for root, gradient in zip(roots, gradients, strict=True):
-                found.walk(root, gradient)
-        except Exception:  # a graph of a kind that is not known here
-            found.unknown = True
+            # A mode, such as a counter of flops, must not see what is read.
+            with _disable_current_modes() if torch._C._len_torch_dispatch_stack() else nullcontext():
+                for root, gradient in zip(roots, gradients, strict=True):
+                    walk.begin(root, gradient, divided)
+        except Exception as error:  # a graph of a kind that is not known here
+            self.note_unread(f"reading it raises {type(error).__name__}")
             self.elementwise = set()
-        self.coefficients: list[float] | None = None if found.unknown and not nested else found.coefficients
         if self.elementwise:
             used = {id(leaf) for node in self._data for leaf in leaves_of(node)}
             self.elementwise -= self._other | used
+
+    def note_unread(self, why: str) -> None:
+        """Note a part of the graph that is not known; the first counts."""
+        self._unread = self._unread or why
+
+    @property
+    def unread(self) -> str:
+        """Return why a part of the graph is not known, such as "it has CompiledFunctionBackward"; else ""."""
+        names = (f"it has {node.name()}" for node, _ in self._inside.values())
+        return self._unread or next(names, "")
+
+    @property
+    def coefficients(self) -> list[float] | None:
+        return None if self.unread and not self.nested else self._coefficients
+
+    def expect(self) -> None:
+        """Read the graph inside a node of Python's when its backward pass, which may be of a checkpoint, calls another.
+
+        `hpcdl.ddp.backward_passes` gives `reads_loss` what that pass begins with.
+        """
+        for node, divided in self._inside.values():
+            node.reads_loss = partial(self._read_inside, id(node), divided)
+
+    def _read_inside(self, node: int, divided: Divided, roots: Sequence[torch.Tensor], gradients: Any) -> None:
+        pairs = [(x, by) for x, by in zip(roots, gradients, strict=True) if isinstance(x, torch.Tensor) and not x.dim()]
+        if pairs and node in self._inside:
+            self._inside.pop(node)[0].__dict__.pop("reads_loss", None)
+            self._read([x for x, _ in pairs], [by for _, by in pairs], divided)
+            self.expect()
+
+    def end(self) -> None:
+        """End the pass: what has not been read by now is not known."""
+        self.note_unread(self.unread)
+        for node, _ in self._inside.values():
+            node.__dict__.pop("reads_loss", None)
+        self._inside, self._data = {}, []
 
     def is_no_mean(self, counts: Sequence[float]) -> bool:
         """Return whether the loss is a sum or mixes samples, if forward passes had `counts` samples."""
@@ -90,28 +143,30 @@ class Terms:
 
 class _Walk:
     def __init__(self, terms: Terms):
-        self.terms, self.coefficients, self.unknown, self._left = terms, list[float](), False, MOST
+        self.terms, self._left = terms, MOST
 
-    def walk(self, root: torch.Tensor, gradient: Any) -> None:
-        factor = 1.0 if gradient is None else _number(gradient)
-        watched = torch._C._len_torch_dispatch_stack()  # a mode would see what is read here
-        if (
-            watched
-            or not isinstance(root, torch.Tensor)
-            or root.dim()
-            or root.grad_fn is None
-            or factor is None
-            or root.dtype in (torch.float16, torch.bfloat16)
-        ):
-            self.unknown = True
+    def begin(self, root: Any, gradient: Any, divided: Divided) -> None:
+        """Follow the graph of `root`, a tensor or an edge, whose gradient is `gradient`, or 1."""
+        node, i = (root.node if isinstance(root, GradientEdge) else root.grad_fn), root.output_nr
+        factor = 1.0 if gradient is None else self._number(gradient)
+        if node is None or node._input_metadata[i].shape or factor is None:
+            self.terms.note_unread("backward() does not begin at a number that has a graph")
         else:
-            self._visit(root.grad_fn, factor, True)
+            self._visit(node, factor, True, False, divided)
+
+    def _number(self, x: Any) -> float | None:
+        """Return the number in `x`, or None; where 16 bits have rounded it, nothing can be read from it."""
+        value = number(x)
+        if value is not None and is_rounded(x):
+            self.terms.note_unread(f"it has the number {value:g} in {str(x.dtype).removeprefix('torch.')}, rounded")
+        return value
 
     def _visit(self, node: Any, factor: float, constant: bool, summed: bool = False, divided: Divided = WHOLE) -> None:
         """Follow `node`, whose gradient is `factor`; `constant`: it does not depend on parameters."""
         self._left -= 1
         if self._left < 0:
-            self.unknown = True
+            self.terms.note_unread(f"it has more than {MOST} nodes")
+            self.terms._data.append(node)
             return
         name, head = name_of(node), not node._input_metadata[0].shape
         first, *others = [child for child, _ in node.next_functions] or [None]
@@ -120,7 +175,7 @@ class _Walk:
                 if child is not None:
                     self._visit(child, -factor if name == "Neg" else factor, constant, summed, divided)
         elif name in ("Add", "Sub") and head:
-            sign = _number(node._saved_alpha) or 0.0
+            sign = self._number(node._saved_alpha) or 0.0
             for child, by in ((first, 1.0), *((other, sign if name == "Add" else -sign) for other in others)):
                 if child is not None:
                     self._visit(child, factor * by, constant, summed, divided)
@@ -133,26 +188,34 @@ class _Walk:
                 along = 0 in axes_of(node)
                 divided = divided.by(within) if along else divided._replace(parts=(*divided.parts, int(within)))
             self._visit(first, factor, constant and name == "Sum", True, divided)
+        elif name == "Dot" and head:
+            self._end(node, factor, False, divided)
         elif name in LOSSES:
             mean = node._saved_reduction == 1
-            self._end(node, factor / _divisor(name, node), False, divided.by(inf) if mean else divided)
+            self._end(node, factor / divisor(name, node), False, divided.by(inf) if mean else divided)
         elif head and name in ("LinalgVectorNorm", "Norm"):
             norm = float(node._saved_result.detach())
             self._end(node, factor / norm if norm else 0.0, False)
         elif head and name in OF_ALL:
             self._end(node, factor, False)
-        elif head and (slopes := _slopes(node)) is not None:
-            for child, slope in slopes:
+        elif head and (children := slopes(node)) is not None:
+            for child, slope in children:
                 self._visit(child, factor * slope, False, summed, divided)
-        elif head and not summed and name != "AccumulateGrad" and not hasattr(node, "variable"):
-            self.unknown = True
+        elif getattr(node, "is_checked", False):  # of a pipeline's loss
+            self.terms.note_unread(ELSEWHERE)
+        elif _is_closed(node, summed):
+            self.terms._data.append(node)
+            self.terms._inside[id(node)] = node, divided
+        elif head and not summed and not hasattr(node, "variable") and of_weights(node, OF_WEIGHTS) is None:
+            self.terms._data.append(node)
+            self.terms.note_unread(f"it has {node.name()}")
         else:
             self._end(node, factor, constant and summed, divided if summed else None)
 
     def _scaled(self, name: str, node: Any, factor: float, constant: bool, summed: bool, divided: Divided) -> None:
         """Follow a product or a quotient, if one of the two is a number."""
         first, other = [child for child, _ in node.next_functions] + [None] * (2 - len(node.next_functions))
-        by = _number(node._saved_other) if first is not None else None
+        by = self._number(node._saved_other) if first is not None else None
         if first is not None and by is not None and (by or name == "Mul"):
             times = by if name == "Mul" else 1 / by
             less = divided.by(1 / times if times else inf)
@@ -160,7 +223,7 @@ class _Walk:
         elif first is not None:
             self._end(node, factor, constant and summed, divided if summed else None)
             return
-        self_value = _number(node._saved_self) if other is not None else None
+        self_value = self._number(node._saved_self) if other is not None else None
         if other is not None and self_value is not None:
             if name == "Div":
                 below = float(node._saved_other.detach()) if node._saved_other.numel() == 1 else 0.0
@@ -180,46 +243,17 @@ class _Walk:
             self.terms._other.update(map(id, leaves))
             return
         self.terms._data.append(node)
-        self.coefficients += [factor] if (mixed := mixed_numbers(node)) is None else [factor, mixed]
+        self.terms._coefficients += [factor] if (mixed := mixed_numbers(node)) is None else [factor, mixed]
         self.terms.mixed |= meeting(node)
         if divided is not None:
             self.terms.divided.append(divided)
 
 
-def _slopes(node: Any) -> list[tuple[Any, float]] | None:
-    """Return the children of a function of numbers, with its derivatives; None if it has others, or is Python's."""
-    children = [child for child, _ in node.next_functions]
-    if (
-        isinstance(node, torch.autograd.function.BackwardCFunction)
-        or hasattr(node, "variable")
-        or not any(children)
-        or any(child is not None and shape_of(child) for child in children)
-    ):
-        return None
-    with torch.no_grad():
-        made = node(torch.ones((), dtype=node._input_metadata[0].dtype, device=node._input_metadata[0].device))
-    slopes = made if isinstance(made, tuple) else (made,)
-    numbers = [0.0 if slope is None else float(slope) for slope in slopes]
-    return [
-        (child, number if isfinite(number) else 0.0)
-        for child, number in zip(children, numbers, strict=False)
-        if child is not None
-    ]
-
-
-def _number(x: Any) -> float | None:
-    """Return the number in `x`, a number or a tensor without axes; a tensor of one element may be a batch of one."""
-    if isinstance(x, torch.Tensor):
-        return float(x.detach()) if not x.dim() and not x.is_complex() and not x.is_meta else None
-    return float(x) if isinstance(x, int | float) else None
-
-
-def _divisor(name: str, node: Any) -> float:
-    """Return by what a loss function divides its sum."""
-    if node._saved_reduction != 1:
-        return 1.0
-    weight = float(node._saved_total_weight.detach()) if name.startswith("Nll") else float(node._saved_self.numel())
-    return weight or 1.0
+def _is_closed(node: Any, summed: bool) -> bool:
+    """Return whether `node` is a function of Python's that returned numbers, which may be of any kind."""
+    numbers = [not each.shape for each in node._input_metadata]
+    is_pythons = isinstance(node, torch.autograd.function.BackwardCFunction)
+    return is_pythons and (all(numbers) or (any(numbers) and not summed))
 
 
 def leaves_of(node: Any) -> Iterator[torch.Tensor]:

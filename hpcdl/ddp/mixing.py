@@ -18,7 +18,7 @@ ELEMENTWISE = {
 }  # fmt: skip
 OF_WEIGHTS = ELEMENTWISE | SHAPES | {
     "Mm", "Bmm", "Transpose", "Permute", "Sum", "Mean", "Stack", "Cat", "Select", "LinalgVectorNorm", "Norm", "Trace",
-    "Diagonal", "Expand", "LinalgMatrixNorm", "Amax", "Amin", "Max", "Min", "Std", "Var", "Logsumexp", "Prod",
+    "Diagonal", "Expand", "Unbind", "LinalgMatrixNorm", "Amax", "Amin", "Max", "Min", "Std", "Var", "Logsumexp", "Prod",
 }  # fmt: skip
 
 CUMULATIVE = {"Cumsum", "Cumprod", "Cummax", "Cummin", "Logcumsumexp", "Sort"}
@@ -28,7 +28,7 @@ AXES = {"Sum", "Mean", "LinalgVectorNorm", "Norm", "Topk", "Kthvalue"} | CUMULAT
 PLACES = {"Flip", "Roll", "Unsqueeze", "Slice"}  # move samples to the places of others
 BELOW = ELEMENTWISE | SHAPES | LOSSES | LINEAR | AXES | PLACES | {
     "LogSoftmax", "Softmax", "Maximum", "Minimum", "Reciprocal", "Rsqrt", "Sin", "Cos", "Silu", "Gelu", "Gather",
-    "Erf", "Expm1", "LogSigmoid", "Elu", "LeakyRelu",
+    "Erf", "Expm1", "LogSigmoid", "Elu", "LeakyRelu", "Dot",
 }  # fmt: skip
 STATISTICS = {"NativeBatchNorm", "CudnnBatchNorm", "MiopenBatchNorm"}
 NEAR = 32  # nodes below a mean in which samples are looked for that are mixed

@@ -138,7 +138,7 @@ class Reducer:
         shapes = [tuple(param.shape) for bucket in self.buckets for param in bucket.params]
         require_none_left_out(used, mine, shapes, alike[0], self.comm)
         used = without_left_out(used, self.comm)
-        require_one_mean(alike[:COUNTS])
+        require_one_mean(alike[:COUNTS], self.comm, self.step.losses if any(used) else None)
         self.decisions.require(alike[0], votes, used, self.comm)
         self.replicas.require(alike[COUNTS:], self.comm)
         for bucket in self.buckets:

@@ -151,7 +151,7 @@ class FullyShardedDataParallel(nn.Module):
         total, used = ballot.count(self._gathering.background)
         ballot.require_none_left_out([path for unit in trained for path in unit.paths])
         require_same_changes(ballot, [partial(str, change) for change in changes], self.comm)
-        require_one_mean(ballot.alike[:COUNTS])
+        require_one_mean(ballot.alike[:COUNTS], self.comm, passes.losses if any(used) else None)
         require_same_order(ballot.alike[COUNTS:], options, self.comm)
         if used and not any(used):
             raise RuntimeError(

@@ -137,7 +137,7 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
         total, used = ballot.count(self.background)
         ballot.require_none_left_out([tuple(param.shape) for param in params])
         require_same_changes(ballot, [partial(shape_and_hash, param) for param in params], self.comm)
-        require_one_mean(ballot.alike[:COUNTS])
+        require_one_mean(ballot.alike[:COUNTS], self.comm, self._losses if any(used) else None)
         require_same_options(ballot.alike[COUNTS : COUNTS + 3])
         count, decided = split_vote(ballot.alike[COUNTS + 3])
         if self._decisions.require(ballot.alike[0], decided, uses(ballot.votes), self.comm):

@@ -58,7 +58,7 @@ class Passes:
             for i, (param, places) in enumerate(zip(unit.params, unit.places, strict=True)):
                 if param.is_floating_point() or param.is_complex():
                     listen(param.register_post_accumulate_grad_hook, param, own(partial(_gradient_is_in, me, unit, i)))
-                    accept_penalties(unit, i)
+                    accept_penalties(unit, i, self.losses)
                 for place in places:
                     owners.setdefault(place.module, {})[place.name] = unit
         for module, names in owners.items():

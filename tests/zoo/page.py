@@ -45,6 +45,12 @@ and losses that compare samples are refused. Nothing notices the rest while you 
 `hpcdl.ddp.decisions.mixes(model, (x,), {})` says beforehand whether outputs depend on other samples, in eval mode. A
 wrapper does not ask that itself: it would have to call your module once more, which repeats what hooks and your own
 Python code do, such as counting calls; and a loss's graph does not tell samples from another axis of the same length.
+
+DDP and ZeRO read by what a loss divides from its graph, also in 16 bits and inside checkpoints, and refuse one that is
+no mean over the counted samples. Some losses they cannot read: a compiled one, an `autograd.Function` that returns a
+number, one of more than 320 operations, gradients that you assign yourself. These are taken for means over samples, and
+a warning says so once, with the cause. If such a loss divides by another number, count that number.
+
 In rows with **same batch** every rank has the same samples. For the result of one process compute with all ranks'
 samples: gather them, or split the network by tensor parallelism.
 

@@ -7,6 +7,7 @@ import torch
 from hpcdl.comm import RankError, simulate
 from hpcdl.consistency import Server, Worker, work
 from hpcdl.consistency.downpour import downpour
+from hpcdl.consistency.sandblaster import sandblaster
 
 N, STEPS = 6, 2
 
@@ -93,3 +94,30 @@ def test_arrays_are_named():
             lambda c: Server(c, start(), sgd).serve() if c.rank == 0 else work(c, start(), lambda w, k: np.ones(N), 1),
             2,
         )
+
+
+@pytest.mark.parametrize("iterations", [0, -1, 0.5])
+def test_a_gradient_is_of_an_iteration_or_more(iterations):
+    def rank(comm):
+        if comm.rank == 0:
+            return Server(comm, start(), sgd).serve()
+        said = r"iterations is .*; a gradient is of 1 iteration"
+        with pytest.raises(ValueError, match=said), Worker(comm, start()) as worker:
+            worker.push(start(), iterations)
+
+    with pytest.raises(RankError, match="every worker is lost"):
+        simulate(rank, 2)
+
+
+@pytest.mark.parametrize("form", [RIGHT[name] for name in RIGHT if name not in ("int64", "expanded")])
+def test_portions_of_any_layout_and_dtype(form):
+    def rank(comm):
+        def portion(w, i):
+            mine = slice(i, None, 2)
+            slope = torch.zeros_like(w)
+            slope[mine] = w[mine] - 1
+            return float((w[mine] - 1).square().sum() / 2), form(slope)
+
+        return sandblaster(comm, start(), portion, 2, 1).w
+
+    torch.testing.assert_close(simulate(rank, 4).results[1], torch.ones(N, dtype=torch.float64), rtol=0, atol=1e-6)
