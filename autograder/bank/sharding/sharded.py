@@ -309,7 +309,7 @@ class Sharded:
         return dy
 
 
-GATHERED = """            if len(set(order)) < len(order):
+ONCE = """            if len(set(order)) < len(order):
                 found[now] = whole
             ready = (found[after], []) if after in found else None
             coming = ready or (self.begin(after) if after is not None else None)
@@ -318,10 +318,8 @@ slip(
     "a layer that is used twice is gathered once in a pass",
     "        coming = self.begin(order[0])\n",
     "        found = {}\n        coming = self.begin(order[0])\n",
-    "        coming = self.begin(back[0])\n",
-    "        found = {}\n        coming = self.begin(back[0])\n",
-    "            coming = self.begin(after) if after is not None else None\n",
-    GATHERED,
+    "            coming = self.begin(after) if after is not None else None\n            x =",
+    ONCE + "            x =",
     fails="tied_layers",
     says="Gather a layer that is used twice for each use",
 )

@@ -142,7 +142,7 @@ def needs_no_matrix(student, history: History) -> None:
         if "alloc" not in error.text and not error.is_a(MemoryError):
             raise
         raise checks.CheckFailure(
-            f"{history.setting}: {error.text}",
+            f"{history.setting}: your code asks for more memory than it may have.",
             why="The two loops need only dot products and sums of vectors.",
             mistake="A matrix of n x n numbers does not fit into memory.",
         ) from None

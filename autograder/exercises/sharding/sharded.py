@@ -163,14 +163,24 @@ def the_next_pass(student, rng):
 def tied_layers(student, rng):
     "A layer that is used twice has one share, is gathered for each use, and sums both uses' gradients."
     for network in (Network(2, (3, 3, 3, 3), rng, [0, 1, 2, 1]), Network(3, (4, 4), rng, [0, 0])):
-        sent = sum(event.nbytes for event in carrying(network.agrees(student)))
-        uses = sum(len(network.weights[i]) for i in network.order)
-        least = (network.p - 1) * (2 * uses + network.numel) * NUMBER
+        are_gathered_for_each_use(network, network.agrees(student, seconds=1.0))
+
+
+def are_gathered_for_each_use(network: Network, run) -> None:
+    """Both passes carry the weights once for each use, and backward the gradients of each layer, too."""
+    events, last = carrying(run), len(network.order) - 1
+    works(run, [2.0 * len(network.order)] * network.p, network.setting)
+    begins = [[e.start for e in run.trace if e.rank == r and e.op == "compute"][last] for r in range(network.p)]
+    forward = sum(event.nbytes for event in events if event.start <= begins[event.rank])
+    backward = sum(event.nbytes for event in events) - forward
+    uses = sum(len(network.weights[i]) for i in network.order)
+    for name, sent, numbers in (("forward", forward, uses), ("backward", backward, uses + network.numel)):
+        least = (network.p - 1) * numbers * NUMBER
         checks.that(
             sent >= least,
-            f"{network.setting}: all ranks together send {sent} bytes. Gathering the weights for each use, forward and "
-            f"backward, and sharing out the gradients take {least}. Gather a layer that is used twice for each use: "
-            "between them it is not whole.",
+            f"{network.setting}: all ranks together send {sent} bytes in the pass {name}. Gathering the weights for "
+            f"each use takes {least}{', with the gradients' * (name == 'backward')}. Gather a layer that is used "
+            "twice for each use: between them it is not whole.",
         )
 
 
