@@ -132,6 +132,8 @@ slip(
 )
 slip(
     "messages that are not waited for",
+    "kv.new_empty",
+    "kv.new_zeros",
     "        for request in requests:\n            request.wait()\n",
     "",
     fails=ALL,

@@ -24,7 +24,39 @@ def place(env):
 slip("set_epoch forgotten", "(len(x), epoch).split", "(len(x), 0).split", fails=TRAINS, says="without set_epoch")
 slip("a mean of means", "len(chosen)", "max(1, len(mine)) / world", fails="an_uneven_tail", says="A mean of means")
 slip("the factor p is missing", "(world * loss)", "loss", fails=TRAINS, says="p times too small")
-slip("no DDP", "losses = DistributedDataParallel(model)", "losses = model", fails=TRAINS, says="parameter 0")
+slip(
+    "no DDP",
+    "losses = DistributedDataParallel(model)",
+    "losses = model",
+    fails=TRAINS,
+    says="Only the rank's own gradients count",
+)
+slip(
+    "each rank trains by itself",
+    "losses = DistributedDataParallel(model)",
+    "losses = model",
+    "(world * loss)",
+    "loss",
+    fails=TRAINS,
+    says="Each rank trains by itself",
+)
+slip("no zero_grad", "            optimizer.zero_grad()\n", "", fails=TRAINS, says="call optimizer.zero_grad()")
+slip(
+    "a piece of a batch for each rank",
+    "chosen[rank::world]",
+    "chosen.tensor_split(world)[rank]",
+    fails=TRAINS,
+    says="rank r takes every p-th sample",
+)
+slip(
+    "a sum of means",
+    'reduction="sum") / len(chosen)',
+    'reduction="sum") / max(1, len(mine))',
+    "(world * loss)",
+    "loss",
+    fails=TRAINS,
+    says="a sum of the ranks' means",
+)
 slip(
     "the loss of the own rank alone",
     "            dist.all_reduce(total)\n",

@@ -240,6 +240,15 @@ slip(
     fails="two_layers_at_a_time",
     says="A layer is still whole",
 )
+slip(
+    "weights that are used before they have arrived",
+    "new_empty(self.sizes[i])",
+    "new_zeros(self.sizes[i])",
+    "            for request in requests:\n                request.wait()\n",
+    "",
+    fails=" ".join(ALL),
+    says="call wait() on each request",
+)
 slip("sends that are not waited for", "sent + [", "[", fails=BYTES, says="wait")
 slip(
     "sends without a wait where memory and time are measured",

@@ -112,6 +112,14 @@ slip(
     says="t does not count the steps",
 )
 slip(
+    "t begins at 1",
+    "self.t = list(params), comm, lr, 0",
+    "self.t = list(params), comm, lr, 1",
+    fails=ALL,
+    says="one too large",
+)
+slip("t is not counted", "        self.t += 1\n", "", fails=ALL, says="count t up before adamw")
+slip(
     "gradients stay",
     "gradients = flat([param.grad for param in self.params])\n"
     "        for param in self.params:\n"

@@ -36,6 +36,16 @@ exercise = Exercise(
 )
 
 
+NOT_WRAPPED = (
+    "Only the rank's own gradients count: wrap the model in DistributedDataParallel, and train what it returns."
+)
+ALONE = "Each rank trains by itself: wrap the model in DistributedDataParallel, and train what it returns."
+SUM_OF_MEANS = (
+    "That is p times the loss: a sum of the ranks' means. Divide each rank's sum by the number of samples in the whole "
+    "batch, and then add up."
+)
+
+
 def order(n: int, epoch: int) -> torch.Tensor:
     return torch.randperm(n, generator=torch.Generator().manual_seed(epoch))
 
@@ -111,7 +121,42 @@ class Training:
                 losses.append(loss.item())
         return losses, [param.detach() for param in model.parameters()]
 
-    def serial(self, means: bool = False, same_order: bool = False, factor: float = 1.0, whole: bool = False):
+    def pieces(self):
+        """The same where each rank takes a piece of a batch, and not every p-th sample."""
+        model = network("plain", self.weights[0])
+        optimizer, losses = torch.optim.SGD(model.parameters(), self.lr, momentum=MOMENTUM), []
+        for epoch in range(self.epochs):
+            for chosen in order(self.n, epoch).split(self.batch):
+                parts = zip(self.xs, chosen.tensor_split(self.p), strict=True)
+                sums = [cross_entropy(model(x[part]), self.y[part], reduction="sum") for x, part in parts]
+                loss = torch.stack(sums).sum() / len(chosen)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                losses.append(loss.item())
+        return losses, [param.detach() for param in model.parameters()]
+
+    def alone(self, rank: int, factor: float):
+        """Weights of a process that no other one sends gradients to: it trains on its own samples."""
+        model = network("plain", self.weights[rank])
+        optimizer = torch.optim.SGD(model.parameters(), self.lr, momentum=MOMENTUM)
+        for epoch in range(self.epochs):
+            for chosen in order(self.n, epoch).split(self.batch):
+                mine = chosen[rank :: self.p]
+                loss = cross_entropy(model(self.xs[rank][mine]), self.y[mine], reduction="sum") / len(chosen)
+                optimizer.zero_grad()
+                (factor * loss).backward()
+                optimizer.step()
+        return [], [param.detach() for param in model.parameters()]
+
+    def serial(
+        self,
+        means: bool = False,
+        same_order: bool = False,
+        factor: float = 1.0,
+        whole: bool = False,
+        keeps: bool = False,
+    ):
         """Losses and weights of one process; the options are mistakes."""
         model = network("plain", self.weights[0])
         optimizer = torch.optim.SGD(model.parameters(), self.lr, momentum=MOMENTUM)
@@ -123,7 +168,8 @@ class Training:
                 shares = [chosen[rank :: self.p] for rank in range(self.p)] if means else [chosen]
                 means_of = [cross_entropy(model(self.x[s]), self.y[s]) for s in shares if len(s)]
                 loss = torch.stack(means_of).sum() / len(shares)
-                optimizer.zero_grad()
+                if not keeps:
+                    optimizer.zero_grad()
                 (factor * loss).backward()
                 optimizer.step()
                 losses.append(loss.item())
@@ -145,15 +191,20 @@ class Training:
             ),
             "Gradients are p times too large: DDP takes the mean.": partial(self.serial, factor=float(self.p)),
             "You skip the last batch.": partial(self.serial, whole=True),
+            "Each step adds its gradients to the earlier ones: call optimizer.zero_grad() before backward.": partial(
+                self.serial, keeps=True
+            ),
         }
         if any(x is not self.x for x in self.xs):
             sentence = "Every process trains on all samples of a batch: rank r takes chosen[r::p], and no others."
             variants[sentence] = self.of_all
+            sentence = "Each process takes a piece of a batch: rank r takes every p-th sample, chosen[r::p]."
+            variants[sentence] = self.pieces
         for rank, (returned, got, _) in enumerate(run.results):
             name = f"{self.setting}, rank {rank}"
-            weights_agree(
-                got, weights, name, {s: lambda of=of: of()[1] for s, of in variants.items()} if self.p > 1 else None
-            )
+            own = {NOT_WRAPPED: partial(self.alone, rank, float(self.p)), ALONE: partial(self.alone, rank, 1.0)}
+            known = own | variants if self.p > 1 else {}
+            weights_agree(got, weights, name, {s: lambda of=of: of()[1] for s, of in known.items()})
             checks.that(
                 type(returned) in (list, tuple) and len(returned) == len(losses),
                 f"{name}: train returns {show.show(returned, 60)}; expected a list of {len(losses)} losses.",
@@ -164,6 +215,7 @@ class Training:
                     right,
                     name=f"{name}: the loss of step {step}",
                     why="The mean over the whole batch, on every rank: each one's sum, added up over the ranks.",
+                    mistakes={SUM_OF_MEANS: self.p * right} if self.p > 1 else None,
                     rtol=RTOL,
                 )
         return run

@@ -67,11 +67,14 @@ class Training:
             for name, key in names.items()
         }
 
-    def whole(self, factor: float = 1.0, ranks=None, decay: float = 0.01, forgets: bool = False):
+    def whole(self, factor: float = 1.0, ranks=None, decay: float = 0.01, forgets: bool = False, before: int = 0):
         """torch's AdamW after all steps on factor times the mean gradient; variants are mistakes."""
         ranks = range(self.p) if ranks is None else ranks
         params = [nn.Parameter(w.clone()) for w in self.weights]
         optimizer = torch.optim.AdamW(params, self.lr, weight_decay=decay, foreach=False)
+        for param in params if before else ():  # steps that t counts before the first
+            zeros = {name: torch.zeros_like(param) for name in ("exp_avg", "exp_avg_sq")}
+            optimizer.state[param] = {"step": torch.tensor(float(before)), **zeros}
         for step in range(len(self.gradients[0])):
             for i, param in enumerate(params):
                 param.grad = factor * sum(self.gradients[r][step][i] for r in ranks) / len(ranks)
@@ -80,6 +83,10 @@ class Training:
                     state["step"].zero_()
             optimizer.step()
         return optimizer
+
+    def not_counted(self) -> list[torch.Tensor]:
+        """The weights after a step with t = 0."""
+        return [torch.full_like(w, torch.nan) for w in self.weights]
 
     def not_gathered(self, rank: int) -> list[torch.Tensor]:
         """The weights where the rank's share alone is new."""
@@ -100,6 +107,9 @@ class Training:
                 "t does not count the steps: the first one is t = 1, the next one t = 2.": partial(
                     self.serial, forgets=True
                 ),
+                "t is one too large: t is 0 until the first step, which has t = 1.": partial(self.serial, before=1),
+                "With t = 0 the correction divides by 1 - 0.9**0 = 0, which gives nan: count t up before adamw. The "
+                "first step has t = 1.": self.not_counted,
                 "You apply weight decay twice.": partial(self.serial, decay=0.02),
                 "Only the rank's own share is new: gather the other shares.": partial(self.not_gathered, rank),
             }

@@ -136,7 +136,7 @@ def test_virtual_time_is_the_formula_of_the_docstring(p):
         + 2 * (g - 1) * ALPHA
         + (g - 1) / g * (2 * n * BETA + added),
     }
-    assert expected.keys() == ALL_REDUCE.keys()
+    assert expected.keys() == ALL_REDUCE.keys(), "write the seconds of a new one by hand"
     for name, formula in expected.items():
         assert seconds(name, p, elements) == pytest.approx(formula, rel=1e-9), name
 
@@ -162,6 +162,7 @@ def test_the_bytes_on_the_wire_are_those_of_the_algorithm(name):
         "parameter_server": [7 * n] + [n] * 7,
         "hierarchical": [3 * n, 2 * n, n, n, 3 * n, 2 * n, n, n],
     }
+    assert name in each, f"write the bytes that each rank sends in {name} by hand"
     assert sent == each[name]
 
 
