@@ -14,6 +14,7 @@ from autograder.sessions.ended import CHANNEL, TAPPED
 from autograder.sessions.errors import StudentError
 from autograder.sessions.session import Session
 
+from .meanings import in_general
 from .seeds import Seeds
 
 GRACE = 0.2  # after a time-out, this share of the limit remains for all other checks of the exercise together
@@ -86,6 +87,7 @@ def _run_checks(
         run_check(check, verdict, session, seconds)
         if verdict.kind == "exception":
             verdict.mistake = exercise.meaning(verdict.message, verdict.source)
+            verdict.why = verdict.why or ("" if verdict.mistake else in_general(verdict.message))
         if verdict.kind == "forbidden":
             _record(exercise, verdict, session, result)
         if verdict.kind == "timeout" and seconds < check.seconds:

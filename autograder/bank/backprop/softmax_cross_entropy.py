@@ -18,6 +18,15 @@ def softmax_cross_entropy(logits, labels):
 
 
 slip(
+    "every row's class in every row",
+    "dlogits[rows, labels] -= 1",
+    "dlogits[:, labels] -= 1",
+    "-log_p[rows, labels].mean()",
+    "-log_p[:, labels].mean()",
+    fails=("mean_loss", "gradient_of_the_loss", "huge_logits", *TRAIN, "rows_sum_to_zero"),
+    says="[:, labels] picks the classes of all samples in every row",
+)
+slip(
     "sum for mean",
     "return -log_p[rows, labels].mean(), dlogits / len(labels)",
     "return -log_p[rows, labels].sum(), dlogits",

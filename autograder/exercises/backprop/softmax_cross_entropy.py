@@ -20,6 +20,13 @@ exercise = Exercise(
 )
 
 
+OVER_SAMPLES = "The softmax runs over the samples: a row is a sample, so use dim=1."
+EVERY_ROW = (
+    "[:, labels] picks the classes of all samples in every row: p[rows, labels], with rows = torch.arange(N), picks "
+    "the right class of each row."
+)
+
+
 def scores(rng, N: int, K: int, dtype=F64):
     return normal(rng, N, K, dtype=dtype), torch.randint(K, (N,), generator=rng)
 
@@ -53,6 +60,8 @@ def mean_loss(student, rng):
                 mistakes["p[labels] picks whole rows: p[rows, labels] picks the right class of each row."] = (
                     -table[labels].log().mean().item()
                 )
+            mistakes[OVER_SAMPLES] = -torch.softmax(logits.double(), dim=0)[range(N), labels].log().mean().item()
+            mistakes[EVERY_ROW] = -table[:, labels].log().mean().item()
             mistakes[f"This divides by all {N * K} logits: divide by the {N} samples."] = right / K
         got, _ = ask_softmax(student, logits, labels)
         checks.close(
@@ -71,7 +80,8 @@ def gradient_of_the_loss(student, rng):
         mistakes = {
             "The one-hot vector of the label is missing: subtract 1 at the right class.": p / N,
             "The sign is wrong: p − one-hot.": -right,
-            "The softmax runs over the samples: a row is a sample, so use dim=1.": (columns - one_hot) / N,
+            EVERY_ROW: (p - one_hot.amax(0)) / N,
+            OVER_SAMPLES: (columns - one_hot) / N,
         }
         if N > 1:
             mistakes[f"The loss is a mean: divide by the {N} samples."] = N * right

@@ -27,6 +27,11 @@ exercise = Exercise(
     forbid=(*MACHINES_COLLECTIVES, *RANKS),
     offers=("hpcdl.collectives.naive", "hpcdl.collectives.recursive_doubling", "hpcdl.collectives.rabenseifner"),
     instead="Put it together from reduce, an all-reduce and broadcast, the library's or yours: not the machine's own.",
+    meanings={
+        "a group has each of its ranks once": "The last node may have fewer ranks: end its range at comm.size.",
+        "only the members make a group": "Only the leaders make the leaders' group, and each rank that of its own "
+        "node, whose first rank is `comm.rank // per_node * per_node`.",
+    },
 )
 
 

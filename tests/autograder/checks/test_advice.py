@@ -45,7 +45,7 @@ def test_what_float32_has_rounded_is_named():
     [
         (math.pi * (1 + 1e-7), math.pi),  # near, but with more digits than float32 has
         (3.0, math.pi),  # few digits, and far
-        (1.5, 1.5000001),  # near, and one of float32's numbers; the expected one is none of them
+        (1.5, 1.5000001),  # near, and one of float32's numbers; the expected one is not
         (1.0, 2.0),
     ],
 )
