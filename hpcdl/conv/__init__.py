@@ -15,7 +15,7 @@ import time
 
 import torch
 
-from hpcdl.conv.algorithm import Algorithm, Filters, Implementation, convolve, prepare
+from hpcdl.conv.algorithm import Algorithm, Filters, Implementation, convolve, in_transform, prepare
 from hpcdl.conv.auto import choose, experience
 from hpcdl.conv.layout import is_channels_last
 from hpcdl.conv.model import Situation
@@ -38,6 +38,7 @@ def conv2d(
 
     `bias (K,)` is added to every pixel. `stride`, `padding` and `dilation` are one number, or a pair (rows, columns);
     `padding` may be "valid" (none) and, for stride 1, "same" (so much that y has the size of x).
+    Inside transforms of torch.func, such as vmap, "auto" is torch's own.
     Raises ValueError for wrong shapes, types and options, and for a problem that the algorithm cannot do; TypeError for
     anything that is not a tensor.
     """
@@ -59,6 +60,8 @@ def _situation(x: torch.Tensor, w: torch.Tensor | Filters, problem: Problem) -> 
 
 
 def _by_the_quickest(x: torch.Tensor, filters: Filters, problem: Problem) -> torch.Tensor:
+    if in_transform():
+        return run("torch", x, filters, problem)
     name, begin = quickest(x, filters, problem), time.perf_counter()
     y = run(name, x, filters, problem)
     if problem.N:

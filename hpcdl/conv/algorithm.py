@@ -90,6 +90,11 @@ class Algorithm:
         """Return y, with derivatives of any order; raise ValueError for a problem that the algorithm cannot do."""
         if rule := self.limits(problem, x.device.type, x.dtype):
             raise ValueError(f"algorithm is {self.name!r}; {rule}, and this is {problem}")
+        if in_transform():
+            raise ValueError(
+                f"algorithm is {self.name!r}; its kernels cannot run inside vmap, grad and other transforms of "
+                'torch.func: give algorithm="auto", which takes torch\'s convolution there'
+            )
         return _Forward.apply(x, filters.w, filters, self.devices[x.device.type], problem)
 
     def interpreted(self) -> "Algorithm":
@@ -124,6 +129,11 @@ def convolve(
     check_bias(bias, problem, x)
     y = compute(x, filters, problem)
     return y if bias is None else y + bias[:, None, None]
+
+
+def in_transform() -> bool:
+    """Return whether this is a call inside a transform of torch.func, such as vmap, whose tensors have no memory."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
 
 
 def has_triton() -> bool:

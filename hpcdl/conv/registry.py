@@ -3,7 +3,7 @@
 import torch
 from torch.nn.functional import conv2d as torch_conv2d
 
-from hpcdl.conv.algorithm import Algorithm, Filters
+from hpcdl.conv.algorithm import Algorithm, Filters, in_transform
 from hpcdl.conv.direct import DIRECT
 from hpcdl.conv.fft import FFT
 from hpcdl.conv.im2col import IM2COL
@@ -28,6 +28,8 @@ def run(name: str, x: torch.Tensor, w: torch.Tensor | Filters, problem: Problem)
 
 def by_torch(name: str, x: torch.Tensor, filters: Filters, problem: Problem) -> torch.Tensor:
     """torch's convolution in one of its memory formats; the result is in the format of x."""
+    if in_transform():
+        return torch_conv2d(x, filters.w, None, problem.stride, problem.padding, problem.dilation, problem.groups)
     w, image = filters.w, x.to(memory_format=TORCH[name])
     if filters.prepared:  # once in the format in which torch wants them
         w = filters.made(name, lambda w: w.contiguous(memory_format=TORCH[name]))

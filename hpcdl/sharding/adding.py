@@ -1,7 +1,7 @@
 """Collect gradients and send them; over several backward passes ZeRO stage 2 keeps only the shard of the sum."""
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -9,12 +9,41 @@ from typing import Any
 from torch.utils.hooks import RemovableHandle
 
 from hpcdl.comm import Background, Communicator
+from hpcdl.comm.errors import MisfitError
 from hpcdl.ddp.backward_passes import Losses
 from hpcdl.ddp.guarded import Gone, OfThisRank, of_this_rank
 from hpcdl.ddp.postponed import own, postpone
 from hpcdl.sharding.bucket import ShardBucket
 
+OTHER_PASSES = (
+    "ranks sent gradients of different numbers of backward passes, or of other parameters; at stage 2 every rank runs "
+    "as many passes in a step, which reach parameters in the same order: cut a rank's samples into as many "
+    "microbatches as the others', or use stage=1"
+)
 UNDER_WAY = 2  # at most this many buckets are sent and not yet summed
+
+
+class SamePasses(Background):
+    """A background that names the cause if ranks do not send the same."""
+
+    def __init__(self, inner: Background):
+        self._inner = inner
+
+    def start(self, f: Callable[[Communicator], None]) -> None:
+        self._inner.start(partial(_explained, f))
+
+    def wait(self) -> None:
+        self._inner.wait()
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+def _explained(f: Callable[[Communicator], None], comm: Communicator) -> None:
+    try:
+        f(comm)
+    except MisfitError as error:
+        raise RuntimeError(OTHER_PASSES) from error
 
 
 class Adding:

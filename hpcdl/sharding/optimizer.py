@@ -17,7 +17,7 @@ from hpcdl.ddp.buffers import broadcast_state
 from hpcdl.ddp.counting import COUNTS, count_votes, require_one_mean
 from hpcdl.ddp.decisions import Decisions, split_vote
 from hpcdl.sharding import whole_state
-from hpcdl.sharding.adding import Adding
+from hpcdl.sharding.adding import Adding, SamePasses
 from hpcdl.sharding.ballot import Ballot
 from hpcdl.sharding.bucket import ShardBucket
 from hpcdl.sharding.changes import hooked_on_ranks, require_same_changes, shape_and_hash, uses, votes_on
@@ -84,7 +84,7 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
             shards[0]["params"] = [nn.Parameter(torch.empty(0))]  # a rank may own nothing
         self.optimizer = make(shards if grouped else shards[0]["params"])
         require_steps_only(self.optimizer, as_list(group["params"] for group in shards))
-        self.background = comm.background() if stage == 2 else Foreground(comm)
+        self.background = SamePasses(comm.background()) if stage == 2 else Foreground(comm)
         self._samples, self._total = 1.0, float(comm.size)
         self._counts: list[int] = []  # in this step, by backward pass
         self._versions: dict[torch.Tensor, int] = {}  # of the weights when the samples were counted
@@ -109,7 +109,11 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
         return self.optimizer.state
 
     def count(self, samples: int) -> None:
-        """Set how many samples this rank's part of the batch has, 0 or more; call it before backward."""
+        """Set how many samples this rank's part of the batch has, 0 or more; call it before backward.
+
+        Before each of several backward passes of a step, count that pass's: at stage 1 ranks may have other numbers of
+        passes, each with the same number of samples; at stage 2 every rank has as many.
+        """
         if self._launched:
             raise RuntimeError("count: gradients are on their way; call it before backward, add up several at stage=1")
         if samples < 0:
@@ -118,7 +122,9 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
             self._counts.append(samples)  # of another backward pass of this step
         else:
             self._counts = [samples]
-        self._samples, self._decisions.samples = sum(self._counts) / len(self._counts), samples
+        # At stage 2 a pass is sent before the next one is counted.
+        self._samples = sum(self._counts) / (len(self._counts) if self.stage == 2 else 1)
+        self._decisions.samples = samples
         self._losses.begin(samples)
         self._versions = {param: param._version for param in self._shard}
 

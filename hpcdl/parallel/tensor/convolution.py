@@ -70,7 +70,7 @@ class ChannelConv2d(SplitLayer):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = reduce(within(conv2d, x, part_of(self, "weight", self.comm), **self.options), self.comm)
-        return y if self.bias is None else y + self.bias.view(-1, 1, 1)
+        return y if self.bias is None else y + self.bias.to(y.dtype).view(-1, 1, 1)  # under autocast y has 16 bits
 
 
 def _options(dense: nn.Conv2d) -> dict[str, Any]:

@@ -73,4 +73,4 @@ class RowLinear(SplitLayer):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = within(linear, x, part_of(self, "weight", self.comm))
         y = reduce(y, self.comm) if self.sequence is None else reduce_scatter(y, self.comm)
-        return y if self.bias is None else y + self.bias
+        return y if self.bias is None else y + self.bias.to(y.dtype)  # under autocast y has 16 bits
