@@ -23,7 +23,11 @@ class Access(NamedTuple):
 
 
 class SharedTensor(ABC):
-    """`tensor`, flat, in memory that all ranks of `comm` see; the contract is in `hpcdl.comm`."""
+    """`tensor`, flat, in memory that all ranks of `comm` see; the contract is in `hpcdl.comm`.
+
+    Values of another dtype are converted. Raises ValueError for values that the vector's dtype cannot hold: fractions
+    and overflows in integers, complex numbers in real ones; floats are rounded.
+    """
 
     def __init__(self, comm: Communicator, tensor: torch.Tensor):
         self._rank, self.tensor = comm.rank, tensor
@@ -65,13 +69,29 @@ class SharedTensor(ABC):
         return elements.long()
 
     def _values(self, op: str, elements: torch.Tensor, values: torch.Tensor | float) -> torch.Tensor:
-        values = torch.as_tensor(values).detach().to("cpu", self.tensor.dtype).reshape(-1)
+        given = torch.as_tensor(values).detach()
+        values = self._cast(op, given).to("cpu").reshape(-1)
         if values.numel() not in (1, elements.numel()):
             raise ValueError(
                 f"rank {self._rank}: {op}: {values.numel()} values for {elements.numel()} elements; give one for each, "
                 "or one for all"
             )
         return values.expand(elements.numel())
+
+    def _cast(self, op: str, values: torch.Tensor) -> torch.Tensor:
+        """Return `values` in the vector's dtype; raise ValueError where that would make other numbers of them."""
+        dtype = self.tensor.dtype
+        if values.dtype == dtype:
+            return values
+        fits = dtype.is_complex or not values.is_complex()
+        if fits and not dtype.is_floating_point and not dtype.is_complex:
+            fits = torch.equal(values.to(dtype).to(values.dtype), values)  # int8 has 2.0, and neither 0.5 nor 300
+        if not fits:
+            raise ValueError(
+                f"rank {self._rank}: {op}: the values are {values.dtype} and the vector {dtype}, which has other "
+                f"numbers; round them first, or make the vector with dtype={values.dtype}"
+            )
+        return values.to(dtype)
 
 
 def shared_tensor(comm: Communicator, numel: int, dtype: torch.dtype = torch.float32) -> SharedTensor:

@@ -232,3 +232,44 @@ sys.stdout.write(f"rank {rank} is right\n")
 def test_ranks_share_one_memory_over_mpi(mpiexec):
     _, printed = mpiexec(3, "-c", MPI)
     assert sorted(printed.splitlines()) == [f"rank {rank} is right" for rank in range(3)], printed
+
+
+INTO = {  # values, and the dtype of the vector that holds them exactly
+    "whole float": (2.0, torch.int64),
+    "int": (7, torch.int8),
+    "bool": (True, torch.float32),
+    "double": (0.1, torch.float64),
+    "int in complex": (3, torch.complex64),
+    "floats": (torch.tensor([0.5, 1.5]).double(), torch.float32),
+}
+NOT_INTO = {
+    "fraction": (0.75, torch.int64),
+    "NaN": (float("nan"), torch.int32),
+    "overflow": (300, torch.int8),
+    "negative": (-1, torch.uint8),
+    "two": (2, torch.bool),
+    "complex": (1j, torch.float64),
+    "one of several": (torch.tensor([1.0, 0.5]), torch.int16),
+}
+
+
+def changed(way, values, dtype):
+    def rank(comm):
+        v = shared_tensor(comm, 2, dtype)
+        getattr(v, way)([0, 1], values)
+        return v.read()
+
+    return simulate(rank, 1).results[0]
+
+
+@pytest.mark.parametrize("way", ["add", "write"])
+@pytest.mark.parametrize(("values", "dtype"), INTO.values(), ids=INTO)
+def test_values_of_another_dtype(values, dtype, way):
+    assert torch.equal(changed(way, values, dtype), torch.as_tensor(values).to(dtype).expand(2))
+
+
+@pytest.mark.parametrize("way", ["add", "write"])
+@pytest.mark.parametrize(("values", "dtype"), NOT_INTO.values(), ids=NOT_INTO)
+def test_values_that_the_vector_lacks(values, dtype, way):
+    with pytest.raises(RankError, match=rf"{way}: the values are torch\.\w+ and the vector {dtype}, which has other"):
+        changed(way, values, dtype)
