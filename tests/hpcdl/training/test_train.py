@@ -206,3 +206,17 @@ def test_momentum_is_that_of_torch():
     for a, b in zip(mine, theirs, strict=True):
         torch.testing.assert_close(a, b)
     assert mine[1].tolist() == [1.0, 1.0]
+
+
+def test_momentum_takes_leaf_tensors_once():
+    w = torch.nn.Parameter(torch.ones(3))
+    for wrong, error, sentence in (
+        (w, TypeError, "params is a tensor, whose rows would get no gradients"),
+        ([w, torch.nn.Parameter(torch.ones(1)), w], ValueError, "params has a parameter twice"),
+        ([w * 2], ValueError, "is computed from others"),
+        ([{"params": [w]}], TypeError, "params has a dict"),
+        ([("w", w)], TypeError, "params has a tuple"),
+    ):
+        with pytest.raises(error, match=sentence):
+            Momentum(wrong, 0.1)
+    assert Momentum([], 0.1).params == []
