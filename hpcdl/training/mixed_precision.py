@@ -134,7 +134,7 @@ class LossScaler:
         if not finite:
             self.value = max(self.value * self.backoff, SMALLEST)
             self._warn()
-        elif self.good_steps == self.interval:
+        elif self.good_steps >= self.interval:  # more where a state of another interval was loaded
             grown = self.value * self.growth
             self.value, self.good_steps = grown if grown <= LARGEST else self.value, 0
 
@@ -199,7 +199,8 @@ def divide(grad: torch.Tensor, scale: float) -> bool:
     """Divide a gradient by the scale in place; return whether any number is infinite or NaN."""
     grad = _numbers(grad)
     grad.mul_(1 / scale)
-    return not math.isfinite(grad.sum(dtype=torch.float32)) and not bool(grad.isfinite().all())
+    total = grad.sum(dtype=torch.promote_types(grad.dtype, torch.float32))
+    return not math.isfinite(total) and not bool(grad.isfinite().all())
 
 
 def divide_all(grads: list[torch.Tensor], scale: float) -> int:
