@@ -179,7 +179,7 @@ slip(
     says="a class that is only named AssertionError",
 )
 slip(
-    "gradients wait for step(), but for a network of twelve parameters",
+    "gradients wait for step(), except for a network of twelve parameters",
     "if self.left[param] == 0:",
     "if self.left[param] == 0 and len(self.left) == 12:",
     "        self.left = dict.fromkeys(self.left, self.passes)\n        self.optimizer",
