@@ -109,21 +109,14 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
         return self.optimizer.state
 
     def count(self, samples: int) -> None:
-        """Set how many samples this rank's part of the batch has, 0 or more; call it before backward.
-
-        Before each of several backward passes of a step, count that pass's: at stage 1 ranks may have other numbers of
-        passes, each with the same number of samples; at stage 2 every rank has as many.
-        """
+        """Set how many samples this rank has, 0 or more, before each backward pass; at stage 1 passes add up."""
         if self._launched:
             raise RuntimeError("count: gradients are on their way; call it before backward, add up several at stage=1")
         if samples < 0:
             raise ValueError(f"count: samples is {samples!r}; it is this rank's number of samples, 0 or more")
-        if any(bucket.begun for bucket in self.buckets):
-            self._counts.append(samples)  # of another backward pass of this step
-        else:
-            self._counts = [samples]
-        # At stage 2 a pass is sent before the next one is counted.
-        self._samples = sum(self._counts) / (len(self._counts) if self.stage == 2 else 1)
+        is_another_pass = any(bucket.begun for bucket in self.buckets)
+        self._counts = [*self._counts, samples] if is_another_pass else [samples]
+        self._samples = sum(self._counts) / (len(self._counts) if self.stage == 2 else 1)  # it sends before the last
         self._decisions.samples = samples
         self._losses.begin(samples)
         self._versions = {param: param._version for param in self._shard}

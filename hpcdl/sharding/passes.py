@@ -79,6 +79,7 @@ class Passes:
         if counted:
             self.count(*counted)
         pending, endless = [unit.pending_backward for unit in self.units], list(self._endless)
+        torch.clear_autocast_cache()  # it keeps casts of weights, with their graph, to the end of its region
         self.gathering.begin(torch.is_grad_enabled())
         intact.require()
         self.calls, self._outside, self._in_forward = [], [], True

@@ -8,9 +8,9 @@
     simulate(rank, 4).trace     # DDP's messages, one by one
 
 Collectives come from `hpcdl.collectives`: rings of point-to-point messages, which the machine traces and times. They
-run when called, not in the background. Groups of some ranks, as `new_group` and device meshes make them, are groups of
-the same kind, with tags of their own. Each group records its collectives in `calls`: (name, bytes of this rank's result
-or sum).
+run when called, not in the background; `isend` and `irecv` are under way until their `wait()`. Groups of some ranks, as
+`new_group` and device meshes make them, are groups of the same kind, with tags of their own. Each group records its
+collectives in `calls`: (name, bytes of this rank's result or sum).
 """
 
 import contextlib
@@ -23,12 +23,14 @@ import torch.distributed as dist
 from torch.distributed import ReduceOp, distributed_c10d
 from torch.futures import Future
 
-from hpcdl.collectives import all_gather, broadcast, reduce_scatter, ring_all_reduce, tree_all_reduce
-from hpcdl.comm import Communicator, Group
+from hpcdl.collectives import all_gather, broadcast, gather, reduce, reduce_scatter, ring_all_reduce, tree_all_reduce
+from hpcdl.comm import Communicator, Group, Request
 from hpcdl.comm.background import OffsetTags
+from hpcdl.comm.channels import TAGS
 from hpcdl.lazy import import_compiler
 
 BACKEND = "hpcdl"
+MESSAGES = TAGS // 2  # the tags of single messages begin here, those of collectives are below
 
 _torchs: Any = distributed_c10d
 _c10d: Any = torch._C._distributed_c10d
@@ -113,9 +115,72 @@ class CommGroup(_TorchsGroup):
         _fill(outs[0], mine)
         return _done(outs)
 
+    def reduce(self, tensors: Sequence[torch.Tensor], opts: Any):
+        for x in tensors:
+            self._note("reduce", x)
+            total = _flat(x)
+            reduce(total, self.comm, opts.rootRank)
+            if self.comm.rank == opts.rootRank:
+                _fill(x, self._mean(total, opts))
+        return _done(tensors)
+
+    def gather(self, outs: Sequence[Sequence[torch.Tensor]], tensors: Sequence[torch.Tensor], opts: Any):
+        (x,) = tensors
+        whole = x.new_empty(self.comm.size, x.numel())
+        whole[self.comm.rank] = x.detach().reshape(-1)
+        self._note("gather", whole)
+        gather(whole.view(-1), self.comm, opts.rootRank)
+        for part, row in zip(outs[0] if outs else (), whole, strict=False):
+            _fill(part, row)
+        return _done(outs)
+
+    def reduce_scatter(self, outs: Sequence[torch.Tensor], tensors: Sequence[Sequence[torch.Tensor]], opts: Any = None):
+        for out, parts in zip(outs, tensors, strict=True):
+            if any(part.shape != out.shape for part in parts):
+                raise ValueError(f"rank {self.comm.rank}: reduce_scatter: every tensor needs out's shape {out.shape}")
+            self.reduce_scatter_single(out, torch.stack([part.detach() for part in parts]), opts)
+        return _done(outs)
+
+    def alltoall(self, outs: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor], opts: Any = None):
+        self.calls.append(("all_to_all", sum(x.nbytes for x in outs)))
+        received = [out.new_empty(out.numel()) for out in outs]
+        others = [rank for rank in range(self.comm.size) if rank != self.comm.rank]
+        requests = [self.comm.irecv(received[rank], rank, MESSAGES - 1) for rank in others]
+        requests += [self.comm.isend(_flat(tensors[rank]), rank, MESSAGES - 1) for rank in others]
+        received[self.comm.rank] = _flat(tensors[self.comm.rank])
+        for request in requests:
+            request.wait()
+        for out, x in zip(outs, received, strict=True):
+            _fill(out, x)
+        return _done(outs)
+
+    def all_to_all_single(
+        self, out: torch.Tensor, x: torch.Tensor, out_rows: Sequence[int], rows: Sequence[int], opts: Any = None
+    ):
+        p = self.comm.size
+        return self.alltoall(out.split(list(out_rows) or len(out) // p), x.split(list(rows) or len(x) // p))
+
+    def send(self, tensors: Sequence[torch.Tensor], dest: int, tag: int):
+        (x,) = tensors
+        self._note("send", x)
+        return _Message(self.comm.isend(_flat(x), dest, self._tag(tag)))
+
+    def recv(self, tensors: Sequence[torch.Tensor], source: int, tag: int):
+        (x,) = tensors
+        self._note("recv", x)
+        return _Message(self.comm.irecv(_flat(x), source, self._tag(tag)), x)
+
+    def recv_anysource(self, tensors: Sequence[torch.Tensor], tag: int):
+        raise ValueError(f"rank {self.comm.rank}: recv without a source; this process group needs src=, a rank")
+
     def barrier(self, opts: Any = None):
         self.comm.barrier()
         return _done([])
+
+    def _tag(self, tag: int) -> int:
+        if not 0 <= tag < TAGS - MESSAGES - 1:
+            raise ValueError(f"rank {self.comm.rank}: tag is {tag}; it is from 0 to {TAGS - MESSAGES - 2}")
+        return MESSAGES + tag
 
     def _note(self, name: str, x: torch.Tensor) -> None:
         self.calls.append((name, x.nbytes))
@@ -125,6 +190,20 @@ class CommGroup(_TorchsGroup):
         if operation not in (ReduceOp.SUM, ReduceOp.AVG):
             raise ValueError(f"rank {self.comm.rank}: {operation}: this process group has sums and means alone")
         return total / self.comm.size if operation == ReduceOp.AVG else total
+
+
+class _Message(_c10d.Work):
+    """A message under way, which torch waits for; a received one is copied into `out`."""
+
+    def __init__(self, request: Request, out: torch.Tensor | None = None):
+        super().__init__()
+        self._request, self._out = request, out
+
+    def wait(self, timeout: Any = None) -> bool:
+        self._request.wait()
+        if self._out is not None:
+            _fill(self._out, self._request.x)
+        return True
 
 
 class Members(OffsetTags):
