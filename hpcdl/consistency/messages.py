@@ -42,7 +42,8 @@ def check_weights(w: torch.Tensor) -> None:
 def flat(gradient: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     """Return `gradient` as a message for the servers: flat, in one piece, in the dtype of `w`; without a copy if it is.
 
-    Raises TypeError for what is not a tensor, or complex where `w` is not, and ValueError for another number of elements.
+    Raises TypeError for what is not a tensor, or complex where `w` is not, and ValueError for another number of
+    elements.
     """
     if not isinstance(gradient, torch.Tensor):
         raise TypeError(

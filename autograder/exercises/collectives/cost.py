@@ -1,6 +1,7 @@
 """The cost of each all-reduce as a formula. Oracle: the course's own algorithms on the simulated machine."""
 
 import math
+from collections.abc import Mapping
 
 import torch
 
@@ -143,7 +144,7 @@ def doubling_for_powers_of_two(student, rng):
     costs_on_many(student, rng, 2**k, right, "There is no fold, and a round more each time that p doubles.")
 
 
-def costs_on_many(student, rng, p: int, right: dict[str, tuple[float, float]], why: str) -> None:
+def costs_on_many(student, rng, p: int, right: Mapping[str, tuple[float, float]], why: str) -> None:
     """Check the cost on more ranks than are simulated; `right` has by algorithm the alphas, and the betas per byte."""
     alpha, beta = machine(rng)
     for algorithm, (alphas, betas) in right.items():

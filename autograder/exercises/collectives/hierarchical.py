@@ -54,7 +54,7 @@ def nodes_sum_first(run, per_node: int, setting: str) -> None:
 
 
 def drawn_nodes(rng) -> tuple[int, int]:
-    """Return a number of ranks, and one of ranks in a node: two to five nodes, the last perhaps smaller."""
+    """Return a number of ranks, and one of ranks in a node: two to five nodes; the last may be smaller."""
     return whole_number(rng, 11, 15), one_of((3, 5, 6, 7), rng)
 
 
