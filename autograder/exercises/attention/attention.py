@@ -14,6 +14,9 @@ MASK = (
     "q.shape[-2] and k.shape[-2]. Dimensions before them are batches."
 )
 
+BELOW = "A hidden score is -inf: no finite number is below every score."
+WEIGHS = "A hidden score is -inf. Any finite score, such as 0, still has a weight: exp(0) = 1."
+
 exercise = Exercise(
     "attention",
     points=12,
@@ -71,20 +74,18 @@ def mistakes(q, k, v, causal: bool) -> dict[str, torch.Tensor]:
         )
         weights = scores.softmax(1).masked_fill(later, 0.0)
         known |= {
-            "A hidden score is -inf: no finite number is below every score.": scores.masked_fill(later, -1e9).softmax(1)
-            @ v,
+            BELOW: scores.masked_fill(later, -1e9).softmax(1) @ v,
             "A hidden score is -inf. A finite number that is added does not hide a score that is much larger.": (
                 (scores - 1e9 * later).softmax(1) @ v
             ),
             "The future is not hidden: token i sees tokens 0 to i only.": row_by_row(q, k, v, False),
-            "A hidden score is -inf. Any finite score, such as 0, still has a weight: exp(0) = 1.": scores.masked_fill(
-                later, 0.0
-            ).softmax(1)
-            @ v,
+            WEIGHS: scores.masked_fill(later, 0.0).softmax(1) @ v,
             "You mask after the softmax, so the rest of a row no longer sums to 1: hide the scores before it.": weights
             @ v,
             "You hide the past and show the future.": scores.masked_fill(later.T, -math.inf).softmax(1) @ v,
         }
+        if torch.allclose(known[BELOW], known[WEIGHS], rtol=1e-9):  # both hide nothing, and BELOW says why
+            del known[WEIGHS]
     elif len(q) == len(k):
         known["With causal=False every token sees every other."] = row_by_row(q, k, v, True)
     expected = row_by_row(q, k, v, causal)

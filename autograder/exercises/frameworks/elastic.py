@@ -198,8 +198,9 @@ def continues(job: Job, run, start: int, setting: str) -> None:
     for rank, (returned, asked, _, got, *_) in enumerate(run.results):
         checks.that(
             len(asked) == len(job.batches) - start,
-            f"{setting}: {len(asked)} steps are done after the restart; the last state on the disk is that of step "
-            f"{start}, so {len(job.batches) - start} are left.",
+            f"{setting}: {len(asked)} steps are done after the restart, expected {len(job.batches) - start}: {start} "
+            "were done when the last complete state was due. Save under the name that the restart reads, with the "
+            "number of steps done, and continue from that number.",
         )
         mistakes = {
             "The momentum is not restored: save the optimizer's state, too.": "momentum",

@@ -37,7 +37,9 @@ def memory_is(student, parameters: int, p: int, stage: int) -> float:
         "That is one stage too far: stage 1 divides only states, stage 2 also gradients.": cost.zero(
             parameters, p, min(3, stage + 1)
         ),
-        "That is one stage too few: stage 3 divides all three.": cost.zero(parameters, p, max(0, stage - 1)),
+        "That is one stage too few: stage 3 divides all three.": cost.zero(
+            parameters, p, stage - 1 if stage > 1 else stage
+        ),
         "That is what all ranks hold together.": p * expected,
         "You divide everything at every stage.": cost.zero(parameters, p, 3),
     }

@@ -1,9 +1,12 @@
 """Lab `attention`: its oracles agree with the library, torch and closed forms."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
+from autograder import checks
 from autograder.exercises.attention import attention, block_work, online_softmax, route
 from hpcdl.parallel import experts
 
@@ -15,6 +18,21 @@ def test_oracle_is_torchs_attention(causal):
     q, k, v = attention.drawn(torch.Generator().manual_seed(0), 6, 6, 4, 5)
     expected = scaled_dot_product_attention(q[None], k[None], v[None], is_causal=causal)[0]
     torch.testing.assert_close(attention.row_by_row(q, k, v, causal), expected)
+
+
+@pytest.mark.parametrize("hidden", [0.0, -1e4, -1e9])
+def test_one_sentence_names_a_finite_score(hidden):
+    """Also where every finite score is above all visible ones, as in the check `large_scores`."""
+    _, _, v = attention.drawn(torch.Generator().manual_seed(0), 3, 3, 1, 2)
+    given = -(2.0**40) * torch.ones(3, 1).double(), torch.arange(3.0, 0.0, -1.0).double()[:, None], v
+    later = torch.ones(3, 3, dtype=torch.bool).triu(1)
+
+    def answer(q, k, v, causal):
+        return (q @ k.T).masked_fill(later, hidden).softmax(1) @ v
+
+    with pytest.raises(checks.CheckFailure) as caught:
+        attention.is_attention(SimpleNamespace(attention=answer), given, True, "finite")
+    assert caught.value.mistake == attention.BELOW
 
 
 def test_what_blocks_keep_is_one_softmax():

@@ -1,13 +1,32 @@
 """Lab `sharding`: its oracles agree with the library, torch and closed forms."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
-from autograder.exercises.sharding import checkpointed, offload, save_load
+from autograder import checks
+from autograder.checks.ladder import OR
+from autograder.exercises.sharding import checkpointed, memory, offload, save_load
+from autograder.exercises.sharding.memory import cost
 from autograder.sessions.ranks import Ranks
 from hpcdl.sharding import plan
 
 pytestmark = pytest.mark.labs
+
+
+@pytest.mark.parametrize("stage", range(4))
+@pytest.mark.parametrize("other", range(4))
+def test_one_sentence_names_another_stage(stage, other):
+    """Two are said where both are true: stage 3 is the next one and the last, and p shares of it are stage 0."""
+    answer = SimpleNamespace(memory=lambda parameters, p, _: cost.zero(parameters, p, other))
+    if stage == other:
+        memory.memory_is(answer, 1000, 7, stage)
+        return
+    with pytest.raises(checks.CheckFailure) as caught:
+        memory.memory_is(answer, 1000, 7, stage)
+    assert (OR in caught.value.mistake) == ((stage, other) in ((2, 3), (3, 0)))
+    assert "too few" not in caught.value.mistake or other == stage - 1 > 0
 
 
 @pytest.mark.parametrize("seed", range(5))
