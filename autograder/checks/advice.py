@@ -12,10 +12,12 @@ FLOAT32 = (
 )
 DEFAULT = "New tensors are float32 by default: give them the argument's dtype, as in dtype=x.dtype."
 
+CONTAINERS: dict[type, str] = {dict: "dict", list: "list"}
+
 
 def instead_of_changing(value: Any, name: str) -> str:
     """Say what to do instead of changing the argument `name`, in code that runs for a value like this one."""
-    kind = {dict: "dict", list: "list"}.get(type(value))
+    kind = CONTAINERS.get(type(value))
     if kind and any(type(part) is torch.Tensor for part in (value.values() if kind == "dict" else value)):
         return f"Make a new {kind} of new tensors: {kind}({name}) alone would hold the same ones."
     if kind:

@@ -1,6 +1,7 @@
 """Name an element of a value: `path[0, 1]` where the value's name is an expression, else "element [0, 1] of ..."."""
 
 import ast
+from collections.abc import Sequence
 
 import torch
 
@@ -33,7 +34,7 @@ def first_index(mask: torch.Tensor) -> tuple[int, ...]:
     return index_of(int(mask.reshape(-1).to(torch.uint8).argmax()), mask.shape)
 
 
-def index_of(flat: int, sizes) -> tuple[int, ...]:
+def index_of(flat: int, sizes: Sequence[int]) -> tuple[int, ...]:
     """Return the index of element number `flat` of a tensor with these sizes."""
     index = []
     for size in reversed(sizes):

@@ -5,10 +5,10 @@ NONE = (
     "Something here is None: a function without `return` gives it, a method that works in place, such as "
     "`comm.all_reduce` or `list.append`, or a `.grad` before its backward pass."
 )
-PRODUCT = "In `a @ b` the last size of a is the first of the two last sizes of b. Print both shapes."
+PRODUCT = "In `a @ b` the last size of a must be the first of the last two sizes of b. Print both shapes."
 ONE_BY_ONE = "This works on one number. For a tensor use torch's function, such as torch.exp for math.exp."
 QUESTION = "`if` cannot ask many numbers at once: choose by torch.where, or ask .any() or .all() of them."
-STRETCH = "Two shapes are aligned at their right ends, and there two sizes are equal or one is 1. Print both shapes."
+STRETCH = "Two shapes are aligned at their right ends: two sizes there must be equal, or one of them 1. Print both."
 RANK = "There is no such rank. On a ring count modulo comm.size; elsewhere first ask whether the partner exists."
 
 MEANINGS = {  # words of an error -> what it means, and what to do
