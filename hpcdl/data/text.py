@@ -38,8 +38,12 @@ class Characters:
             raise ValueError(f"text has {error}; the alphabet is {self.alphabet!r}") from None
 
     def decode(self, tokens: Iterable[int]) -> str:
-        """Return the text of `tokens`, a sequence of ints or a flat tensor."""
-        return "".join(self.alphabet[int(token)] for token in tokens)
+        """Return the text of `tokens`, ints or a flat tensor; ValueError names a token that has no character."""
+        tokens = list(tokens)
+        numbers = [int(token) if token == int(token) else -1 for token in tokens]
+        if wrong := [token for token, number in zip(tokens, numbers, strict=True) if not 0 <= number < len(self)]:
+            raise ValueError(f"a token is {wrong[0]}; they are whole numbers from 0 to {len(self) - 1}")
+        return "".join(self.alphabet[number] for number in numbers)
 
 
 def windows(

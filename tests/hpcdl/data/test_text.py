@@ -58,3 +58,11 @@ def test_a_counting_model_learns_it():
     given = -(joint * (joint / joint.sum(1, keepdim=True).clamp_min(1e-30)).clamp_min(1e-30).log()).sum()
     assert 2.9 < entropy < 3.2
     assert given < entropy - 0.6
+
+
+@pytest.mark.parametrize("token", [-1, 3, 1.5, torch.tensor(-2)])
+def test_tokens_without_a_character(token):
+    """Python's own indices would count -1 from the end, and cut 1.5."""
+    with pytest.raises(ValueError, match=r"a token is .*; they are whole numbers from 0 to 2"):
+        Characters("abc").decode([0, token])
+    assert Characters("abc").decode(iter([0, 1.0, torch.tensor(2)])) == "abc"
