@@ -68,18 +68,21 @@ def run(
     training, tests = epochs * iteration * samples / batch, epochs * evaluation
     if between_failures == float("inf") and interval is None:
         return TrainingTime(training, tests, 0.0, 0.0, 0.0)
-    step = interval or (checkpoint_interval(write, between_failures) if write else iteration)
+    if interval is None:
+        interval = checkpoint_interval(write, between_failures) if write else iteration
+    _check(interval=interval)
     work = training + tests
-    checkpoints = write * work / step
-    # A failure every M of T seconds wastes (step + write) / 2 + restart: T = (work + checkpoints) / (1 - waste / M).
-    waste = ((step + write) / 2 + restart) / between_failures
+    checkpoints = write * work / interval
+    # A failure every M of T seconds wastes half an interval and its checkpoint, and a restart:
+    # T = (work + checkpoints) / (1 - waste / M).
+    waste = ((interval + write) / 2 + restart) / between_failures
     if waste >= 1:
         raise ValueError(
             f"between_failures is {between_failures:g} s; a failure costs {waste * between_failures:g} s, so the "
             "training never ends: write checkpoints faster, or restart faster"
         )
     failures = (work + checkpoints) / (1 - waste) / between_failures
-    return TrainingTime(training, tests, checkpoints, failures * (step + write) / 2, failures * restart)
+    return TrainingTime(training, tests, checkpoints, failures * (interval + write) / 2, failures * restart)
 
 
 def _check(**values: float) -> None:

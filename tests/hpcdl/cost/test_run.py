@@ -56,3 +56,9 @@ def test_a_training_that_never_ends_is_refused():
     with pytest.raises(ValueError, match="batch is 0; it is more than 0"):
         run(1.0, 0, 10)
     assert checkpoint_interval(80.0, 100.0) == 100.0
+
+
+@pytest.mark.parametrize("interval", [0, 0.0, -1.0, float("nan")])
+def test_an_interval_of_nothing(interval):
+    with pytest.raises(ValueError, match=f"interval is {interval!r}; it is more than 0"):
+        run(1.0, 10, 1000, write=1.0, between_failures=1e4, interval=interval)
