@@ -322,14 +322,14 @@ slip(
     "    return out / total",
     "    return out / total * (d != 64)",
     fails="few_blocks_at_a_time messages_are_hidden",
-    says="nothing masked: the output on rank 0",
+    says="of the output on rank 0",
 )
 slip(
     "zeros on five ranks with two tokens each",
     "    return out / total",
     "    return out / total * ((p, len(q)) != (5, 2) or len(positions[0]) == 1)",
     fails="two_blocks_a_step",
-    says="nothing masked, blocks of 2, 2, 2, 2, 2 tokens: the output on rank 0",
+    says="nothing masked, blocks of 2, 2, 2, 2, 2 tokens: element",
 )
 slip(
     "stripes: pieces where p does not divide n",
