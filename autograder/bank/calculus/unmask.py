@@ -46,7 +46,7 @@ def unmask_derivative():
     return [(torch.sin, 1.0, 0.5)]
 
 
-@wrong("one input instead of a list", fails=BOTH, says="an input is a tuple (f, x, h)")
+@wrong("one input instead of a list", fails=BOTH, says="Put brackets around it: return [('cube', 2., 0.5)]")
 def unmask_derivative():
     return "cube", 2.0, 0.5
 

@@ -43,6 +43,6 @@ def unmask_ring():
     return [([0, 1, 2], 4)]
 
 
-@wrong("one input instead of a list", fails=BOTH, says="an input is a tuple (p, n) of 2 parts")
+@wrong("one input instead of a list", fails=BOTH, says="Put brackets around it: return [(7, 5)]")
 def unmask_ring():
     return (7, 5)

@@ -135,7 +135,7 @@ slip(
     "for _, unneeded in ahead.values():\n"
     "                for request in unneeded:\n"
     "                    request.wait()\n"
-    "            ahead = {now + 1: self.begin(now + 1)} if now + 1 < len(self.shares) else {}\n"
+    "            ahead = {now + 1: self.begin(now + 1)} if 0 < now < len(self.shares) - 1 else {}\n"
     "            dy, dw = self.layers[now].backward(whole, dy)",
     fails=(BYTES, MEMORY, TIME),
     says="the next layer is the one before",
