@@ -136,7 +136,7 @@ def test_another_result_there_is_reported_and_costs_nothing(graded):
     swap, total = graded(only_there("x += 1"), TOTAL)[0]
     check = last(swap)
     assert (check.status, check.kind, swap.points, last(total).status) == ("failed", "values", 50, "passed")
-    assert check.message.startswith("argument 0 of swap on rank 0 of 2, after the call,")
+    assert check.message.startswith("Element [1] of argument 0 of swap on rank 0 of 2, after the call,")
     assert check.got != check.expected
     assert "rank 0 of 2: swap(" in check.call
     assert f"✗ {TITLE} (no points)" in feedback.text(swap)

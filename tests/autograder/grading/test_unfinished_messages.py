@@ -51,7 +51,7 @@ def test_a_message_that_is_not_waited_for_is_named(verdict):
     found = verdict(NEVER + "got + 0")
     assert found.mistake == UNFINISHED
     assert found.why.startswith("Rank 0's isend to rank 1 is never waited for.")
-    assert found.message.startswith("x on rank 0")
+    assert found.message.startswith("Element [0] of x on rank 0 is 0, expected 3.")
 
 
 def test_a_tensor_of_two_messages_is_named(verdict):
