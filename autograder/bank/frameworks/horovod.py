@@ -138,7 +138,7 @@ slip(
     "        for group in optimizer.param_groups:\n            for",
     "        for group in optimizer.param_groups[:1]:\n            for",
     fails=" ".join(TRAINS),
-    says="rank 0: parameter",
+    says="rank 0: element",
 )
 slip(
     "zero_grad that resets nothing",
