@@ -152,4 +152,4 @@ def test_a_large_file_is_named(tmp_path):
     found = submit.OwnSubmission("l", "lab.ipynb", "", [], along=along, left=left, environment={})
     assert "These files do not: big.py." in " ".join(submit.say(found))
     _, along = submitted.held(submitted.alone("ada", path))
-    assert along.left == {"big.py": "the file has 3 MiB, more than 1 MiB"}
+    assert along.left == {"big.py": "the file has 3 MiB, more than 1 MiB; hand in a smaller one"}
