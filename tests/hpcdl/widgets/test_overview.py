@@ -34,7 +34,7 @@ def test_one_click_forgets_the_guesses(folder):
     ledger = Ledger(guesses.file_in(folder))
     ledger.add(Guess("ddp.speed_up", 4).seen(2))
     view, (button, said) = (part.children for part in overview.guesses(ledger).children)
-    picture = view[0]
+    picture = view[0].children[0]
     assert "1 number guessed" in picture.tooltip
     button.click()
     assert said.value == "1 guess forgotten; their lines are still in .guesses.jsonl."
