@@ -55,7 +55,7 @@ def test_every_exercise_has_an_impostor_or_a_reason(slug, kind):
     assert all(reasons.values())
 
 
-@pytest.mark.each_lab(turn=(2, 3))
+@pytest.mark.each_lab(turn=(2, 6))
 @pytest.mark.parametrize("slug", exercises.LABS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_in_grading_impostors_have_no_points_and_are_flagged(slug, kind, zygote):

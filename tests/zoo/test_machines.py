@@ -40,7 +40,7 @@ def check(connect, each: int):
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("each", [pytest.param(6, marks=pytest.mark.labs), pytest.param(SHARE, marks=pytest.mark.long)])
+@pytest.mark.parametrize("each", [pytest.param(12, marks=pytest.mark.labs), pytest.param(SHARE, marks=pytest.mark.long)])
 def test_a_part_of_the_zoo_over_mpi(mpiexec, each):
     code, printed = mpiexec(2, __file__, str(each))
     assert (code, printed.count("right")) == (0, 2), printed
