@@ -58,7 +58,7 @@ def field_of(name: str, value: Any) -> Field:
     try:
         array = np.asarray(value)
     except (TypeError, ValueError, RuntimeError) as error:  # a ragged list, a tensor that NumPy cannot read
-        raise TypeError(f"{name} is {type(value).__name__}, of which NumPy makes no array: {error}") from None
+        raise TypeError(f"{name} is {type(value).__name__}, which NumPy cannot make into an array: {error}") from None
     if array.dtype.kind not in "biuf":
         raise TypeError(f"{name} is {type(value).__name__}; a sample has arrays, numbers or bytes under its names")
     return Field(name, array.dtype.newbyteorder("<").str, array.shape)
