@@ -18,6 +18,17 @@ NAMES = [
     *("joan", "john", "karen", "ken", "kurt", "leslie", "lynn", "margaret", "niklaus"),
     *("noam", "peter", "radia", "richard", "robin", "shafi", "sophie", "tim", "vint"),
 ]
+MISTAKES = [  # of the bank, by exercise and name: new wrong answers move nothing
+    ("gradient_descent", "ascends"),
+    ("gradient_descent", "computes each gradient twice"),
+    ("gradient_descent", "takes every valley for a quadratic one"),
+    ("mse_grad", "error with the wrong sign"),
+    ("mse_grad", "the loss in brackets"),
+    ("mse_grad", "no gradient for five samples"),
+    ("max_stable_lr", "1 for 2"),
+    ("max_stable_lr", "a limit for each direction"),
+    ("minibatches", "seeds the generator itself: one order forever"),
+]
 BROKEN = {"empty": "", "truncated": '{"cells": [{"cell_type": "co', "no notebook": "my answers: see e-mail\n"}
 HOSTILE = {
     "a loop without end": "def mse_grad(w, X, y):\n    while True:\n        pass",
@@ -29,7 +40,8 @@ HOSTILE = {
 def notebooks() -> list[str]:
     """The text of each submission: 12 solved, 9 with a known mistake, 3 blank, 3 broken, 3 hostile."""
     solved, blank = build.write(build.solved(SLUG)), build.write(build.student(SLUG))
-    mistakes = [with_cell(answer.source) for answer in bank(SLUG)[:36:4]]
+    sources = {(answer.exercise.removeprefix(f"{SLUG}."), answer.mistake): answer.source for answer in bank(SLUG)}
+    mistakes = [with_cell(sources[mistake]) for mistake in MISTAKES]
     return [*[solved] * 12, *mistakes, *[blank] * 3, *BROKEN.values(), *map(with_cell, HOSTILE.values())]
 
 
