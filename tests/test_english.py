@@ -117,6 +117,26 @@ def joined(node: ast.JoinedStr) -> str:
     return "".join(str(part.value) if isinstance(part, ast.Constant) else "..." for part in node.values)
 
 
+def raised(source: str) -> str:
+    """The sentences of a program's errors and warnings."""
+    tree = ast.parse(source)
+    calls = [
+        node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "warnings.warn"
+    ]
+    errors = [
+        part
+        for node in [*(each for each in ast.walk(tree) if isinstance(each, ast.Raise)), *calls]
+        for part in ast.walk(node)
+    ]
+    return flat(
+        " | ".join(
+            joined(part) if isinstance(part, ast.JoinedStr) else str(part.value)
+            for part in errors
+            if isinstance(part, ast.JoinedStr | ast.Constant)
+        )
+    )
+
+
 def sentences(source: str) -> str:
     """The strings that a student may read: literals with spaces in them, and what a check (decorated) says it asks."""
     tree = ast.parse(source)
@@ -139,7 +159,7 @@ def faults(name: str, source: str) -> list[str]:
     """What to change in a file. Few files hold a phrase anywhere, so few are parsed."""
     found = phrases(flat(source))
     if found and name.endswith(".py"):
-        found = phrases(prose(source))
+        found = phrases(f"{prose(source)} | {raised(source)}")
     return [f"{name}: {phrase!r} -> {INSTEAD[phrase]}" for phrase in found]
 
 

@@ -30,7 +30,7 @@ def nobody_there(namespace: dict) -> Iterator[None]:
 
 def _refuse(prompt: object = "", /) -> str:
     raise AskedError(
-        "Your code asks for input(), as a debugger does, too, and nobody answers while it is checked: take all values "
+        "Your code asks for input(), as a debugger does, too, and no one answers while it is checked: take all values "
         "from the arguments."
     )
 

@@ -115,7 +115,7 @@ class Worker:
         except (TimeoutError, CommError) as error:
             raise CommError(
                 f"rank {self.comm.rank}: server {request.peer} does not answer after {self.clock} iterations; start "
-                f"all ranks again: servers that save snapshots go on from their last ({error})"
+                f"all ranks again: servers that save snapshots continue from their last ({error})"
             ) from error
 
 

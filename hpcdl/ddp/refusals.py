@@ -46,7 +46,7 @@ def require_not_wrapped(name: str, layer: nn.Module) -> None:
     if getattr(layer._parameters, "in_pieces", False):
         raise ValueError(
             f"{_where(name, layer)} has parameters in a FullyShardedDataParallel already; wrap one module that has all "
-            "that they share, or build the module anew"
+            "that they share, or build the module again"
         )
 
 

@@ -43,7 +43,7 @@ class Stage:
         clock: Callable[[], float] = time.perf_counter,
     ):
         if any(n < 1 for n in rows):
-            raise ValueError(f"rows is {list(rows)}; a microbatch has 1 or more: the mean over no row is no number")
+            raise ValueError(f"rows is {list(rows)}; a microbatch has 1 or more: the mean over no row is not a number")
         self.module, self.rows, self.inputs, self.targets, self.loss = module, list(rows), inputs, targets, loss
         self.shapes = {"F": tuple(takes), "B": tuple(gives)}
         self.work, self.clock = work, clock

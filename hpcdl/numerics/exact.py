@@ -11,7 +11,7 @@ def as_written(x: float) -> Fraction:
     Fraction(11, 10)
     """
     if not math.isfinite(x):
-        raise ValueError(f"{x!r} is no number that can be rounded; give a finite one")
+        raise ValueError(f"{x!r} is not a number that can be rounded; give a finite one")
     return Fraction(x) if isinstance(x, int) else Fraction(repr(float(x)))
 
 

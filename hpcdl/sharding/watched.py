@@ -8,7 +8,7 @@ def refuse_copy(*_: Any) -> NoReturn:
     """Raise TypeError where a part of a fully sharded model is copied or pickled, as `__reduce_ex__`."""
     raise TypeError(
         "the weights of a module inside a FullyShardedDataParallel are in pieces on the ranks, and cannot be copied or "
-        "pickled; build the module anew and load the wrapper's state_dict() into it"
+        "pickled; build the module again and load the wrapper's state_dict() into it"
     )
 
 

@@ -53,5 +53,5 @@ def _require_settings(path: str | Path, saved: dict, settings: dict) -> None:
         if saved.get(name) != value:
             raise ValueError(
                 f"{path} was written with {name}={saved.get(name)!r}, this run has {value!r}; "
-                "go on with the same settings, or give a new file name to start afresh"
+                "continue with the same settings, or give a new file name to start afresh"
             )

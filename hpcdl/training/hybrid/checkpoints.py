@@ -198,7 +198,7 @@ def _require_common(trainer: "Trainer", state: Checkpoint, path: Path) -> None:
         theirs, ours = getattr(saved, name), getattr(trainer.configuration, name)
         if theirs != ours:
             raise ConfigurationError(
-                f"{path} was written with {name}={theirs}, and this run has {name}={ours}; go on with the same, or "
+                f"{path} was written with {name}={theirs}, and this run has {name}={ours}; continue with the same, or "
                 "give a new folder to start afresh"
             )
 

@@ -31,7 +31,7 @@ def test_products_are_those_of_the_decimals(room, n):
 
 
 def test_infinity_is_not_rounded():
-    with pytest.raises(ValueError, match="inf is no number"):
+    with pytest.raises(ValueError, match="inf is not a number"):
         as_written(math.inf)
 
 

@@ -130,7 +130,7 @@ def test_a_finished_run_is_not_trained_again(few, tmp_path):
 def test_a_checkpoint_of_another_run_is_refused(few, tmp_path):
     file = str(tmp_path / "lenet.pt")
     run(2, 1, 15, checkpoint=file, every=1)
-    with pytest.raises(RankError, match=r"lenet.pt was written with batch=15, this run has 10; go on with the same"):
+    with pytest.raises(RankError, match=r"lenet.pt was written with batch=15, this run has 10; continue with the same"):
         run(2, 1, 10, checkpoint=file)
 
 

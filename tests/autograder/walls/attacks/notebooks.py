@@ -27,7 +27,7 @@ ATTACKS = {
     "in a %%px cell": cells("%%px --local\n" + MEAN, COUNT),
     "another language's cell": cells("%%bash\nexit 1", MEAN, COUNT),
     "input()": cells("name = input()\n", MEAN, COUNT),
-    "input() in the answer": cells("def mean(x):\n    return float(input())", COUNT, score=40, says="nobody answers"),
+    "input() in the answer": cells("def mean(x):\n    return float(input())", COUNT, score=40, says="no one answers"),
     "await at top level": cells("import asyncio\nawait asyncio.sleep(100)", MEAN, COUNT),
     "a training loop of ten minutes": cells("import time\ntime.sleep(600)", MEAN, COUNT),
     "a loop in a cell that nothing needs": cells(LOOP, MEAN, COUNT),
