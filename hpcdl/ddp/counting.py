@@ -12,7 +12,7 @@ from torch import nn
 from hpcdl.comm import Communicator
 from hpcdl.ddp.alike import agree, digest, votes
 from hpcdl.ddp.backward_passes import Losses
-from hpcdl.ddp.losses import ELSEWHERE
+from hpcdl.ddp.walk import ELSEWHERE
 
 
 def require_countable(module: nn.Module, samples: Callable | None) -> None:
