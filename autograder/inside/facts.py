@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, singledispatch
 
 from .known_calls import CONTAINERS, READS
 from .magics import is_quiet
@@ -95,47 +95,97 @@ def executed(node: ast.AST) -> list[ast.AST]:
     return found
 
 
+@singledispatch
 def _gather(node: ast.AST, facts: Facts) -> None:
     """Add the facts of one node."""
-    if isinstance(node, ast.Name):
-        (facts.loads if isinstance(node.ctx, ast.Load) else facts.own).add(node.id)
-        if isinstance(node.ctx, ast.Del):  # it may run `__del__`
-            facts.stores.add(node.id)
-    elif isinstance(node, ast.Subscript | ast.Attribute) and not isinstance(node.ctx, ast.Load):
+
+
+@_gather.register
+def _(node: ast.Name, facts: Facts) -> None:
+    (facts.loads if isinstance(node.ctx, ast.Load) else facts.own).add(node.id)
+    if isinstance(node.ctx, ast.Del):  # it may run `__del__`
+        facts.stores.add(node.id)
+
+
+@_gather.register
+def _(node: ast.Subscript | ast.Attribute, facts: Facts) -> None:
+    if not isinstance(node.ctx, ast.Load):
         facts.stores |= {root_of(node)} - {""}
-    elif isinstance(node, ast.Attribute) and node.attr == "user_ns":  # of IPython's shell: the notebook's names
+    elif getattr(node, "attr", "") == "user_ns":  # of IPython's shell: the notebook's names
         facts.stores.add("get_ipython")
-    elif isinstance(node, ast.Global):
-        facts.outside |= set(node.names)
-    elif isinstance(node, ast.Call):
-        facts.calls.append(call := call_of(node))
-        if call.is_method and call.last not in READS and not any(isinstance(n, ast.Call) for n in walked(node.func)):
-            facts.told |= {call.root} - {""}
-        if call.root == "get_ipython" and not is_quiet(node):
-            facts.stores.add("get_ipython")
-    elif isinstance(node, Definition):
-        for d in (d for d in node.decorator_list if isinstance(d, ast.Attribute | ast.Name)):
-            of = root_of(d) if isinstance(d, ast.Attribute) else ""
-            facts.calls.append(Call(root_of(d), getattr(d, "attr", root_of(d)), frozenset(), False, of))
-    elif isinstance(node, ast.Return | ast.Yield | ast.YieldFrom) and node.value is not None:
+
+
+@_gather.register
+def _(node: ast.Global, facts: Facts) -> None:
+    facts.outside |= set(node.names)
+
+
+@_gather.register
+def _(node: ast.Call, facts: Facts) -> None:
+    facts.calls.append(call := call_of(node))
+    if call.is_method and call.last not in READS and not any(isinstance(n, ast.Call) for n in walked(node.func)):
+        facts.told |= {call.root} - {""}
+    if call.root == "get_ipython" and not is_quiet(node):
+        facts.stores.add("get_ipython")
+
+
+@_gather.register
+def _(node: Definition, facts: Facts) -> None:
+    for d in (d for d in node.decorator_list if isinstance(d, ast.Attribute | ast.Name)):
+        of = root_of(d) if isinstance(d, ast.Attribute) else ""
+        facts.calls.append(Call(root_of(d), getattr(d, "attr", root_of(d)), frozenset(), False, of))
+
+
+@_gather.register
+def _(node: ast.Return | ast.Yield | ast.YieldFrom, facts: Facts) -> None:
+    if node.value is not None:
         values = node.value.elts if isinstance(node.value, ast.Tuple | ast.List) else [node.value]
         facts.returns |= set(map(root_of, values)) - {""}
-    facts.loops |= isinstance(node, ast.For | ast.AsyncFor | ast.While)
-    if isinstance(node, ast.NamedExpr):
-        facts.aliases.append((_names([node.target]), _names([node.value])))
-    elif isinstance(node, ast.Match):
-        caught = [part for case in node.cases for part in walked(case.pattern)]
-        named = {getattr(part, "name", None) or getattr(part, "rest", None) for part in caught} - {None}
-        facts.aliases.append((frozenset(map(str, named)), _names([node.subject])))
-    elif isinstance(node, ast.Assign):
-        facts.aliases.append((_names(node.targets), _names([node.value]) | _files_in(node.value)))
-    elif isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
-        facts.aliases.append((_names([node.target]), _names([node.iter])))
-    elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+
+
+@_gather.register
+def _(node: ast.While, facts: Facts) -> None:
+    facts.loops = True
+
+
+@_gather.register
+def _(node: ast.For | ast.AsyncFor | ast.comprehension, facts: Facts) -> None:
+    facts.loops |= not isinstance(node, ast.comprehension)
+    facts.aliases.append((_names([node.target]), _names([node.iter])))
+
+
+@_gather.register
+def _(node: ast.NamedExpr, facts: Facts) -> None:
+    facts.aliases.append((_names([node.target]), _names([node.value])))
+
+
+@_gather.register
+def _(node: ast.Match, facts: Facts) -> None:
+    caught = [part for case in node.cases for part in walked(case.pattern)]
+    named = {getattr(part, "name", None) or getattr(part, "rest", None) for part in caught} - {None}
+    facts.aliases.append((frozenset(map(str, named)), _names([node.subject])))
+
+
+@_gather.register
+def _(node: ast.Assign, facts: Facts) -> None:
+    facts.aliases.append((_names(node.targets), _names([node.value]) | _files_in(node.value)))
+
+
+@_gather.register
+def _(node: ast.AugAssign, facts: Facts) -> None:
+    if isinstance(node.target, ast.Name):
         facts.stores.add(node.target.id)
-    elif isinstance(node, ast.Await) and isinstance(node.value, ast.Name):
+
+
+@_gather.register
+def _(node: ast.Await, facts: Facts) -> None:
+    if isinstance(node.value, ast.Name):
         facts.stores.add(node.value.id)
-    elif isinstance(node, ast.withitem) and node.optional_vars is not None:
+
+
+@_gather.register
+def _(node: ast.withitem, facts: Facts) -> None:
+    if node.optional_vars is not None:
         facts.aliases.append((_names([node.optional_vars]), _names([node.context_expr])))
 
 

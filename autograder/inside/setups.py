@@ -136,20 +136,7 @@ class Setups:
             return self.holds(node.value, names)
         if isinstance(node, ast.Call):
             return self._result(node, names)
-        inner: Iterable[ast.AST | None] = ()
-        if isinstance(node, ast.Tuple | ast.List | ast.Set):
-            inner = node.elts
-        elif isinstance(node, ast.Dict):
-            inner = [*node.keys, *node.values]
-        elif isinstance(node, ast.IfExp):
-            inner = [node.body, node.orelse]
-        elif isinstance(node, ast.BoolOp):
-            inner = node.values
-        elif isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp):
-            inner = [node.elt]
-        elif isinstance(node, ast.DictComp):
-            inner = [node.value]
-        return set().union(*(self.holds(each, names) for each in inner))
+        return set().union(*(self.holds(each, names) for each in _held_by(node)))
 
     def _result(self, call: ast.Call, names: Names) -> set[str]:
         name = _called(call)
@@ -247,3 +234,18 @@ def _bindings(part: ast.AST) -> Iterator[tuple[list[ast.expr], ast.expr]]:
         yield [part.target], part.iter
     elif isinstance(part, ast.withitem) and part.optional_vars:
         yield [part.optional_vars], part.context_expr
+
+
+def _held_by(node: ast.AST | None) -> list[ast.AST | None]:
+    """Return the expressions whose values a container, or a choice between values, holds."""
+    if isinstance(node, ast.Tuple | ast.List | ast.Set):
+        return [*node.elts]
+    if isinstance(node, ast.Dict):
+        return [*node.keys, *node.values]
+    if isinstance(node, ast.IfExp):
+        return [node.body, node.orelse]
+    if isinstance(node, ast.BoolOp):
+        return [*node.values]
+    if isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp):
+        return [node.elt]
+    return [node.value] if isinstance(node, ast.DictComp) else []
