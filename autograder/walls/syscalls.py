@@ -20,6 +20,8 @@ process may change those of every file that its user owns. So such a call succee
 import errno
 import functools
 import os
+from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 try:
@@ -95,44 +97,50 @@ def restrict() -> None:
 def common() -> Any:
     """Return the filter with the rules that are the same for all processes, computed once before a fork."""
     rules = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
-    denied, arg = pyseccomp.ERRNO(errno.EPERM), pyseccomp.Arg
-    whole = (pyseccomp.MASKED_EQ, 0xFFFFFFFF)  # the kernel reads these 32 bits of an int; machine code may set others
-    for name in DENIED.split():
-        _rule(rules, denied, name)
-    _rule(rules, pyseccomp.ERRNO(errno.ENOSYS), "clone3")  # its flags cannot be seen: the C library falls back on clone
-    _rule(rules, denied, "clone", arg(0, pyseccomp.MASKED_EQ, CLONE_THREAD, 0))
-    for name in SELF:
-        _rule(rules, denied, name, arg(0, pyseccomp.NE, 0))
-    for name, place in QUESTIONS.items():
-        _rule(rules, denied, name, arg(place, pyseccomp.NE, 0))
-    for name, place in SIGNALS.items():
-        _rule(rules, denied, name, arg(place, pyseccomp.GE, REAL_TIME))
-    for command in FCNTL:
-        _rule(rules, denied, "fcntl", arg(1, *whole, command))
-    _rule(rules, denied, "fcntl", arg(1, pyseccomp.GE, HINTS))
-    for command in WAKING:
-        _rule(rules, denied, "futex", arg(1, pyseccomp.MASKED_EQ, ANY_CLOCK, command))
-    for letter in OF_FILES:
-        _rule(rules, denied, "ioctl", arg(1, pyseccomp.MASKED_EQ, KIND_OF_IOCTL, letter << 8))
-    for name in ATTRIBUTES.split():
-        _rule(rules, pyseccomp.ERRNO(errno.ENOTSUP), name)
-    nothing = pyseccomp.ERRNO(0)  # the call does nothing and returns 0
-    for name in ("flock", *ADVICE, *METADATA.split()):
-        _rule(rules, nothing, name)
-    for advice in ADVISED:
-        _rule(rules, nothing, "madvise", arg(2, *whole, advice))
-    for name, times in TIMES.items():
-        _rule(rules, nothing, name, arg(times, pyseccomp.NE, 0))
-        _rule(rules, denied, name, arg(times, pyseccomp.EQ, 0))  # `Path.touch` then creates the file
-    _rule(rules, nothing, "setrlimit", arg(0, *whole, THREADS))
-    _rule(rules, nothing, "prlimit64", arg(0, pyseccomp.EQ, 0), arg(1, *whole, THREADS), arg(2, pyseccomp.NE, 0))
-    for command in LOCKS:
-        _rule(rules, nothing, "fcntl", arg(1, *whole, command))
-    for name in SCHEDULING:
-        _rule(rules, nothing, name, arg(0, pyseccomp.EQ, 0))
-    for name in CLOCKS:
-        _rule(rules, denied, name, arg(0, pyseccomp.GE, OF_PROCESSES))
+    for action, name, *conditions in chain(_processes(), _files(), _scheduling()):
+        _rule(rules, action, name, *(pyseccomp.Arg(*condition) for condition in conditions))
     return rules
+
+
+def _processes() -> Iterator[tuple]:
+    """Yield the rules on processes, signals and what else ranks could share: (action, call, conditions)."""
+    denied = pyseccomp.ERRNO(errno.EPERM)
+    yield from ((denied, name) for name in DENIED.split())
+    yield pyseccomp.ERRNO(errno.ENOSYS), "clone3"  # its flags cannot be seen: the C library falls back on clone
+    yield denied, "clone", (0, pyseccomp.MASKED_EQ, CLONE_THREAD, 0)
+    yield from ((denied, name, (0, pyseccomp.NE, 0)) for name in SELF)
+    yield from ((denied, name, (place, pyseccomp.NE, 0)) for name, place in QUESTIONS.items())
+    yield from ((denied, name, (place, pyseccomp.GE, REAL_TIME)) for name, place in SIGNALS.items())
+    yield from ((denied, "futex", (1, pyseccomp.MASKED_EQ, ANY_CLOCK, command)) for command in WAKING)
+    yield from ((denied, name, (0, pyseccomp.GE, OF_PROCESSES)) for name in CLOCKS)
+
+
+def _files() -> Iterator[tuple]:
+    """Yield the rules on what files have besides their bytes."""
+    denied, nothing = pyseccomp.ERRNO(errno.EPERM), pyseccomp.ERRNO(0)  # the call does nothing and returns 0
+    yield from ((denied, "fcntl", _is(1, command)) for command in FCNTL)
+    yield denied, "fcntl", (1, pyseccomp.GE, HINTS)
+    yield from ((nothing, "fcntl", _is(1, command)) for command in LOCKS)
+    yield from ((denied, "ioctl", (1, pyseccomp.MASKED_EQ, KIND_OF_IOCTL, letter << 8)) for letter in OF_FILES)
+    yield from ((pyseccomp.ERRNO(errno.ENOTSUP), name) for name in ATTRIBUTES.split())
+    yield from ((nothing, name) for name in ("flock", *ADVICE, *METADATA.split()))
+    for name, times in TIMES.items():
+        yield nothing, name, (times, pyseccomp.NE, 0)
+        yield denied, name, (times, pyseccomp.EQ, 0)  # `Path.touch` then creates the file
+
+
+def _scheduling() -> Iterator[tuple]:
+    """Yield the rules on memory, processors and limits."""
+    nothing = pyseccomp.ERRNO(0)
+    yield from ((nothing, "madvise", _is(2, advice)) for advice in ADVISED)
+    yield nothing, "setrlimit", _is(0, THREADS)
+    yield nothing, "prlimit64", (0, pyseccomp.EQ, 0), _is(1, THREADS), (2, pyseccomp.NE, 0)
+    yield from ((nothing, name, (0, pyseccomp.EQ, 0)) for name in SCHEDULING)
+
+
+def _is(place: int, value: int) -> tuple[int, ...]:
+    """Return the condition that an int is `value`: the kernel reads its 32 bits; machine code may set others."""
+    return place, pyseccomp.MASKED_EQ, 0xFFFFFFFF, value
 
 
 def _rule(rules, action, name: str, *args) -> None:
