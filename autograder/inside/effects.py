@@ -13,40 +13,29 @@ Modules, functions, and the arguments of plots, pictures, checks and engines do 
 
 import ast
 import builtins
-import importlib.util
-import re
-from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from collections.abc import Iterable
 
-from .facts import FILES, Call, Definition, Facts, call_of, facts_of_body, root_of
+from .facts import FILES, Call, Definition, Facts, facts_of_body, root_of
 from .known_calls import (
-    ANYTHING,
-    ARGUMENTS,
     ARRAYS,
-    BARE,
     CHANGERS,
     CONTAINERS,
     HIDDEN,
-    OPENS,
     OS_READS,
     PURE,
     QUIET,
     READABLE,
     READS,
-    RUNS_TEXT,
     SETS,
     SETTINGS,
     SLOW,
-    SPACES,
     STARTS,
     WRITERS,
     WRITES,
 )
-from .syntax import walked
+from .reading import attributes_set, binds_any, imports_of, is_shared, module_of, remembers
 
-# Not valid Python names: anything that may concern everything; code in the text of the statements.
-ALL, TEXT = "*", "<text>"
-WORD = re.compile(r"[^\W\d]\w*")
+ALL = "*"  # not a valid Python name: anything that may concern everything
 
 
 class NotebookNames:
@@ -58,48 +47,62 @@ class NotebookNames:
         Functions that are `asked` for count as changing nothing: grading calls them anyway.
         """
         self.asked = set(asked)
-        self.imports = {name: module for node in nodes for name, module in _imports(node)}
+        self.imports = {name: module for node in nodes for name, module in imports_of(node)}
+        self._define([node for node in nodes if isinstance(node, Definition)])
+        self.bound = bound.union(*(body.outside for body in self.definitions.values()))
+        self._know_classes([node for node in nodes if isinstance(node, ast.ClassDef)])
+        self._know_effects([node for node in nodes if isinstance(node, Definition)])
+        self.captures = any(ast.unparse(target) == "sys.stdout" for node in nodes for target in attributes_set(node))
+        calls = (call.last for each in (*facts, *self.definitions.values()) for call in each.calls)
+        self.starts = not STARTS.isdisjoint(calls)
+        self._spread()
+        self.behind: dict[str, set[str]] = {}  # name -> the objects that it may refer to
+        for made in facts:
+            for new, old in made.aliases:
+                self._alias(new, old, self._sets(made))
+
+    def _define(self, nodes: list[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]) -> None:
+        """Learn what definitions do, and what their functions return."""
         self.definitions: dict[str, Facts] = {}
-        for each in (node for node in nodes if isinstance(node, Definition)):
+        for each in nodes:
             body, known = facts_of_body(each), self.definitions.get(each.name)  # a name may be defined more than once
             self.definitions[each.name] = known | body if known else body
         self.returned = {name: body.returns - body.own for name, body in self.definitions.items()}
         for _ in range(3):  # indirectly, through each other
             for name, roots in self.returned.items():
                 self.returned[name] = roots.union(*(self.returned.get(root, ()) for root in roots))
-        self.bound = bound.union(*(body.outside for body in self.definitions.values()))
-        classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
+
+    def _know_classes(self, classes: list[ast.ClassDef]) -> None:
         self.classes = {node.name for node in classes}
-        shared = {node.name for node in classes if _is_shared(node)}
+        shared = {node.name for node in classes if is_shared(node)}
         for each in classes:  # base classes come before subclasses
             shared |= {each.name} if shared & {root_of(base) for base in each.bases} else set()
         self.plain = self.classes - shared  # creating an object of these changes nothing else
+
+    def _know_effects(self, nodes: list[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]) -> None:
+        """Learn what calling each function changes, itself or its arguments or settings."""
         self.setters: set[str] = set()  # functions that only change settings of libraries
         self.taking: set[str] = set()  # functions that may change their arguments
         for _ in range(3):  # indirectly, through each other
             self.taking = {name for name, body in self.definitions.items() if self._direct(body) & body.own}
         self.effects = {name: self._direct(body) - body.own for name, body in self.definitions.items()}
         for node in nodes:
-            if isinstance(node, Definition):
-                self.effects[node.name] |= self.definitions[node.name].outside | _remembers(node)
-                if _binds_any(self.definitions[node.name]):
-                    self.effects[node.name].add(ALL)
+            self.effects[node.name] |= self.definitions[node.name].outside | remembers(node)
+            if binds_any(self.definitions[node.name]):
+                self.effects[node.name].add(ALL)
         functions = self.definitions.keys() - self.classes
         self.setters = {n for n in functions if self._sets(self.definitions[n]) and not self.definitions[n].returns}
-        self.captures = any(ast.unparse(target) == "sys.stdout" for node in nodes for target in _targets(node))
-        calls = (call.last for each in (*facts, *self.definitions.values()) for call in each.calls)
-        self.starts = not STARTS.isdisjoint(calls)
-        self._spread()
-        self.behind: dict[str, set[str]] = {}  # name -> the objects that it may refer to
-        for made, (new, old) in ((each, pair) for each in facts for pair in each.aliases):
-            returned = old.union(*(self.returned.get(name, ()) for name in old))
-            written = {FILES} if old & self.classes or FILES in old else set()  # no result of a function that wrote
-            objects = set(filter(self._is_object, returned)).union(*(self.effects.get(name, ()) for name in old))
-            objects -= {FILES, *HIDDEN} - written
-            objects |= {ALL} if self._sets(made) else set()
-            together = new if len(new) > 1 and old & (self.definitions.keys() | self.imports.keys()) else set()
-            for name in new:
-                self.behind.setdefault(name, set()).update(objects, together - {name})
+
+    def _alias(self, new: frozenset[str], old: frozenset[str], sets: bool) -> None:
+        """Learn that the names `new` may refer to objects behind `old`, in a piece of code that `sets` settings."""
+        returned = old.union(*(self.returned.get(name, ()) for name in old))
+        written = {FILES} if old & self.classes or FILES in old else set()  # no result of a function that wrote
+        objects = set(filter(self._is_object, returned)).union(*(self.effects.get(name, ()) for name in old))
+        objects -= {FILES, *HIDDEN} - written
+        objects |= {ALL} if sets else set()
+        together = new if len(new) > 1 and old & (self.definitions.keys() | self.imports.keys()) else set()
+        for name in new:
+            self.behind.setdefault(name, set()).update(objects, together - {name})
 
     def changes(self, facts: Facts) -> set[str]:
         """Return the global names whose objects a statement with these `facts` may change."""
@@ -108,7 +111,7 @@ class NotebookNames:
             found |= self.effects[name] - self.asked
         last = {call.last for call in facts.calls}
         sleeps = self.starts and last == {"sleep"} and not facts.own  # others work meanwhile
-        anything = _binds_any(facts) or last & READABLE or self._sets(facts) or sleeps
+        anything = binds_any(facts) or last & READABLE or self._sets(facts) or sleeps
         return (
             self._by_other_names(found) - (self.asked - facts.stores - facts.told)
             | ({ALL} if anything else set())
@@ -218,83 +221,3 @@ class NotebookNames:
             seen |= fresh
             todo |= fresh
         return seen & (self.bound | {ALL, FILES, *HIDDEN})
-
-
-@lru_cache(maxsize=1024)
-def module_of(imported: str) -> str:
-    """Return the imported module if it is the student's own, which may have state; otherwise ""."""
-    top = imported.partition(".")[0]
-    try:
-        return "" if importlib.util.find_spec(top) else top
-    except (ValueError, ImportError):
-        return ""
-
-
-def _is_shared(node: ast.ClassDef) -> bool:
-    """Whether objects of the class may change class state: a table, a count, a registry."""
-    if node.decorator_list or node.keywords:
-        return True
-    tables = [part for part in node.body if isinstance(part, ast.Assign | ast.AnnAssign | ast.AugAssign) and part.value]
-    body = facts_of_body(node)
-    touched = body.stores | {call.root for call in body.calls if call.is_method and call.last not in READS}
-    is_own = bool(touched & {node.name, "cls", "type", "__class__"})
-    return is_own or any(not isinstance(part.value, ast.Constant) for part in tables)
-
-
-def _remembers(node: Definition) -> set[str]:
-    """Return the function's name if a default argument is an object, which may store arguments."""
-    arguments = getattr(node, "args", None)
-    defaults = [*arguments.defaults, *filter(None, arguments.kw_defaults)] if arguments else []
-    return {node.name} if any(isinstance(d, ast.List | ast.Dict | ast.Set | ast.Call) for d in defaults) else set()
-
-
-def is_setting(node: ast.AST) -> bool:
-    """Whether a statement stores into a call's result, which may concern all others."""
-    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-    places = [target.value for target in targets if isinstance(target, ast.Attribute | ast.Subscript)]
-    return any(isinstance(part, ast.Call) for place in places for part in walked(place))  # `getcontext().prec = 9`
-
-
-def surroundings(node: ast.AST) -> set[str]:
-    """Return what a statement uses besides names: files that it reads, the path of a student's own modules, text."""
-    made = [call_of(part) for part in walked(node) if isinstance(part, ast.Call)]
-    calls = {call.last for call in made}
-    text = {TEXT} if any(_is(call, RUNS_TEXT) for call in made) else set()
-    text |= {"sys"} if calls & ARGUMENTS else set()
-    imports_own = any(module_of(whole) for _, whole in _imports(node))
-    return text | ({FILES, "sys"} if imports_own else {FILES} if calls & OPENS else set())
-
-
-def words(node: ast.AST) -> set[str]:
-    """Return the words in a statement's text, except docstrings: names that it uses where it is run as code."""
-    docs = {id(part.value) for part in walked(node) if isinstance(part, ast.Expr)}
-    texts = [part.value for part in walked(node) if isinstance(part, ast.Constant) and id(part) not in docs]
-    return {word for text in texts if isinstance(text, str) for word in WORD.findall(text)}
-
-
-def _is(call: Call, names: frozenset[str]) -> bool:
-    return call.last in names and not (call.is_method and call.last in BARE)
-
-
-def _binds_any(facts: Facts) -> bool:
-    """Whether a piece of code may bind any global name: `exec(text)`, `globals()[name] = value`, `__main__.x = 1`."""
-    if facts.stores & (SPACES | {"globals"}):
-        return True
-    changed = {call.root for call in facts.calls if call.last in CONTAINERS}  # `globals().update(...)`
-    here = any(call.root == "setattr" and call.args & {"__name__", "__main__"} for call in facts.calls)
-    return here or "globals" in changed or any(_is(call, ANYTHING - READABLE) for call in facts.calls)
-
-
-def _targets(node: ast.AST) -> list[ast.expr]:
-    return [t for t in node.targets if isinstance(t, ast.Attribute)] if isinstance(node, ast.Assign) else []
-
-
-def _imports(node: ast.AST) -> Iterator[tuple[str, str]]:
-    """Yield the names that an import binds, each with its module."""
-    for inner in walked(node) if not isinstance(node, Definition) else ():
-        if isinstance(inner, ast.Import):
-            for alias in inner.names:
-                yield alias.asname or alias.name.split(".")[0], alias.name if alias.asname else alias.name.split(".")[0]
-        elif isinstance(inner, ast.ImportFrom):
-            for alias in inner.names:
-                yield alias.asname or alias.name, f"{inner.module or ''}.{alias.name}"

@@ -38,13 +38,7 @@ def hide() -> None:
     modules = {name: module for name, module in list(sys.modules.items()) if is_below(name, *HIDDEN)}
     copies: dict[int, Any] = {}  # id -> what takes a value's place among the names of hidden modules
     for name, module in modules.items():
-        names = vars(module)
-        names["__builtins__"] = dict(vars(builtins))
-        for value in list(names.values()):
-            if type(value) is types.FunctionType and value.__globals__ is names:
-                copies[id(value)] = renewed(value)
-            elif isinstance(value, type) and value.__module__ == name:
-                cover(value)
+        copies |= _renew(name, module)
     for value in list(vars(own.contextlib).values()):  # `object.__subclasses__` shows these to everyone, too
         if isinstance(value, type) and value.__module__ == own.contextlib.__name__:
             cover(value)
@@ -58,6 +52,17 @@ def hide() -> None:
                 vars(module)[key] = own_copy(value, kept)
     harden()
     take_out(modules)
+
+
+def _renew(name: str, module: types.ModuleType) -> dict[int, types.FunctionType]:
+    """Give a module builtins of its own, and cover its classes; return copies of its functions by the old ones' id."""
+    names = vars(module)
+    names["__builtins__"] = dict(vars(builtins))
+    for value in list(names.values()):
+        if isinstance(value, type) and value.__module__ == name:
+            cover(value)
+    functions = [value for value in names.values() if type(value) is types.FunctionType]
+    return {id(value): renewed(value) for value in functions if value.__globals__ is names}
 
 
 def renewed(function: types.FunctionType) -> types.FunctionType:

@@ -12,7 +12,8 @@ import sys
 import time
 import types
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain, islice
 from typing import Any
 
 import torch
@@ -99,21 +100,35 @@ def take() -> Callable[[], list[str]]:
     loaded = sys.modules
 
     def changed() -> list[str]:
-        for name, where, lasting in kept:
-            now = where if type(where) is dict else dict(where)
-            for key, value in lasting.items():
-                if key not in now or (now[key] is not value and not _by_torch(name, now[key])):
-                    return [f"{name}.{key}"]
-        for name, where, inherited in shadows:
-            for key in inherited & where.keys():
-                if not _by_torch("torch", where[key]):
-                    return [f"{name}.{key}"]
-        for name, module in imported.items():
-            if sys.modules is not loaded or name not in loaded or loaded[name] is not module:
-                return [f"sys.modules[{name!r}]"]
-        return [name for name, cell, value in cells if cell.cell_contents is not value][:1]
+        moved = [name for name, cell, value in cells if cell.cell_contents is not value]
+        found = chain(_replaced(kept), _shadowed(shadows), _exchanged(imported, loaded), moved)
+        return list(islice(found, 1))
 
     return changed
+
+
+def _replaced(kept: Iterable[tuple[str, Mapping, dict]]) -> Iterator[str]:
+    """Yield the names that no longer have the value they had."""
+    for name, where, lasting in kept:
+        now = where if type(where) is dict else dict(where)
+        for key, value in lasting.items():
+            if key not in now or (now[key] is not value and not _by_torch(name, now[key])):
+                yield f"{name}.{key}"
+
+
+def _shadowed(shadows: Iterable[tuple[str, Mapping, frozenset[str]]]) -> Iterator[str]:
+    """Yield the inherited methods that a class has of its own by now."""
+    for name, where, inherited in shadows:
+        for key in inherited & where.keys():
+            if not _by_torch("torch", where[key]):
+                yield f"{name}.{key}"
+
+
+def _exchanged(imported: dict[str, types.ModuleType], loaded: dict[str, types.ModuleType]) -> Iterator[str]:
+    """Yield the modules that an import would no longer find."""
+    for name, module in imported.items():
+        if sys.modules is not loaded or name not in loaded or loaded[name] is not module:
+            yield f"sys.modules[{name!r}]"
 
 
 def _by_torch(name: str, value: Any) -> bool:

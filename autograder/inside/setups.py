@@ -14,9 +14,10 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from .effects import NotebookNames, module_of
+from .effects import NotebookNames
 from .facts import executed, root_of
 from .known_calls import ARRAYS, PURE, QUIET, READS, SLOW
+from .reading import module_of
 from .syntax import walked
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda

@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from autograder.boundary.own import contextlib
 
-from . import effects, magics, setups, stops
+from . import effects, magics, reading, setups, stops
 from .facts import Facts, facts_of, root_of
 from .syntax import PARSE_ERRORS, lines_of, parse, walked
 
@@ -159,9 +159,9 @@ def _names(node: ast.stmt, text: str, facts: Facts) -> tuple[set[str], set[str]]
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):  # `:=` escapes comprehensions
         binds |= {part.target.id for part in walked(node) if isinstance(part, ast.NamedExpr)}
     uses |= facts.stores  # `v *= 2` needs v
-    if effects.is_setting(node):
+    if reading.is_setting(node):
         binds.add(effects.ALL)
-    return binds, uses | effects.surroundings(node)
+    return binds, uses | reading.surroundings(node)
 
 
 def _always_runs(node: ast.stmt) -> bool:
@@ -182,7 +182,7 @@ def _expanded(node: ast.stmt) -> set[str]:
         return set()
     call = ast.unparse(node.value)
     lines = [str(getattr(part, "value", "")) for part in node.value.args[: 2 if "setenv(" in call else 1]]
-    words = {word for line in lines if "$" in line or "{" in line for word in effects.WORD.findall(line)}
+    words = {word for line in lines if "$" in line or "{" in line for word in reading.WORD.findall(line)}
     return words | ({effects.FILES} if "chdir(" in call else set())
 
 
@@ -245,8 +245,8 @@ def _closure(statements: list[Statement], wanted: set[str], asked: list[str], wi
     while todo:
         name = todo.pop()
         seen.add(name)
-        if name == effects.TEXT:
-            words = set().union(*(effects.words(s.node) for s in statements if id(s) in chosen))
+        if name == reading.TEXT:
+            words = set().union(*(reading.words(s.node) for s in statements if id(s) in chosen))
             todo |= words & bound - seen
         for statement in of_name.get(name, ()):
             if id(statement) in chosen:
@@ -256,7 +256,7 @@ def _closure(statements: list[Statement], wanted: set[str], asked: list[str], wi
             chosen.add(id(statement))
             todo |= (statement.uses | left.get(id(statement), set())) - seen
             if words is not None:
-                todo |= effects.words(statement.node) & bound - seen
+                todo |= reading.words(statement.node) & bound - seen
     return chosen
 
 
