@@ -7,7 +7,7 @@ class, so that `(grad ** 2).sum()` is found like `grad.norm()`.
 
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 from typing import Any, ClassVar
 
@@ -275,7 +275,7 @@ def guards(cls: type, args: Any, kwargs: Any, name: str) -> int:
     return sum(isinstance(x, cls) for x in flat((*args, *(kwargs or {}).values())))
 
 
-def flat(args: tuple) -> Iterator[Any]:
+def flat(args: Iterable) -> Iterator[Any]:
     """Yield the arguments, and the items of those that are lists."""
     for x in args:
         if isinstance(x, list | tuple):

@@ -56,23 +56,28 @@ def _before(optimizer: torch.optim.Optimizer, *_: Any) -> None:
     shares = [param for param in params if apart.is_known(param, apart.OfSplitLayer)]
     if _seen.get(optimizer) == (len(params), len(stage), len(shares)):
         return
+    _require_present(params)
+    if shares:
+        _require_parts(optimizer, params, shares)
+    if stage:
+        _require_apart(optimizer, params)
+    if any(param in _pieces for param in params):
+        _require_pieces(optimizer, params)
+    _seen[optimizer] = len(params), len(stage), len(shares)
+
+
+def _require_present(params: list[torch.Tensor]) -> None:
+    """Raise RuntimeError if there are parameters that a wrapper or a split layer has replaced by its own."""
     if any(param in _dense and param.requires_grad and param.grad is None for param in params):
         raise RuntimeError(
             "the optimizer has parameters of a dense layer from before it was split, and would not step its shares; "
             "make it from the parameters of the split layers"
         )
-    if shares:
-        _require_parts(optimizer, params, shares)
-    if stage:
-        _require_apart(optimizer, params)
     if any(param in _wholes for param in params):
         raise RuntimeError(
             "the optimizer has parameters from before FullyShardedDataParallel cut them, and would step nothing; make "
             "it from model.parameters() after wrapping"
         )
-    if any(param in _pieces for param in params):
-        _require_pieces(optimizer, params)
-    _seen[optimizer] = len(params), len(stage), len(shares)
 
 
 def _require_pieces(optimizer: torch.optim.Optimizer, params: list[torch.Tensor]) -> None:

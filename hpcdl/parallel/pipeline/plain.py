@@ -16,7 +16,7 @@ from torch import nn
 from hpcdl.comm import Communicator
 
 
-def train_step(
+def train_step(  # noqa: C901 -- one pass through the file shows a whole step
     stage: nn.Module,
     microbatches: Sequence[tuple[torch.Tensor, torch.Tensor]],
     loss_fn: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
@@ -62,12 +62,11 @@ def train_step(
             assert x.grad is not None  # the stage used its input
             sent.append(comm.isend(x.grad, rank - 1, tag=k))
 
-    for k in range(warmup):
-        total += forward(k)
-    for k in range(m):
-        if warmup + k < m:
-            total += forward(warmup + k)
-        backward(k)
+    for k in range(m + warmup):
+        if k < m:
+            total += forward(k)
+        if k >= warmup:
+            backward(k - warmup)
     for request in sent:
         request.wait()
     return total

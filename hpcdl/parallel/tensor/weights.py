@@ -7,7 +7,7 @@ largest element or a product with a share would silently differ from those of th
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -211,16 +211,15 @@ def _of_sums(func: Callable, name: str, args: tuple, kwargs: dict) -> Any:
 def _of_shares(func: Callable, name: str, args: tuple, kwargs: dict) -> Any:
     """Call a function of shares, which must be one of single elements, or sum them up for a loss."""
     base = name.removeprefix("_foreach_").strip("_")
-    if matches(rf"{APART}|{MAKES}", name):
+    draws_again = name == "any" and _is_called_in("torch.nn.init")  # until all elements are in bounds
+    if matches(rf"{APART}|{MAKES}", name) or draws_again:
         return func(*args, **kwargs)
-    given = [x for x in flat((*args, *kwargs.values())) if isinstance(x, torch.Tensor)]
-    shares = [x for x in given if isinstance(x, Shares)]
     if name == "__setitem__" or (name.endswith("_") and not name.endswith("__")):
-        if not (_takes_all(args) if name == "__setitem__" else not matches(TOGETHER, base)):
-            raise RuntimeError(OUTSIDE)
-        return args[0].requires_grad_(False) if name == "detach_" else _changed(func(*args, **kwargs))
+        return _in_place(func, name, args, kwargs)
+    given = [x for x in flat((*args, *kwargs.values())) if isinstance(x, torch.Tensor)]
+    shares = _shares_in(given)
     cut = base == "getitem" and (_takes_all(args) or _is_called_in("torch.nn.utils.convert_parameters"))
-    if matches(SAME, base) and not any(isinstance(x, Shares) for x in flat(args[:1])):
+    if matches(SAME, base) and not _shares_in(args[:1]):
         return func(*args, **kwargs)  # another tensor, made like a share
     if matches(SAME, base) or cut:
         return _guarded(func(*args, **kwargs), ElementsOfShare)
@@ -229,17 +228,30 @@ def _of_shares(func: Callable, name: str, args: tuple, kwargs: dict) -> Any:
         if _alone(given, shares[0].shape) and found.requires_grad:
             return _guarded(found, SumOfShares)
     elif matches(ELEMENTWISE, base) and name.startswith("_foreach_"):
-        found = func(*args, **kwargs)
-        return [
-            _guarded(x, ElementsOfShare) if isinstance(y, Shares) else x for x, y in zip(found, args[0], strict=True)
-        ]
+        return _like(func(*args, **kwargs), args[0])
     elif matches(ELEMENTWISE, base) and _alone(given, shares[0].shape):
         found = func(*args, **kwargs)
         if getattr(found, "shape", None) == shares[0].shape:
             return _guarded(found, ElementsOfShare)
-    if name == "any" and _is_called_in("torch.nn.init"):  # it draws again until all elements are in bounds
-        return func(*args, **kwargs)
     raise RuntimeError(OUTSIDE)
+
+
+def _shares_in(args: Iterable) -> list[torch.Tensor]:
+    return [x for x in flat(args) if isinstance(x, Shares)]
+
+
+def _like(found: list[torch.Tensor], given: list[torch.Tensor]) -> list[Any]:
+    """Return the results of a `_foreach_` function, elements of shares where it was given shares."""
+    pairs = zip(found, given, strict=True)
+    return [_guarded(x, ElementsOfShare) if isinstance(y, Shares) else x for x, y in pairs]
+
+
+def _in_place(func: Callable, name: str, args: tuple, kwargs: dict) -> Any:
+    """Change elements of a share, each by itself."""
+    base = name.removeprefix("_foreach_").strip("_")
+    if not (_takes_all(args) if name == "__setitem__" else not matches(TOGETHER, base)):
+        raise RuntimeError(OUTSIDE)
+    return args[0].requires_grad_(False) if name == "detach_" else _changed(func(*args, **kwargs))
 
 
 def _is_called_in(module: str) -> bool:

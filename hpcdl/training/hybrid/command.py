@@ -22,6 +22,7 @@ from hpcdl.training.hybrid.tracing import SPANS
 
 if TYPE_CHECKING:
     from hpcdl.comm import Communicator
+    from hpcdl.training.trainer import Trainer
 
 LENET, MESH = "LeNet-5, data-parallel (lab 07)", "A model on a mesh"
 LOG = ("--log", "--jsonl")  # torchrun takes --log for the beginning of several options of its own
@@ -234,7 +235,7 @@ def train_on(
 
     Rank 0 prints the plan, a line per step, and at the end what the model can do. Returns the losses of the steps.
     """
-    from hpcdl.training.hybrid import dry, predictions, records
+    from hpcdl.training.hybrid import dry, predictions
     from hpcdl.training.hybrid.work import machine_named
     from hpcdl.training.trainer import Trainer
 
@@ -251,23 +252,7 @@ def train_on(
         speak(dry.sent(dried))
     if run.checkpoint and trainer.resume(run.checkpoint):
         speak(f"{run.checkpoint} has {trainer.done} steps: on from there")
-    shown = max(1, configuration.steps // 20)
-    last: dict[str, Any] = {}
-    with ExitStack() as stack:
-        file = stack.enter_context(records.log(run.log, comm.rank, comm.size, trainer.done))
-        spans = stack.enter_context(
-            records.log(run.log if run.profile else None, comm.rank, comm.size, trainer.done, SPANS)
-        )
-
-        def report(record: dict[str, Any]) -> None:
-            records.write(file, record)
-            records.write(spans, {"step": record["step"], "spans": trainer.timeline.take()})
-            last.update(record)
-            if record["step"] % shown == 0 or record["step"] == configuration.steps:
-                speak(records.sentence(record))
-
-        trainer.timeline.take()  # what came before is no part of a step
-        losses = trainer.train(report, checkpoint=run.checkpoint, every=run.every, measure=run.log is not None)
+    losses, last = _trained(trainer, run, speak)
     if last and machine:
         speak(predictions.difference(configuration, machine, last["seconds"]))
     if dried and last:
@@ -279,6 +264,31 @@ def train_on(
     if comm.rank == 0:
         speak(trainer.model.said(model))
     return losses
+
+
+def _trained(trainer: "Trainer", run: RunOptions, speak: Callable) -> tuple[list[float], dict[str, Any]]:
+    """Train, and write and say what each step did; return the losses and the last step's record."""
+    from hpcdl.training.hybrid import records
+
+    comm, steps = trainer.comm, trainer.configuration.steps
+    shown = max(1, steps // 20)
+    last: dict[str, Any] = {}
+    with ExitStack() as stack:
+        file = stack.enter_context(records.log(run.log, comm.rank, comm.size, trainer.done))
+        spans = stack.enter_context(
+            records.log(run.log if run.profile else None, comm.rank, comm.size, trainer.done, SPANS)
+        )
+
+        def report(record: dict[str, Any]) -> None:
+            records.write(file, record)
+            records.write(spans, {"step": record["step"], "spans": trainer.timeline.take()})
+            last.update(record)
+            if record["step"] % shown == 0 or record["step"] == steps:
+                speak(records.sentence(record))
+
+        trainer.timeline.take()  # what came before is no part of a step
+        losses = trainer.train(report, checkpoint=run.checkpoint, every=run.every, measure=run.log is not None)
+    return losses, last
 
 
 def _print(line: str) -> None:

@@ -70,6 +70,15 @@ class Configuration:
         if self.size not in SIZES[self.model]:
             raise ConfigurationError(f"size is {self.size!r}; {self.model} has {', '.join(SIZES[self.model])}")
         object.__setattr__(self, "lr", self.lr or RATES[self.optimizer])
+        self._require_numbers()
+        if self.tokens_per_step:
+            object.__setattr__(self, "batch", self._texts())
+        if self.microbatch_size:
+            each = self.batch // self.mesh[0] // self.microbatch_size  # `fitting` requires that it divides
+            object.__setattr__(self, "microbatches", max(1, each))
+
+    def _require_numbers(self) -> None:
+        """Raise ConfigurationError if a number is out of range."""
         least = {"microbatches": 1, "batch": 1, "steps": 0, "tokens_per_step": 0, "microbatch_size": 0}
         for name, smallest in least.items():
             if getattr(self, name) < smallest:
@@ -80,11 +89,6 @@ class Configuration:
             raise ConfigurationError(f"lr is {self.lr}; a learning rate is above 0, such as {RATES[self.optimizer]}")
         if min(self.mesh) < 1:
             raise ConfigurationError(f"mesh is {self.mesh_text}; each axis has 1 rank or more")
-        if self.tokens_per_step:
-            object.__setattr__(self, "batch", self._texts())
-        if self.microbatch_size:
-            each = self.batch // self.mesh[0] // self.microbatch_size  # `fitting` requires that it divides
-            object.__setattr__(self, "microbatches", max(1, each))
 
     def _texts(self) -> int:
         """Return the texts with `tokens_per_step` tokens."""

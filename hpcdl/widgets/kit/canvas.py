@@ -133,7 +133,8 @@ def _clear(axes, ticks) -> None:
     """`axes.clear()`, several times as fast: it recreates every tick, while here they stay unless their style
     changed."""
     if axes.name != "rectilinear":
-        return axes.clear()
+        axes.clear()
+        return
     for artist in _artists(axes):
         artist.remove()
     if _tick_looks(axes) != ticks:
@@ -143,7 +144,6 @@ def _clear(axes, ticks) -> None:
             axis.set_tick_params(which, reset=True, **looks)
     axes.containers.clear()
     axes.set_axis_on()
-    axes.set_facecolor(matplotlib.rcParams["axes.facecolor"])
     axes.relim()
     axes.set_prop_cycle(None)
     if not _has_default_ticks(axes.xaxis):
@@ -153,6 +153,12 @@ def _clear(axes, ticks) -> None:
     axes.set(aspect="auto", adjustable="box", anchor="C")
     axes.set_xlim(0, 1, auto=True)
     axes.set_ylim(0, 1, auto=True)
+    _style_frame(axes)
+
+
+def _style_frame(axes) -> None:
+    """Give the axes the present style's colours and spines, and empty labels and titles."""
+    axes.set_facecolor(matplotlib.rcParams["axes.facecolor"])
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_label_text("", color=matplotlib.rcParams["axes.labelcolor"])
     for place in filter(axes.get_title, ("left", "center", "right")):

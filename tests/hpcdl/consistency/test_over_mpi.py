@@ -117,15 +117,22 @@ def main(what: str, staleness: str, servers: str, folder: str | None = None):
     if what in LIMITS:
         comm.timeout = LIMITS[what][comm.rank >= count]
     if comm.rank < count:
-        served = server.serve()
-        done = {rank: 3 if rank in served.lost else STEPS for rank in range(count, comm.size)}
-        assert torch.equal(served.w, expected(done).tensor_split(count)[comm.rank])
-        print("equal", flush=True)
+        check_served(server.serve(), comm, count)
     else:
         try:
             work(comm, start(), gradient, STEPS, count)
         except CommError as error:
             print(error, flush=True)
+    end(what)
+
+
+def check_served(served, comm, count: int):
+    done = {rank: 3 if rank in served.lost else STEPS for rank in range(count, comm.size)}
+    assert torch.equal(served.w, expected(done).tensor_split(count)[comm.rank])
+    print("equal", flush=True)
+
+
+def end(what: str):
     if what == "gloo":
         torch.distributed.barrier()
         torch.distributed.destroy_process_group()

@@ -79,6 +79,11 @@ def check_format(events: list[dict]) -> int:
     assert {(event["pid"], event["tid"]) for event in events} == tracks
     assert [event["ts"] for event in events] == sorted(event["ts"] for event in events)
     assert {"input", "forward", "backward", "messages", "waits"} <= {event["cat"] for event in events}
+    return check_arrows(events, check_slices(events))
+
+
+def check_slices(events: list[dict]) -> dict[tuple, list[tuple]]:
+    """Return the (start, end) of each track's slices, which must nest."""
     slices: dict[tuple, list[tuple]] = {}
     for event in events:
         if event["ph"] == "X":
@@ -91,6 +96,11 @@ def check_format(events: list[dict]) -> int:
                 around.pop()
             assert not around or end <= around[-1][1] + TINY
             around.append((start, end))
+    return slices
+
+
+def check_arrows(events: list[dict], slices: dict[tuple, list[tuple]]) -> int:
+    """Return the number of arrows, whose ends, like those of asynchronous events, must belong together."""
     ends: dict[tuple, list[dict]] = {}
     for event in events:
         if event["ph"] != "X":
