@@ -19,7 +19,7 @@ import sys
 import types
 import warnings
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
@@ -31,6 +31,7 @@ from . import packages
 from .doors import Doors, opaque
 from .dotted import imported, python_functions
 from .library import Library, imports, is_below, name_of
+from .modes import graphs
 from .once import BARRED
 from .operators import matching, watch_only, watching
 from .shims import NAMED, SHIMS
@@ -234,17 +235,6 @@ class Guard:
         closed = packages.is_closed(fullname, self.patterns) and not packages.is_students(fullname)
         if closed and not packages.by_others(fullname, self.patterns):
             self.knock(fullname)
-
-
-@contextlib.contextmanager
-def graphs(enabled: bool, _set: Callable = torch._C._set_grad_enabled) -> Iterator[None]:
-    """Let autograd record a graph in the block on this thread, or not."""
-    before = torch.is_grad_enabled()
-    _set(enabled)
-    try:
-        yield
-    finally:
-        _set(before)
 
 
 def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:

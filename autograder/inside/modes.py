@@ -4,12 +4,14 @@ A mode of torch's that is on sees each function that a harness calls; an attribu
 of the same name.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
 import torch
 from torch.utils._device import DeviceContext
+
+from autograder.boundary.own import contextlib
 
 from .library import name_of
 
@@ -37,6 +39,33 @@ def leave(before: tuple[int, ...] = (0, 0)) -> list[str]:
             if type(mode) is DeviceContext:
                 push(mode)
     return left
+
+
+@contextlib.contextmanager
+def graphs(enabled: bool) -> Iterator[None]:
+    """Let autograd record a graph in the block on this thread, or not. Modes that an answer has turned on see
+    nothing of it."""
+    before = _turned(enabled)
+    try:
+        yield
+    finally:
+        _turned(before)
+
+
+def _turned(
+    enabled: bool,
+    turn: Callable = C._set_grad_enabled,
+    modes: Callable = C._len_torch_function_stack,
+    without_modes: Callable = C.DisableTorchFunction,
+) -> bool:
+    """Turn graphs on or off; return whether they were on. The defaults are torch's own functions: what comes before
+    them by now (`shims`) would take a call that a mode passes on for an answer's."""
+    if modes():
+        with without_modes():
+            return _turned(enabled, modes=int)
+    before = torch.is_grad_enabled()
+    turn(enabled)
+    return before
 
 
 def hidden_methods(values: Iterable[Any]) -> list[str]:

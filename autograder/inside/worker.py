@@ -27,9 +27,10 @@ from hpcdl.lazy import whole
 from . import fingerprint, shell, source, tasks
 from .book import Book
 from .console import AskedError, nobody_there
-from .forbidden import ForbiddenCallError, Guard, graphs
+from .forbidden import ForbiddenCallError, Guard
 from .harnesses import HARNESSES
 from .location import REFERENCE, bases_of, current_line, is_of_reference, raised_at, text_of
+from .modes import graphs
 from .mpi_rank import machines
 from .wire_comm import WireComm
 

@@ -6,7 +6,12 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from autograder import checks
+from autograder.authoring import Lab
 from autograder.boundary.encode import Encoder
+from autograder.exercises.ready_made import DERIVATIVES
+from autograder.grading import run
+from autograder.grading.seeds import seeds
 from autograder.inside import modes
 
 
@@ -51,6 +56,42 @@ def test_a_default_device_is_no_mode_of_an_answer():
         assert modes.count() != before
     finally:
         torch.set_default_device(None)
+
+
+class Seen(TorchFunctionMode):
+    """Keeps what it sees, and passes it on by the name that it has in torch."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        self.names.append(func.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+def test_no_mode_sees_that_graphs_are_turned_off():
+    """A mode passes its call on to what stands before torch's function, which takes it for an answer's."""
+    with Seen() as mode:
+        with modes.graphs(False):
+            assert not torch.ones(1, requires_grad=True).mul(2).requires_grad
+        assert torch.is_grad_enabled()
+        ours = mode.names.count("_set_grad_enabled")
+        torch._C._set_grad_enabled(True)
+        assert (ours, mode.names.count("_set_grad_enabled")) == (0, 1)
+
+
+@pytest.mark.parametrize("device", ["torch.set_default_device('cpu')", "torch.device('cpu').__enter__()"])
+def test_a_default_device_is_no_way_to_derivatives(remote, device):
+    lab = Lab("halves", number=0, title="Halves")
+    exercise = lab.exercise("half", points=100, minutes=1, forbid=DERIVATIVES)
+
+    @exercise.check(points=100)
+    def values(student, rng):
+        checks.close(student.half(torch.ones(2)), torch.full((2,), 0.5), name="half(x)")
+
+    (result,) = run.run_lab(lab, remote(f"import torch\n{device}\ndef half(x):\n    return x / 2"), seeds(b"", ""))
+    assert (result.points, result.forbidden) == (100, []), result
 
 
 def test_attributes_that_hide_methods_are_named():
