@@ -20,6 +20,7 @@ from .absent import (
     Outputs,
     QuietObject,
 )
+from .library import CHECKS
 from .line_magics import LineMagics
 from .magics import plain_python
 
@@ -96,11 +97,12 @@ installed: list[Shell] = []  # in a worker: one
 
 
 def install(namespace: dict) -> None:
-    """Give cells in `namespace` IPython's names, and let them import files that they write."""
+    """Give cells in `namespace` IPython's names, and let them import files that they write, and `check`."""
     shell = Shell(namespace)
     installed.append(shell)
     builtins.get_ipython = lambda: shell  # type: ignore[attr-defined]
     builtins.display = display  # type: ignore[attr-defined]
+    vars(sys.modules[CHECKS])["check"] = _nothing  # an import of it may share its statement, or a module, with others
     sys.argv = [""]
     namespace.update(In=[""], Out=Outputs())
     sys.dont_write_bytecode = True  # a file that was written twice in a second would be taken for its first text

@@ -212,3 +212,18 @@ def test_code_does_not_see_the_mark_of_its_own_call(remote):
         session.student.with_its_mark()
     assert caught.value.kind == "forbidden"
     assert [error.text for error in session.denied] == ["sys._getframe"]
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "from autograder import check; import math",
+        "try:\n    from autograder import check\n    import math\nexcept ImportError:\n    pass",
+        "import autograder, math\nautograder.check('tiny.mean')",
+        "open('mine.py', 'w').write('from autograder import check\\nimport math')\nfrom mine import *",
+    ],
+)
+def test_an_import_of_check_keeps_nothing_else_away(remote, cell):
+    session = remote(cell, "def tau():\n    check('tiny.mean') if 'check' in globals() else 0\n    return 2 * math.pi")
+    session.start_check(5)
+    assert (round(session.student.tau(), 3), session.problems, session.denied) == (6.283, {}, [])
