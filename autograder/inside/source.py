@@ -133,8 +133,9 @@ def _statements(label: str, source: str) -> list[Statement]:
     found: list[Statement] = []
     begins = [min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))]) for node in nodes]
     for node, start, after in zip(nodes, begins, [*begins[1:], None], strict=False):
-        end = node.end_lineno or node.lineno
-        shared = after == end or (found and found[-1].end == start)  # like `a = 1; b = 2`
+        end = _last_line(node, lines)
+        goes_on = end != node.end_lineno or after == end
+        shared = goes_on or (found and found[-1].end >= start)  # like `a = 1; b = 2`
         text = ast.unparse(node) if shared else "\n".join(lines[start - 1 : end])
         facts = facts_of(node)
         found.append(Statement(label, start, end, node, *_names(node, text, facts), facts))
@@ -143,6 +144,16 @@ def _statements(label: str, source: str) -> list[Statement]:
     for after, this in pairwise(reversed(found)):
         this.end = after.end if after.start == this.start else this.end
     return found
+
+
+def _last_line(node: ast.stmt, lines: list[str]) -> int:
+    """Return the last line of a statement, with the lines to which a backslash behind it leads: `a = 1; \\`."""
+    end = node.end_lineno or node.lineno
+    rest = lines[end - 1].encode()[node.end_col_offset or 0 :].decode()
+    while "#" not in rest and rest.rstrip().endswith("\\") and end < len(lines):
+        end += 1
+        rest = lines[end - 1] if lines[end - 1].strip() == "\\" else ""
+    return end
 
 
 def _names(node: ast.stmt, text: str, facts: Facts) -> tuple[set[str], set[str]]:

@@ -114,6 +114,26 @@ def test_a_line_ends_where_python_ends_it():
     assert taken("A = 1\r\n# old\rB = A\ndef f(): return B")[0] == ["A = 1", "B = A", "def f(): return B"]
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "A = 1; \\\nB = 2",
+        "A = 1; \\\n\\\n  \\\nB = 2",
+        "if True: A = 1; \\\n  B = 2",
+        "A = 1 \\\n; B = 2",
+        'A = "é"; A = [\n1][0]; B = \\\n2;\\\n\n',
+        "A = 1;  # not in a comment \\\nB = 2",
+        "\\\nA = 1; B = 2",
+    ],
+)
+def test_a_backslash_behind_a_statement_leads_to_the_next(code):
+    statements, notes = source.needed([("cell 1", code), ("cell 2", "def f(): return A + B")], ["f"])
+    names: dict = {}
+    for label, text in statements:
+        exec(compile(text, label, "exec"), names)
+    assert (names["f"](), notes) == (3, [])
+
+
 def test_python_with_the_signs_of_magics_stays_as_it_is():
     code = "x = '50 %!?'  # really?\ny = 7 % (3\n% 2)\n"
     assert magics.plain_python(code) == code
