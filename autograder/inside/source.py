@@ -106,7 +106,7 @@ def live(
 def _misnamed(statements: list[Statement], missed: list[str], names: list[str]) -> list[str]:
     """Return a note for each missing function if there is one with a similar name, which no other code uses."""
     bound = {name for statement in statements for name in statement.binds}
-    if effects.ALL in bound:  # such as `from helpers import *`
+    if effects.ALL in bound or any(reading.binds_any(s.facts) for s in statements):  # such as `import *`, `exec(text)`
         return []
     functions = {s.node.name: s for s in statements if isinstance(s.node, ast.FunctionDef | ast.ClassDef)}
     used = {name for s in statements for name in s.uses if functions.get(name) is not s}
@@ -220,7 +220,7 @@ def _without_stubs(statements: list[Statement], names: list[str], notes: list[st
     """Drop stubs of functions that are defined elsewhere; note which of several definitions counts."""
     dropped = set()
     for name in names:
-        binding = [s for s in statements if name in s.binds and not isinstance(s.node, ast.Expr)]
+        binding = [s for s in statements if name in s.binds]
         defining = [s for s in binding if not isinstance(s.node, ast.Delete)]
         if binding and binding[-1] not in defining:
             notes.append(f"`{name}` is deleted in {binding[-1].label}, so it cannot be called: leave `del` out there")
@@ -262,7 +262,8 @@ def _closure(statements: list[Statement], wanted: set[str], asked: list[str], wi
         for statement in of_name.get(name, ()):
             if id(statement) in chosen:
                 continue
-            if isinstance(statement.node, ast.Expr) and name in wanted - statement.facts.told - told[id(statement)]:
+            own = statement.binds | statement.facts.told | told[id(statement)]
+            if isinstance(statement.node, ast.Expr) and name in wanted - own:
                 continue  # a call of an answer is not part of it
             chosen.add(id(statement))
             todo |= (statement.uses | left.get(id(statement), set())) - seen
