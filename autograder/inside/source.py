@@ -16,9 +16,10 @@ from itertools import pairwise
 from autograder.boundary.own import contextlib
 
 from . import effects, magics, reading, setups, stops
-from .facts import Facts, facts_of, root_of
+from .facts import Facts, executed, facts_of, root_of
 from .syntax import PARSE_ERRORS, lines_of, parse, walked
 
+FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
 DEFINED = re.compile(r"^(?:async\s+)?(?:def|class)\s+(\w+)", re.MULTILINE)
 CONFLICT = re.compile(r"^<{7} .*^={7}$", re.MULTILINE | re.DOTALL)
 
@@ -41,9 +42,9 @@ class Statement:
         return "\n" * (self.start - 1) + "\n".join(lines[self.start - 1 : self.end]) + "\n"
 
     @property
-    def is_stub(self) -> bool:
-        """Whether it is a definition with an untouched stub."""
-        return any(_is_stub(node) for node in walked(self.node) if isinstance(node, ast.FunctionDef))
+    def stubs(self) -> int:
+        """How many functions it leaves undone: itself, or methods; not functions inside them."""
+        return sum(_is_stub(node) for node in executed(self.node) if isinstance(node, FUNCTION))
 
 
 def needed(
@@ -204,7 +205,7 @@ def _is_left_out(node: ast.stmt) -> bool:
     return _is_of_ipython(node) and magics.is_quiet(node)
 
 
-def _is_stub(function: ast.FunctionDef) -> bool:
+def _is_stub(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Whether it is only a docstring and `raise NotImplementedError`."""
     rest = [node for node in function.body if not isinstance(node, ast.Expr)]
     return len(rest) == 1 and isinstance(rest[0], ast.Raise) and "NotImplementedError" in ast.dump(rest[0])
@@ -217,17 +218,17 @@ def _descendants(table):
 
 
 def _without_stubs(statements: list[Statement], names: list[str], notes: list[str]) -> list[Statement]:
-    """Drop stubs of functions that are defined elsewhere; note which of several definitions counts."""
+    """Drop stubs of functions that are defined elsewhere with fewer; note which of several definitions counts."""
     dropped = set()
     for name in names:
         binding = [s for s in statements if name in s.binds]
         defining = [s for s in binding if not isinstance(s.node, ast.Delete)]
         if binding and binding[-1] not in defining:
             notes.append(f"`{name}` is deleted in {binding[-1].label}, so it cannot be called: leave `del` out there")
-        written = [s for s in defining if not s.is_stub]
-        if written:
-            dropped |= {id(s) for s in defining if s.is_stub}
-        if len(written) > 1:
+        least = min((s.stubs for s in defining), default=0)
+        dropped |= {id(s) for s in defining if s.stubs > least}
+        written = [s for s in defining if s.stubs == least]
+        if len(written) > 1 and not least:
             notes.append(f"`{name}` is defined {len(written)} times; the last one, in {written[-1].label}, counts")
     return [s for s in statements if id(s) not in dropped]
 

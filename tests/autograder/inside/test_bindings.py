@@ -4,17 +4,17 @@ import pytest
 
 from autograder.inside import magics, source
 
-PLAIN = "def mine(x):\n    return x + 1"
+PLAIN = "def f_(x):\n    return x + 1"
 WAYS = {
-    "a walrus": "(f := mine)",
-    "a walrus that is printed": "print(f := mine)",
-    "a walrus in a test": "assert (f := mine)(1) == 2",
-    "text": "exec('f = mine')",
-    "the table of names": "globals().update(f=mine)",
-    "a loop": "for f in [mine]: pass",
-    "a block": "import contextlib\nwith contextlib.nullcontext(mine) as f: pass",
-    "a pattern": "match mine:\n    case f: pass",
-    "a part of a tuple": "f, other = mine, 3",
+    "a walrus": "(f := f_)",
+    "a walrus that is printed": "print(f := f_)",
+    "a walrus in a test": "assert (f := f_)(1) == 2",
+    "text": "exec('f = f_')",
+    "the table of names": "globals().update(f=f_)",
+    "a loop": "for f in [f_]: pass",
+    "a block": "import contextlib\nwith contextlib.nullcontext(f_) as f: pass",
+    "a pattern": "match f_:\n    case f: pass",
+    "a part of a tuple": "f, other = f_, 3",
 }
 
 
@@ -31,3 +31,28 @@ def needed(*cells):
 def test_an_answer_is_found_whatever_binds_it(way):
     names, notes = needed(PLAIN, WAYS[way], "print(f(3))")
     assert (names["f"](1), notes) == (2, [])
+
+
+STUB = 'def f(x):\n    "Doc."\n    raise NotImplementedError'
+IN_A_BLOCK = f"if True:\n    {STUB.replace(chr(10), chr(10) + '    ')}"
+METHOD = "    def {}(self):\n        raise NotImplementedError\n"
+CLASS_STUB = f"class f:\n{METHOD.format('a')}{METHOD.format('b')}"
+ABSTRACT = """
+class f:
+    def __new__(cls, x):
+        return x + 1
+
+    def a(self):
+        raise NotImplementedError("for a subclass")
+"""
+INSIDE = "def f(x):\n    def todo():\n        raise NotImplementedError\n    return x + 1"
+BASE = "def f(x):\n    class Base:\n        def go(self):\n            raise NotImplementedError\n    return x + 1"
+TRIED = "try:\n    def f(x):\n        return x + 1\nexcept ImportError:\n    pass"
+HIDDEN = [(answer, stub) for answer in (INSIDE, BASE, TRIED) for stub in (STUB, IN_A_BLOCK, CLASS_STUB)]
+
+
+@pytest.mark.parametrize(("answer", "stub"), [*HIDDEN, (ABSTRACT, CLASS_STUB)])
+def test_no_stub_hides_an_answer_with_one_inside(answer, stub):
+    for cells in ((answer, stub), (stub, answer)):
+        names, notes = needed(*cells)
+        assert (names["f"](1), notes) == (2, [])
