@@ -9,6 +9,7 @@ from autograder.authoring import Lab
 from autograder.inside import source
 from autograder.inside.notebook import Notebook, UngradableError
 from autograder.results import LabResult
+from autograder.sessions.errors import StudentError
 from autograder.sessions.parsing import ParsingSession
 from autograder.sessions.remote import RemoteSession
 from autograder.sessions.session import Session
@@ -81,25 +82,39 @@ def grade_bytes(
         later = functools.partial(pace.limit, zygote)
         notes = content.notes + notes + [*asleep.values()] + along.notes(data)
         result = grade_session(session, notes, lab, student, secret, later)
+        missing = ended(session) | {name: f"{said[:1].upper()}{said[1:]}." for name, said in asleep.items()}
         ask_again(lab, result.exercises, session, seeds(secret, student), later)
     limit = later if any(exercise.ran_out for exercise in result.exercises) else full
     look_again(lab, result.exercises, content, cells, zygote, seeds(secret, student), limit)
     follow_through(lab, result.exercises, cells, zygote, seeds(secret, student), limit)
     if mpi:
         result.notes += real_ranks.repeat(lab, result.exercises, session, zygote)
-    say_asleep(result, asleep)
+    say_missing(result, missing)
     result.message = "" if only else other_labs.said(content, lab)
     for exercise, (fingerprint, shapes) in zip(result.exercises, code, strict=True):
         exercise.fingerprint, exercise.shapes = fingerprint, shapes
     return result
 
 
-def say_asleep(result: LabResult, asleep: dict[str, str]) -> None:
-    """Say in the verdicts which text cell defines a missing function."""
+def ended(session: ParsingSession) -> dict[str, str]:
+    """Return a sentence for each function whose cell ended before it was bound, or does not compile."""
+    found = {}
+    for name, labels in session.places.items():
+        for label in labels:
+            cell = f"C{label.partition(':')[0][1:]}, which defines it,"
+            if label in session.problems:
+                found[name] = f"{cell} ended early: {_error(session.problems[label])}."
+            elif ":" not in label:
+                found[name] = f"{cell} does not compile."
+    return found
+
+
+def say_missing(result: LabResult, missing: dict[str, str]) -> None:
+    """Say in the verdicts why a function is missing although the notebook has it: in a cell of text, for example."""
     for check in (check for exercise in result.exercises for check in exercise.checks):
-        name = next((name for name in asleep if check.kind == "undefined" and f"`{name}`" in check.message), "")
+        name = next((name for name in missing if check.kind == "undefined" and f"`{name}`" in check.message), "")
         if name:
-            check.message = check.message.replace(Session.undefined, f"{asleep[name][:1].upper()}{asleep[name][1:]}.")
+            check.message = check.message.replace(Session.undefined, missing[name])
 
 
 def grade_notebook(
@@ -128,7 +143,10 @@ def grade_session(
     return result
 
 
-def _said(error) -> str:
-    said = f"{error.type}: {error.text}" if error.type and error.text else error.text or error.type
+def _said(error: StudentError) -> str:
     more = f" {NO_SHELL}." if error.type == "FileNotFoundError" else ""
-    return f"{said.rstrip('.')}.{more} What ran before it counts."
+    return f"{_error(error)}.{more} What ran before it counts."
+
+
+def _error(error: StudentError) -> str:
+    return (f"{error.type}: {error.text}" if error.type and error.text else error.text or error.type).rstrip(".")

@@ -127,6 +127,21 @@ def defined_names(cells: list[tuple[str, str]]) -> set[str]:
     return found
 
 
+def places(cells: list[tuple[str, str]], names: set[str]) -> dict[str, list[str]]:
+    """Return the labels of the statements that bind each of `names`, as `needed` writes them, in order; of a cell that
+    does not compile its own label."""
+    found: dict[str, list[str]] = {}
+    for label, source in cells:
+        try:
+            binding = [(f"{s.label}:{s.start}", s.binds) for s in _statements(label, source)]
+        except PARSE_ERRORS:
+            binding = [(label, {*DEFINED.findall(source)})]
+        for where, binds in binding:
+            for name in binds & names:
+                found.setdefault(name, []).append(where)
+    return found
+
+
 @lru_cache(maxsize=256)  # the self-check asks about the same cells a thousand times
 def _statements(label: str, source: str) -> list[Statement]:
     """Return the top-level statements of a cell; do not change them."""

@@ -153,10 +153,13 @@ class Worker(Peer):
         return [found.cells, found.notes, found.slug, sorted(found.names), texts, [*found.stopped.items()]]
 
     def needed(self, cells: list, exercises: list) -> tuple:
-        """Return the statements that the exercises' functions need, notes for the student, fingerprints and shapes."""
-        statements, notes = source.needed(cells, [name for names in exercises for name in names])
+        """Return the statements that the exercises' functions need, notes for the student, fingerprints and shapes, and
+        where the functions are bound."""
+        functions = [name for names in exercises for name in names]
+        statements, notes = source.needed(cells, functions)
         prints = [fingerprint.of(cells, tuple(names)) for names in exercises]
-        return statements, notes, prints, [" ".join(fingerprint.shapes(cells, tuple(names))) for names in exercises]
+        shapes = [" ".join(fingerprint.shapes(cells, tuple(names))) for names in exercises]
+        return statements, notes, prints, shapes, [*source.places(cells, {*functions}).items()]
 
     def wider(self, cells: list, functions: list, stopped: list) -> tuple:
         """Return the statements that functions need, with all others that mention one of their objects; the same

@@ -20,6 +20,7 @@ class ParsingSession(RemoteSession):
 
     def __init__(self, zygote: Zygote, folder: str):
         super().__init__(zygote, [], folder)
+        self.places: dict[str, list[str]] = {}
 
     def read(self, data: bytes) -> Notebook:
         """Return the notebook in a file's bytes; raise UngradableError if something is wrong with it."""
@@ -30,8 +31,11 @@ class ParsingSession(RemoteSession):
 
     def needed(self, cells: Cells, exercises: list[list[str]]) -> tuple[Cells, list[str], list[tuple[str, list[str]]]]:
         """Return the statements that the exercises' functions need, notes for the student, and each exercise's
-        fingerprint and shapes, to find code that is equal or similar apart from names."""
-        statements, notes, prints, shapes = self.parsed("needed", cells, exercises)
+        fingerprint and shapes, to find code that is equal or similar apart from names.
+
+        `places` then has the labels of the statements that bind each function."""
+        statements, notes, prints, shapes, places = self.parsed("needed", cells, exercises)
+        self.places = {str(name): _texts(labels) for name, labels in places}
         blank = [""] * len(exercises)
         pairs = zip(_texts(prints) + blank, _texts(shapes) + blank, strict=False)
         code = [(fingerprint, shapes.split()) for fingerprint, shapes in pairs]

@@ -238,6 +238,22 @@ def test_a_cell_turned_into_text_is_named(tmp_path, solution, kind, said):
     assert sentence in " ".join(what for _, what in instructor.flags([found]))
 
 
+@pytest.mark.usefixtures("one_zygote")
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        ("def mean(x: Tensor): return x", "ended early: NameError: name 'Tensor' is not defined"),
+        ("import math; mean = math.nothing", "ended early: AttributeError: module 'math' has no attribute 'nothing'"),
+        ("def mean(x: return x", "does not compile"),
+    ],
+)
+def test_a_cell_that_ends_early_is_named(tmp_path, solution, cell, said):
+    put(tmp_path, "ada.ipynb")
+    (tmp_path / "ada.ipynb").write_text(notebook(cell, solution["count"]))
+    ((_, found),) = batch.grade_all(layouts.submissions(tmp_path), b"s", allow_weak=True)
+    assert found.exercises[0].checks[0].message == f"`mean` is not defined. Cell 1, which defines it, {said}."
+
+
 @pytest.mark.parametrize(
     "text", ["My answer:\n\ndef mean(x):\n    return 1", "async def mean(x): ...", "class mean: ..."]
 )
