@@ -97,7 +97,7 @@ class NotebookNames:
         """Learn that the names `new` may refer to objects behind `old`, in a piece of code that `sets` settings."""
         returned = old.union(*(self.returned.get(name, ()) for name in old))
         written = {FILES} if old & self.classes or FILES in old else set()  # no result of a function that wrote
-        objects = set(filter(self._is_object, returned)).union(*(self.effects.get(name, ()) for name in old))
+        objects = set(filter(self._is_object, returned)).union(*(self.effects.get(n, ()) for n in old - self.asked))
         objects -= {FILES, *HIDDEN} - written
         objects |= {ALL} if sets else set()
         together = new if len(new) > 1 and old & (self.definitions.keys() | self.imports.keys()) else set()

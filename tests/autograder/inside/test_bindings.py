@@ -56,3 +56,25 @@ def test_no_stub_hides_an_answer_with_one_inside(answer, stub):
     for cells in ((answer, stub), (stub, answer)):
         names, notes = needed(*cells)
         assert (names["f"](1), notes) == (2, [])
+
+
+TIMED = """
+TIMES = []
+def timed(g):
+    def inner(*args):
+        TIMES.append(len(args))
+        return g(*args)
+    return inner
+"""
+
+
+def test_a_decorated_answer_leaves_experiments_behind():
+    """What the decorator keeps is not what the answer returns, which an experiment may change."""
+    experiment = "curves = {}\nfor i in range(3):\n    path = f(i)\n    curves[i] = path\n    path[0] = i"
+    names, notes = needed(TIMED, "@timed\ndef f(x):\n    return [x]", experiment)
+    assert ([*names["f"](1), *names["TIMES"]], names.keys() & {"curves", "path"}, notes) == ([1, 1], set(), [])
+
+
+def test_what_an_answer_returns_is_changed_by_its_other_name():
+    names, _ = needed("table = [3]", "def f(x):\n    return table", "row = f(1)\nrow.append(4)")
+    assert names["f"](1) == [3, 4]
