@@ -60,7 +60,7 @@ def grade(
     Exit code 0: all have a row; 1: there was nothing to grade; 3: another grader is at work on the same folder;
     4: this system offers weak isolation only, or its walls have a hole: they are tried before the first submission.
     """
-    from autograder.grading import attempts, batch, grades, layouts, seeds, store
+    from autograder.grading import attempts, batch, grades, layouts, seeds, store, tops
     from autograder.sessions.canaries import WallError
     from autograder.walls import sandbox
 
@@ -91,9 +91,8 @@ def grade(
     except WallError as error:
         refuse_weak(str(error))
     console.print(summary(results))
-    if strays:
-        named = ", ".join(strays[:10]) + (f" and {len(strays) - 10} more" if len(strays) > 10 else "")
-        say(f"Nobody's, and left out: {named}.")
+    for sentence in tops.sentences(submissions, todo, strays):
+        say(sentence)
     console.print(f"Wrote {shown(str(out / 'grades.csv'))}. Isolation: {sandbox.words()}.")
 
 

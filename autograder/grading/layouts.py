@@ -23,11 +23,11 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from autograder.inside.notebook import HAND_IN, PACK
 from autograder.walls import scratch
 
-from .folders import entries_of, files_below, in_order
+from .folders import files_below, in_order
 from .owners import HANDOUT, is_archive, is_notebook, mark, own_name, owner
 from .submission import Beside, Submission, joined
+from .tops import of_students
 
-COURSE_FILES = {"nbgrader_config.py", "gradebook.db", "source", "release"}  # next to `submitted` in an nbgrader course
 MAX_MEMBERS = 20_000
 MAX_CLASS = 2 << 30  # bytes of all notebooks and inner zip files of a whole class
 MAX_STUDENT = 256 << 20  # bytes of one student's zip file
@@ -51,7 +51,7 @@ def find(folder: Path) -> tuple[list[Submission], list[str]]:
     if folder.is_file() and not is_archive(folder.name):
         return _of_student(owner(folder), [folder]), []
     opened = _opened(folder, MAX_CLASS)
-    entries = _students(opened, in_order(os.listdir(opened.root), opened.root))
+    entries, beside = of_students(opened.name, opened.is_zip, in_order(os.listdir(opened.root), opened.root))
     strays = _strays(entries)
     students: dict[str, list[Path]] = {}
     for entry in entries:
@@ -60,7 +60,7 @@ def find(folder: Path) -> tuple[list[Submission], list[str]]:
     found = [submission for student, entries in students.items() for submission in _of_student(student, entries)]
     problem = joined(said for said in opened.problems if said not in _SPOILED.values())  # those have students' rows
     found += [Submission(folder.name, None, problem)] * bool(problem)
-    return found, [entry.name for entry in strays]
+    return found, [entry.name for entry in (*beside, *strays)]
 
 
 def _strays(entries: list[Path]) -> list[Path]:
@@ -70,29 +70,6 @@ def _strays(entries: list[Path]) -> list[Path]:
     handed_in = [entry for entry in files if is_notebook(entry.name) or is_archive(entry.name)]
     by_folder = len(files) < len(entries) and not handed_in
     return results + [e for e in files if e not in handed_in and (HANDOUT.match(e.name) or (by_folder and e.suffix))]
-
-
-def _students(opened: "_Opened", entries: list[Path]) -> list[Path]:
-    """Return the entries of nbgrader's `submitted`, of a zip file's top folder, or the entries themselves."""
-    names = {entry.name for entry in entries}
-    course = "submitted" in names and (names & COURSE_FILES or names == {"submitted"})
-    if course and os.path.isdir(below := entries[0].with_name("submitted")):
-        return in_order(os.listdir(below), below)
-    if opened.is_zip and len(entries) == 1 and os.path.isdir(top := entries[0]) and not mark(top.name):
-        inner = entries_of(top)
-        if _are_students(inner) or top.name.casefold() == opened.name.casefold():
-            return _students(opened, inner)
-    return entries
-
-
-def _are_students(entries: list[Path]) -> bool:
-    """Return whether the entries of a folder belong to several students."""
-    owners = {owner(entry) for entry in entries if is_archive(entry.name) or _holds_notebooks(entry)}
-    return len(owners) > 1 or any(mark(entry.name) for entry in entries)
-
-
-def _holds_notebooks(folder: Path) -> bool:
-    return any(is_notebook(path.name) or is_archive(path.name) for path in files_below(folder, []))
 
 
 # -- one student
