@@ -139,7 +139,7 @@ class Bucket:
             self._complete().mul_(scale)
         self._given = {}
         for i, (param, view, was_used) in enumerate(zip(self.params, self.views, used, strict=True)):
-            param.grad = guarded(param, view) if was_used else None
+            param.grad = guarded(param, laid_out_like(param, view)) if was_used else None
             if param.grad is not None:
                 self._given[i] = weakref.ref(param.grad)
         if len(self.params) == 1:
@@ -157,6 +157,14 @@ class Bucket:
         parts = flat.split([param.numel() for param in self.params])
         views = [part.view(param.shape) for part, param in zip(parts, self.params, strict=True)]
         self.views = [view.new_empty(0).set_(view) for view in views]  # torch detaches in place what is no view
+
+
+def laid_out_like(param: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
+    """Return `grad` in the order in memory of `param`, as autograd lays it out: fused optimizers read both in memory's.
+
+    `grad` has the shape of `param`, and is contiguous. It is copied only if `param` is not.
+    """
+    return grad if param.is_contiguous() else torch.empty_like(param).copy_(grad)
 
 
 def dense(grad: torch.Tensor) -> torch.Tensor:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import torch
 
 from hpcdl.comm import Communicator
+from hpcdl.ddp.bucketed import laid_out_like
 
 
 class InFlight:
@@ -30,7 +31,7 @@ class InFlight:
             pass
         means = (self.flat[:-1] / self.flat[-1]).split([param.numel() for param in self.bucket])
         for param, mean in zip(self.bucket, means, strict=True):
-            param.grad = mean.view_as(param)
+            param.grad = laid_out_like(param, mean.view_as(param))
 
 
 def _steps(x: torch.Tensor, comm: Communicator) -> Iterator[bool]:

@@ -8,6 +8,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from hpcdl.collectives import fast_ring_all_reduce
 from hpcdl.comm import Communicator
 from hpcdl.ddp.apart import counted, counts_of, guarded, plain, ranks_of
+from hpcdl.ddp.bucketed import laid_out_like
 from hpcdl.ddp.postponed import own
 from hpcdl.sharding.clipping import clip_counted
 
@@ -42,7 +43,7 @@ def sum_gradients(params: Iterable[torch.Tensor], comm: Communicator) -> None:
         fast_ring_all_reduce(flat, comm.labelled("gradients"))
         for param, total in zip(alike, flat.split([p.numel() for p in alike]), strict=True):
             before = getattr(param.grad, SUMMED, ())
-            param.grad = guarded(param, total.view_as(param))
+            param.grad = guarded(param, laid_out_like(param, total.view_as(param)))
             setattr(param.grad, SUMMED, (*before, ranks))
             _listen(param)
 

@@ -9,6 +9,7 @@ from torch import nn
 from hpcdl.collectives import recursive_doubling_all_reduce
 from hpcdl.comm import Communicator, Group
 from hpcdl.ddp import apart
+from hpcdl.ddp.bucketed import laid_out_like
 from hpcdl.sharding.steps import know_apart
 
 
@@ -56,7 +57,7 @@ class TiedGradients:
             recursive_doubling_all_reduce(message, Group(self.comm, stages))
             param.grad = before
             if message[-1] != 0:
-                total = message[:-1].view(param.shape).to(param.device)
+                total = laid_out_like(param, message[:-1].view(param.shape).to(param.device))
                 param.grad = total if before is None else before.add_(total)
 
 
