@@ -22,15 +22,18 @@ def own(hook: Hook) -> Hook:
     return hook
 
 
-def postpone(params: Iterable[torch.Tensor], owner: object) -> None:
-    """Postpone all hooks of `params`, later ones too, while `owner` lives."""
+def postpone(params: Iterable[torch.Tensor], owner: object, aside: bool = False) -> None:
+    """Postpone all hooks of `params`, later ones too, while `owner` lives.
+
+    `aside`: `owner` takes from autograd only a part of the gradient, and calls the hooks itself with the whole.
+    """
     for param in params:
         for name in ("_backward_hooks", "_post_accumulate_grad_hooks"):
             table = getattr(param, name)
             if not isinstance(table, Table):
                 table = Table(param, name == "_backward_hooks", table or {})
                 setattr(param, name, table)
-            table.owner = weakref.ref(owner)
+            table.owner, table.aside = weakref.ref(owner), aside
 
 
 class Table(OrderedDict):
@@ -40,6 +43,7 @@ class Table(OrderedDict):
         super().__init__()
         self.param, self.before = weakref.ref(param), before
         self.owner: Callable[[], object] = lambda: None
+        self.aside = False  # autograd has only a part of the gradient
         self.begun = False  # a backward pass has come since the last `run`
         self.held: torch.Tensor | None = None  # the gradient before that pass
         self.any = False  # a user has, or had, a hook here
@@ -80,7 +84,7 @@ class Postponed:
         table = self._table()
         if table is None or table.owner() is None or (table.before and torch.is_grad_enabled()):
             return self.hook(x)  # its wrapper is gone, or a gradient that is part of a loss
-        if not table.has(self):
+        if table.aside or not table.has(self):
             return None
         self._passes += 1
         if self._passes > 1:
@@ -96,6 +100,13 @@ class Postponed:
 
     def end(self) -> None:
         self._passes = 0
+
+
+def users_hooks(table: dict | None) -> list[Callable]:
+    """Return the users' hooks of a parameter's table, without the library's own."""
+    if isinstance(table, Table):
+        return [hook.hook for hook in table.postponed()]
+    return [hook for hook in (table or {}).values() if not getattr(hook, "of_hpcdl", False)]
 
 
 SEVERAL = (

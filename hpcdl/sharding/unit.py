@@ -11,7 +11,7 @@ from hpcdl.ddp.bucketed import dense
 from hpcdl.ddp.buffers import broadcast_state
 from hpcdl.ddp.decisions import is_power_of_2
 from hpcdl.ddp.guarded import GradientPart, NotYet, numbers_of
-from hpcdl.ddp.postponed import SEVERAL, changed, hooked, is_additive, postpone
+from hpcdl.ddp.postponed import SEVERAL, changed, hooked, is_additive, postpone, users_hooks
 from hpcdl.sharding import steps
 from hpcdl.sharding.changes import shape_and_hash
 from hpcdl.sharding.flat import FlatLayout, Shard
@@ -176,15 +176,17 @@ class Unit:
         return all(arrived or not param.requires_grad for param, arrived in pairs)
 
     def postpone_hooks(self) -> None:
-        """Postpone users' hooks on whole gradients; ValueError for hooks that would find a freed parameter."""
-        params = [param for param in self.params if param.is_floating_point() or param.is_complex()]
+        """Postpone users' hooks, on pieces until `release`; ValueError for hooks that would find a freed parameter."""
         for path, param in zip(self.paths, self.params, strict=True):
-            if _users_hooks(getattr(param, "_post_accumulate_grad_hooks", None)):
+            if users_hooks(getattr(param, "_post_accumulate_grad_hooks", None)):
                 raise ValueError(
                     f"{path} has a hook of register_post_accumulate_grad_hook from before wrapping, and its gradient "
                     "will be in pieces; register the hook on model.parameters() after wrapping"
                 )
-        postpone(params, self)
+        postpone(filter(_has_gradients, self.params), self)
+        postpone(
+            filter(_has_gradients, self.shards), self, aside=True
+        )  # autograd computes gradients of pieces for penalties only
 
     def promise(self, i: int) -> None:
         """Refuse to read or change the gradient of piece i until `release`; backward has computed this rank's."""
@@ -255,8 +257,8 @@ class Unit:
         sums.copy_(self.layout.share(whole))
 
 
-def _users_hooks(table: dict | None) -> list:
-    return [hook for hook in (table or {}).values() if not getattr(hook, "of_hpcdl", False)]
+def _has_gradients(param: nn.Parameter) -> bool:
+    return param.is_floating_point() or param.is_complex()
 
 
 def _not_yet(shard: nn.Parameter) -> torch.Tensor:
@@ -265,8 +267,8 @@ def _not_yet(shard: nn.Parameter) -> torch.Tensor:
 
 def _accumulate(shard: nn.Parameter, kept: Shard, several: bool) -> None:
     """Add a gradient, the sum of `several` passes, to that of `shard`; call the hooks that autograd would."""
-    before = _users_hooks(shard._backward_hooks)
-    after = _users_hooks(shard._post_accumulate_grad_hooks)
+    before = users_hooks(shard._backward_hooks)
+    after = users_hooks(shard._post_accumulate_grad_hooks)
     grad: torch.Tensor = kept.piece.as_subclass(GradientPart)
     if several and (after or not all(is_additive(hook, kept.piece) for hook in before)):
         raise RuntimeError(SEVERAL.format(kept.shape))
