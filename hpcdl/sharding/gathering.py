@@ -68,6 +68,7 @@ class Gathering:
         self._order: list[int] = []  # of the layers since `order_votes`, by their first units' numbers
         self._number = {id(unit): i for i, unit in enumerate(units)}
         self._ready: list[tuple[Callable[[Communicator], None], Sequence[str]]] = []  # reductions to be started
+        self.period = 0  # changes when all units have been freed
         self._ahead: list[Unit] = []  # gathered for the next layer
 
     def begin(self, training: bool) -> None:
@@ -86,6 +87,7 @@ class Gathering:
         if self._seen:
             self._orders[self._training] = self._seen
         self._seen, self._ahead = [], []
+        self.period += 1
 
     def acquire(self, layer: Layer) -> None:
         """Return when the layer's units are whole; the next layer's gathers and the reductions are then running."""

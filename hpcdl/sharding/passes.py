@@ -1,11 +1,10 @@
 """The forward and backward passes of a fully sharded model: hooks gather a layer, free it, and reduce its gradients."""
 
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
-from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
@@ -17,15 +16,11 @@ from hpcdl.ddp.backward_passes import NOT_SYNCHRONIZED, Losses, of_inputs
 from hpcdl.ddp.postponed import own
 from hpcdl.sharding.gathering import Gathering, Layer
 from hpcdl.sharding.intact import Intact
+from hpcdl.sharding.outputs import kept_in, tensors_in
 from hpcdl.sharding.penalties import accept_penalties, listen
 from hpcdl.sharding.pieces import untraced
 from hpcdl.sharding.unit import Unit
 from hpcdl.sharding.watched import Watched
-
-OPAQUE = (nn.Module, type, FunctionType, MethodType, ModuleType, partial)  # they hold no results of a layer
-
-PLAIN = (bool, int, float, str)
-STANDARD = set(vars(nn.Module()))  # attributes that every module has
 
 
 class Passes:
@@ -91,17 +86,25 @@ class Passes:
                 unit.pending_backward = before
             raise
         finally:
-            self._in_forward = False
+            self._in_forward, self.calls = False, []
             for use in self._outside if not torch.is_grad_enabled() else ():
                 self.gathering.release(use.layer)
 
-    def needs_outside(self, unit: Unit) -> None:
-        """Keep `unit` whole until the end of the step: a module uses its parameter outside its layers."""
+    def read(self, unit: Unit) -> None:
+        """Note that a parameter of `unit` is read: in forward or backward the whole one, at other times the piece.
+
+        If a module uses it outside its layers in forward, `unit` stays whole until the end of the step.
+        """
+        in_backward = torch._C._current_graph_task_id() != -1  # a checkpoint or a hook reads it
         if self._in_forward and not unit.active_layers:
             use = Use(self, (unit,))
             self._outside.append(use)
             self.gathering.acquire(use.layer)
             unit.pending_backward += torch.is_grad_enabled()
+        elif in_backward and unit.active_layers and not unit.shows_whole:
+            unit.show_whole()
+        elif unit.shows_whole and not (self._in_forward or self.calls or in_backward):
+            unit.show_pieces()
 
     def begin(self, layer: Layer) -> "Use":
         """Gather a layer's parameters before its forward pass."""
@@ -165,8 +168,14 @@ class Use:
     have their gradients."""
 
     def __init__(self, passes: Passes, layer: Layer):
-        self.passes, self.layer, self.at_work = passes, layer, False
+        self.passes, self.layer = passes, layer
+        self._since = -1  # the gathering's period in which it was begun
         self.differs = False  # an input has a gradient
+
+    @property
+    def at_work(self) -> bool:
+        """Its backward pass has begun, and its weights are still whole."""
+        return self._since == self.passes.gathering.period
 
     def begin(self, gradient: torch.Tensor) -> None:
         """Begin its backward pass."""
@@ -176,7 +185,7 @@ class Use:
                 "so there is no second derivative; use DistributedDataParallel or hpcdl.sharding.ShardedOptimizer"
             )
         if not self.at_work:
-            self.at_work = True
+            self._since = self.passes.gathering.period
             self.passes.gathering.acquire(self.layer)
             for unit in self.layer:
                 unit.begin_backward()
@@ -184,7 +193,7 @@ class Use:
     def free(self) -> None:
         """Free its weights."""
         if self.at_work:
-            self.at_work = False
+            self._since = -1
             self.passes.gathering.release(self.layer)
 
     def end(self) -> None:
@@ -240,7 +249,7 @@ def _after(me: Me, inside: Sequence[nn.Module], module: nn.Module, args: tuple, 
     assert passes is not None  # this runs inside its forward
     use = passes.calls.pop()
     found = [x for x in tensors_in(outputs) if _has_graph(x)]
-    for x in chain(found, filter(_has_graph, _kept(inside))):
+    for x in chain(found, filter(_has_graph, kept_in(inside))):
         x.register_hook(use.begin)
     hidden = not found and torch.is_grad_enabled() and (use.differs or any(unit.trained for unit in use.layer))
     if not hidden:  # otherwise no hook can reach its results: it stays whole
@@ -248,17 +257,6 @@ def _after(me: Me, inside: Sequence[nn.Module], module: nn.Module, args: tuple, 
 
 
 untraced(_before, _after)
-
-
-def tensors_in(x: Any, depth: int = 3) -> Iterator[torch.Tensor]:
-    """Yield the tensors in `x`: in tuples, lists, dicts and other objects."""
-    for leaf in tree_flatten(x)[0]:
-        if isinstance(leaf, torch.Tensor):
-            yield leaf
-        elif depth and isinstance(leaf, Mapping):
-            yield from tensors_in(list(leaf.values()), depth - 1)
-        elif depth and hasattr(leaf, "__dict__") and not isinstance(leaf, OPAQUE):
-            yield from tensors_in(list(vars(leaf).values()), depth - 1)
 
 
 def _has_graph(x: torch.Tensor) -> bool:
@@ -269,14 +267,6 @@ def _owners(layer: nn.Module, units: Layer) -> list[nn.Module]:
     """Return the layer, and the submodules that have its parameters."""
     inside = {place.module: None for unit in units for places in unit.places for place in places}
     return list({layer: None} | inside)
-
-
-def _kept(modules: Sequence[nn.Module]) -> Iterator[torch.Tensor]:
-    """Return the tensors that modules keep as attributes, for example their own loss."""
-    for module in modules:
-        for name, value in vars(module).items():
-            if name not in STANDARD and value is not None and not isinstance(value, PLAIN):
-                yield from tensors_in(value, depth=1)
 
 
 def _cast(dtype: torch.dtype, x: torch.Tensor) -> torch.Tensor:
@@ -292,4 +282,4 @@ def _gradient_is_in(me: Me, unit: Unit, i: int, param: torch.Tensor) -> None:
 def _used(me: Me, units: dict[str, Unit], name: str) -> None:
     passes = me()
     if passes is not None and name in units and CompileContext.try_get() is None:  # torch.compile lists parameters
-        passes.needs_outside(units[name])
+        passes.read(units[name])

@@ -33,9 +33,10 @@ class Unit:
     """Parameters of one dtype, all trainable or all frozen, with the `places` of each.
 
     At rest a place holds this rank's flat piece, a parameter for the optimizer; between `enter` and `leave` it holds
-    the whole parameter. Whole parameters live in one vector, which `resize_` allocates and frees: tensors that autograd
-    saved for backward point into it, and are valid again when the vector has been gathered again. With `dtype` whole
-    parameters and their gradients have that type, also in messages; pieces and sums keep their own type.
+    the whole parameter (`shows_whole`), unless `show_pieces` is called between passes. Whole parameters live in one
+    vector, which `resize_` allocates and frees: tensors that autograd saved for backward point into it, and are valid
+    again when the vector has been gathered again. With `dtype` whole parameters and their gradients have that type,
+    also in messages; pieces and sums keep their own type.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Unit:
         self._times, self._by_data = 0, False  # how often it was whole; whether a forward pass changed `param.data`
         self._sums: list[int] = []
         self.pending_backward = 0  # layers whose backward pass is still to come
-        self.whole = True
+        self.whole, self.shows_whole = True, True
         self.sums: torch.Tensor | None = None  # this rank's share of the gradients' sum
         self.has_grad = [False] * len(self.params)  # on this rank, since the last `release`
         self.announced = [False] * len(self.params)  # its gradient is to be sent, since the last `release`
@@ -77,6 +78,7 @@ class Unit:
         self.changes = [""] * len(self.params)  # by a forward pass since the last `release`: digests
         self._versions: list[int] = []  # of the whole parameters when they were put in place
         self.put(self.shards, self.params)
+        self.shows_whole = False
         self.free()
 
     __reduce_ex__ = refuse_copy
@@ -100,11 +102,23 @@ class Unit:
     def enter(self) -> None:
         """Let one more layer use the whole parameters."""
         self.active_layers += 1
-        if self.active_layers == 1:
-            self.put(self.params, self.shards)
-            self._times += 1
-            self._sums = self._checksums() if self._by_data or is_power_of_2(self._times) else []
-            self._versions = [param._version for param in self.params]
+        if not self.shows_whole:
+            self.show_whole()
+
+    def show_whole(self) -> None:
+        """Put the whole parameters in place; they are gathered."""
+        self.put(self.params, self.shards)
+        self.shows_whole = True
+        self._times += 1
+        self._sums = self._checksums() if self._by_data or is_power_of_2(self._times) else []
+        self._versions = [param._version for param in self.params]
+
+    def show_pieces(self) -> None:
+        """Put this rank's pieces in place; the whole parameters may stay in memory."""
+        self._require_in_place()
+        self.put(self.shards, self.params)
+        self.shows_whole = False
+        self._keep_changes()
 
     def leave(self) -> None:
         """Count one layer less; the last one frees the memory."""
@@ -115,10 +129,8 @@ class Unit:
 
     def free(self) -> None:
         """Leave only this rank's pieces."""
-        if self.active_layers:
-            self._require_in_place()
-            self.put(self.shards, self.params)
-            self._keep_changes()
+        if self.shows_whole:
+            self.show_pieces()
         self.vector.untyped_storage().resize_(0)
         self.whole, self.active_layers = False, 0
 
@@ -167,7 +179,7 @@ class Unit:
     @property
     def frozen(self) -> list[bool]:
         """Return whether each parameter requires no gradient."""
-        return [not param.requires_grad for param in (self.params if self.active_layers else self.shards)]
+        return [not param.requires_grad for param in (self.params if self.shows_whole else self.shards)]
 
     @property
     def complete(self) -> bool:
