@@ -226,7 +226,7 @@ class Reducer:
 
     def _weight(self) -> float:
         """Return n_r / N with the last step's N; if this step's N differs, `release` corrects the sums."""
-        if self.step.samples is None and any(any(bucket.present) for bucket in self.buckets):
+        if self.step.samples is None and any(bucket.brought for bucket in self.buckets):
             raise RuntimeError(
                 "there are gradients, but ddp(x) was not called: call the wrapper, not its module, and not in no_grad()"
             )
