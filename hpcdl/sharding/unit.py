@@ -243,18 +243,19 @@ class Unit:
         self.announced, self.changes = [False] * len(self.params), [""] * len(self.params)
         if scale != 1:
             sums.mul_(scale)
+        pieces = self.layout.pieces(sums)
+        for i, penalty in self._penalties.items():
+            pieces[i].piece.add_(penalty)
+        used = [was_used or i in self._penalties for i, was_used in enumerate(used)]
+        self._penalties = {}
         self._run_hooks(sums, used)
         for i, earlier in self._earlier.items():
             if self.shards[i].grad is not self._not_yet[i]:
                 raise RuntimeError(NotYet.sentence)
             self.shards[i].grad = earlier
         self._earlier = {}
-        penalties, self._penalties = self._penalties, {}
-        for i, (kept, was_used) in enumerate(zip(self.layout.pieces(sums), used, strict=True)):
-            penalty = penalties.get(i)
-            if penalty is not None:
-                kept = kept._replace(piece=kept.piece + penalty if was_used else penalty)
-            if was_used or i in penalties:
+        for i, kept in enumerate(pieces):
+            if used[i]:
                 _accumulate(self.shards[i], kept, passes[i] > 1)
 
     def _run_hooks(self, sums: torch.Tensor, used: list[bool]) -> None:

@@ -22,16 +22,20 @@ def double_in_place(param):
     param.grad.mul_(2)
 
 
-def train(model, call, x, register, hook, penalty, passes, no_sync=None, synchronize=lambda: None):
+def listen(model, register, hook):
+    for param in model.parameters():
+        getattr(param, register)(hook)
+    return model
+
+
+def train(model, x, penalty, passes, no_sync=None, synchronize=lambda: None):
     """Three steps, each of several backward passes."""
     params = list(model.parameters())
-    for param in params:
-        getattr(param, register)(hook)
     optimizer = torch.optim.SGD(params, 0.1)
     for _ in range(3):
         optimizer.zero_grad()
         for i in range(passes):
-            loss = call(x + i).square().mean() / passes
+            loss = model(x + i).square().mean() / passes
             loss = loss + 0.1 * sum(param.square().sum() for param in params[:penalty]) / passes
             if i == passes - 1:
                 loss.backward()
@@ -47,25 +51,30 @@ def build():
     return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).double()
 
 
+HOOKS = [
+    ("register_hook", double, 1),
+    ("register_hook", double, 3),
+    ("register_hook", clamp, 1),
+    ("register_post_accumulate_grad_hook", double_in_place, 1),
+]
+
+
 @pytest.mark.parametrize("penalty", [0, 2, 4])
 @pytest.mark.parametrize(
-    ("register", "hook", "passes"),
-    [
-        ("register_hook", double, 1),
-        ("register_hook", double, 3),
-        ("register_hook", clamp, 1),
-        ("register_post_accumulate_grad_hook", double_in_place, 1),
-    ],
+    ("register", "hook", "passes", "before"),
+    [(*each, before) for each in HOOKS for before in (False, True) if not (before and each[0] != "register_hook")],
 )
-def test_hooks_get_the_whole_gradient(register, hook, passes, penalty):
-    """`penalty` parameters are in the loss, too, outside the model's forward."""
-    x, serial = torch.arange(12.0, dtype=torch.float64).view(4, 3) / 10, build()
-    train(serial, serial, x, register, hook, penalty, passes)
+def test_hooks_get_the_whole_gradient(register, hook, passes, before, penalty):
+    """`penalty` parameters are in the loss, too, outside the model's forward; hooks of `before` wrapping or after."""
+    x, serial = torch.arange(12.0, dtype=torch.float64).view(4, 3) / 10, listen(build(), register, hook)
+    train(serial, x, penalty, passes)
 
     def rank(comm):
-        model = FullyShardedDataParallel(build(), comm)
-        mine = x.tensor_split(P)[comm.rank]
-        train(model, model, mine, register, hook, penalty, passes, model.no_sync, model.synchronize)
+        module = listen(build(), register, hook) if before else build()
+        model = FullyShardedDataParallel(module, comm)
+        if not before:
+            listen(model, register, hook)
+        train(model, x.tensor_split(P)[comm.rank], penalty, passes, model.no_sync, model.synchronize)
         return model.state_dict()
 
     for found in simulate(rank, P).results:
