@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import torch
+from torch.utils.hooks import RemovableHandle
 
 SCALE = 2.0**14  # of the large numbers with which a hook is tried
 
@@ -20,6 +21,15 @@ def own(hook: Hook) -> Hook:
     """Mark a hook of this library, which backward calls at once; return it."""
     hook.of_hpcdl = True  # type: ignore[attr-defined]
     return hook
+
+
+def listen(register: Callable, param: torch.Tensor, hook: Callable) -> RemovableHandle:
+    """Call `register(hook)`, a method of `param`, also if it is frozen: it may be unfrozen later. Return the handle."""
+    frozen = not param.requires_grad
+    param.requires_grad_(True)
+    handle = register(hook)
+    param.requires_grad_(not frozen)
+    return handle
 
 
 def postpone(params: Iterable[torch.Tensor], owner: object, aside: bool = False) -> None:

@@ -25,7 +25,7 @@ from hpcdl.ddp.counting import COUNTS, count_votes, require_one_mean
 from hpcdl.ddp.decisions import Decisions, split_vote
 from hpcdl.ddp.guarded import Guarded, OfThisRanksPass, of_this_rank
 from hpcdl.ddp.left_out import require_none_left_out, with_left_out, without_left_out
-from hpcdl.ddp.postponed import hooked, own, postpone, run
+from hpcdl.ddp.postponed import hooked, listen, own, postpone, run
 from hpcdl.ddp.tuning import FIRST_MB, Arrivals, best_groups
 
 _reducers: WeakIdKeyDictionary = WeakIdKeyDictionary()  # parameter -> the reducers that sum its gradient
@@ -172,9 +172,10 @@ class Reducer:
                     assert reducer is not None  # `_end` removes its hooks
                     reducer._gradient_is_in(bucket, i)
 
-                self._handles.append(param.register_post_accumulate_grad_hook(own(hook)))  # 6-7
+                self._handles.append(listen(param.register_post_accumulate_grad_hook, param, own(hook)))  # 6-7
                 if self.comm.size > 1:
-                    self._handles.append(param.register_hook(own(partial(of_this_rank, OfThisRanksPass))))
+                    guard = own(partial(of_this_rank, OfThisRanksPass))
+                    self._handles.append(listen(param.register_hook, param, guard))
 
     def _tune(self) -> None:
         """Choose the best buckets from the first steps' times, with `bucket_mb="auto"`."""

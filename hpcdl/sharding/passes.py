@@ -13,11 +13,11 @@ from torch._guards import CompileContext
 from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
 
 from hpcdl.ddp.backward_passes import NOT_SYNCHRONIZED, Losses, of_inputs
-from hpcdl.ddp.postponed import own
+from hpcdl.ddp.postponed import listen, own
 from hpcdl.sharding.gathering import Gathering, Layer
 from hpcdl.sharding.intact import Intact
 from hpcdl.sharding.outputs import kept_in, tensors_in
-from hpcdl.sharding.penalties import accept_penalties, listen
+from hpcdl.sharding.penalties import accept_penalties
 from hpcdl.sharding.pieces import untraced
 from hpcdl.sharding.unit import Unit
 from hpcdl.sharding.watched import Watched

@@ -1,13 +1,11 @@
 """Penalties on pieces of weights, which a loss adds outside the model's forward pass."""
 
-from collections.abc import Callable
 from functools import partial
 
 import torch
-from torch import nn
 
 from hpcdl.ddp.backward_passes import Losses
-from hpcdl.ddp.postponed import own
+from hpcdl.ddp.postponed import listen, own
 from hpcdl.sharding.unit import Unit
 
 
@@ -32,11 +30,3 @@ def accept_penalties(unit: Unit, i: int, losses: Losses) -> None:
     shard = unit.shards[i]
     listen(shard.register_hook, shard, own(partial(accept_outside, unit, i, losses)))
     listen(shard.register_post_accumulate_grad_hook, shard, own(partial(keep_penalty, unit, i)))
-
-
-def listen(register: Callable, param: nn.Parameter, hook: Callable) -> None:
-    """Register `hook`, also on a frozen parameter that may be unfrozen later."""
-    frozen = not param.requires_grad
-    param.requires_grad_(True)
-    register(hook)
-    param.requires_grad_(not frozen)
