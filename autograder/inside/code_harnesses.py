@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_leaves
 from hpcdl.comm.base import Communicator
 
 from .doors import opaque
+from .shims import in_threads
 from .triton_rule import Fault, Launches
 
 C: Any = torch._C
@@ -108,8 +109,8 @@ def instructions(function: Callable, first: tuple, second: tuple, comm: Communic
         return traced(lambda: function(*second))
 
 
-def traced(call: Callable[[], Any]) -> tuple[int, Any]:
-    """Return how much Python a call runs, and its result."""
+def traced(call: Callable[[], Any], mode: Callable[[], TorchDispatchMode] = ThroughPython) -> tuple[int, Any]:
+    """Return how much Python a call runs, also in threads that begin meanwhile, under `mode()` of torch; its result."""
     count = 0
 
     def trace(frame: FrameType, event: str, _: Any) -> Callable:
@@ -118,14 +119,21 @@ def traced(call: Callable[[], Any]) -> tuple[int, Any]:
         frame.f_trace_opcodes = True
         return shown
 
+    @contextlib.contextmanager
+    def watched() -> Iterator[None]:
+        with mode():
+            sys.settrace(shown)  # the thread ends with it
+            yield
+
     before, of_threads, shown = sys.gettrace(), threading.gettrace(), opaque(trace)
-    sys.settrace(shown)
-    threading.settrace(shown)  # in threads that begin meanwhile, too
-    try:
-        result = call()
-    finally:
-        sys.settrace(before)
-        threading.settrace(of_threads)
+    with in_threads(watched) as are_watched:
+        sys.settrace(shown)
+        threading.settrace(of_threads if are_watched else shown)
+        try:
+            result = call()
+        finally:
+            sys.settrace(before)
+            threading.settrace(of_threads)
     return count, result
 
 
@@ -173,7 +181,7 @@ def swept(make: Callable, formula: str, inputs: list, comm: Communicator) -> tup
         nodes = [make(x.clone()) if x.is_floating_point() else x for x in inputs]
         result = FORMULAS[formula](*nodes)
         with Made() as made:
-            count, gradients = traced(functools.partial(gradients_of, result, nodes))
+            count, gradients = traced(functools.partial(gradients_of, result, nodes), lambda: made)
     return made.numbers, count, gradients
 
 

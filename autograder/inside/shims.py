@@ -11,7 +11,8 @@ import re
 import signal
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy
@@ -19,6 +20,7 @@ import torch
 from numpy._core import multiarray
 
 from autograder.boundary import limits
+from autograder.boundary.own import contextlib
 
 from .doors import opaque
 
@@ -83,6 +85,7 @@ TOLD = ("nin", "nout", "nargs", "ntypes", "types", "identity", "signature")  # w
 WAYS = ("reduce", "accumulate", "reduceat", "outer", "at")  # to call one
 GRAPHS = {"_set_grad_enabled": True, "_InferenceMode": False}  # the argument with which each turns graphs on
 STARTS = ("start_new_thread", "start_new", "start_joinable_thread")  # of `_thread`
+_watches: list[Callable[[], AbstractContextManager]] = []  # of harnesses, for threads that begin
 
 
 def in_front(name: str, function: Callable) -> Callable:
@@ -122,16 +125,30 @@ def in_front_of_callbacks(name: str, function: Callable) -> Callable:
 
 
 def starting(start: Callable, guard: Any) -> Callable:
-    """Return the thread-starting function `start`, changed so that `guard` watches the new thread like its parent."""
+    """Return the thread-starting function `start`, changed so that `guard` and harnesses watch the new thread like its
+    parent."""
 
     def begin(function: Callable, *rest: Any, **options: Any) -> Any:
         def run(*args: Any, **kwargs: Any) -> Any:
-            with guard.watched():
+            with guard.watched(), contextlib.ExitStack() as entered:
+                for watch in _watches:
+                    entered.enter_context(watch())
                 return function(*args, **kwargs)
 
         return start(opaque(run) if callable(function) else function, *rest, **options)
 
     return opaque(begin)
+
+
+@opaque  # a harness's module holds it
+@contextlib.contextmanager
+def in_threads(watch: Callable[[], AbstractContextManager]) -> Iterator[bool]:
+    """Run the threads that begin in the block in a `watch()` each; yield False where no shims are installed."""
+    _watches.append(watch)
+    try:
+        yield not isinstance(_thread.start_new_thread, types.BuiltinFunctionType)
+    finally:
+        _watches.remove(watch)
 
 
 def turning(turn: Callable, on: bool, guard: Any) -> Callable:

@@ -140,6 +140,27 @@ def backprop(weights, biases, X, Y):
     return weight_grads, bias_grads
 
 
+# %% backprop: in a thread of its own
+import threading
+
+
+def backprop(weights, biases, X, Y):
+    grads = [], []
+
+    def work():
+        zs, activations = feedforward(weights, biases, X)
+        delta = output_error(activations[-1], Y, zs[-1])
+        for i in reversed(range(len(weights))):
+            grads[0].insert(0, delta.T @ activations[i] / len(X))
+            grads[1].insert(0, delta.mean(dim=0))
+            delta = backpropagate_error(delta, weights[i], zs[i - 1]) if i else delta
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    return grads
+
+
 # %% backprop: recursion, forward on the way down and backward on the way up
 def backprop(weights, biases, X, Y):
     weight_grads, bias_grads = [], []
