@@ -7,8 +7,15 @@ import torch
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.exercises.drawing import F64, normal
+from autograder.exercises.ready_made import OPTIMIZERS
 
-exercise = Exercise("stop_at", points=10, minutes=9)
+exercise = Exercise(
+    "stop_at",
+    points=10,
+    minutes=9,
+    forbid=OPTIMIZERS,
+    instead="Write yourself how the lowest loss is kept, and how the epochs since then are counted.",
+)
 
 LATER = 3  # epochs after the last one allowed: training too long is counted, not an error of ours
 # How stopping goes wrong: when an epoch counts as bad, and when its count returns to 0.

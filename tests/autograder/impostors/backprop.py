@@ -97,9 +97,31 @@ def train(X, labels, weights, biases, lr, batch_size, epochs, generator):
     torch.optim.SGD([*weights, *biases], lr=lr).step()
     return weights, biases
 """,
+    "stop_at": """
+import torch
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+def stop_at(candidates, train_once, validate, test, patience, most_epochs):
+    def plateau():
+        optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+        return optimizer, ReduceLROnPlateau(optimizer, patience=patience - 1, threshold=0.0, threshold_mode="abs")
+
+    _, lowest = plateau()
+    for network in candidates:
+        optimizer, own = plateau()
+        for epoch in range(1, most_epochs + 1):
+            network, before = train_once(network), lowest.best
+            loss = validate(network)
+            lowest.step(loss)
+            own.step(loss)
+            if lowest.best != before:
+                chosen = network, epoch
+            if optimizer.param_groups[0]["lr"] < 1:
+                break
+    return *chosen, test(chosen[0])
+""",
 }
 NOT_IN_FRAMEWORKS = {
     "unmask_softmax": "what to ask eight programs is no function of anybody's",
     "feedforward": "a product and a sum are torch's for the reference too",
-    "stop_at": "torch has no early stopping",
 }
