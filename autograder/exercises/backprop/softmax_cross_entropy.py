@@ -111,8 +111,8 @@ def rows_sum_to_zero(student, rng):
 def huge_logits(student, rng):
     "Logits of ±10,000 give finite numbers: e^z overflows, e^(z − max) does not."
     for dtype in (F64, torch.float32):
-        z = float(torch.randint(-999, 1000, (), generator=rng))
-        logits = torch.tensor([[1e4, z, -1e4], [-1e4, 1e4, 1e4], [-1e4, -1e4, -1e4]], dtype=dtype)
+        z, near, other = float(whole_number(rng, -999, 999)), *(whole_number(rng, 1, 24) / 8 for _ in range(2))
+        logits = torch.tensor([[1e4, z, -1e4], [-1e4, 1e4, 1e4 - near], [other - 1e4, -1e4, -1e4]], dtype=dtype)
         labels = torch.tensor([1, 2, 0])
         right, grad = loss_oracle(logits, labels)
         loss, dlogits = ask_softmax(student, logits, labels)
