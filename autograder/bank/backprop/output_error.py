@@ -31,6 +31,11 @@ def output_error(a, y, z):
     return 2 * (a - y) * sigma_prime(z)
 
 
+@wrong("σ' at 0 alone", fails=(*OUTPUT, *BACKPROP, "backprop.leaves_parameters_alone"), says="one number for each neuron")
+def output_error(a, y, z):
+    return (a - y) * (z == 0) / 4
+
+
 @wrong("σ' overflows", fails="error_far_out", says="exp(z) alone overflows")
 def output_error(a, y, z):
     return (a - y) * torch.exp(z) / (1 + torch.exp(z)) ** 2
