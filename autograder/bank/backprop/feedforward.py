@@ -29,6 +29,13 @@ slip(
     says="zs takes z before σ",
 )
 slip(
+    "zeros of the right shapes",
+    "zs.append(activations[-1] @ W.T + b)",
+    "zs.append(0 * b)",
+    fails=("two_lists_from_layer_to_layer", *FORWARD, *BACKPROP, *TRAIN, "backprop.leaves_parameters_alone"),
+    says="is the same for other weights",
+)
+slip(
     "the input is left out of activations",
     "zs, activations = [], [x]",
     "zs, activations = [], []",

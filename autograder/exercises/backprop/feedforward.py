@@ -24,8 +24,16 @@ def two_lists_from_layer_to_layer(student, rng):
         n = len(weights)
         two_lists(got, "feedforward", ("zs", "activations"), (n, n + 1), f"In {widths_text(widths)}: {ONE_MORE}")
         checks.close(got[1][0], x, name="activations[0]", why="The first activation is the input itself, unchanged.")
+        other = student.feedforward(network(rng, widths)[0], copies(biases), x.clone())
+        two_lists(other, "feedforward", ("zs", "activations"), (n, n + 1), f"In {widths_text(widths)}: {ONE_MORE}")
         for i in range(n):
-            checks.tensor(got[0][i], name=f"zs[{i}]", shape=(widths[i + 1],), dtype=F64)
+            for name, part in ((f"zs[{i}]", got[0][i]), (f"activations[{i + 1}]", got[1][i + 1])):
+                checks.tensor(part, name=name, shape=(widths[i + 1],), dtype=F64)
+            checks.that(
+                not checks.same(got[0][i], other[0][i]),
+                f"zs[{i}] is the same for other weights: it is computed from the weights of its layer, z = W a + b.",
+                got=got[0][i],
+            )
 
 
 def forward_mistakes(weights, biases, zs, activations, i):
