@@ -49,3 +49,8 @@ slip("forgets to return", "return torch", "torch", fails=ALL_OF_PREDICT, says="D
 @wrong("w * x without the sum", fails=ALL_OF_PREDICT, says="w^T x is the sum of these products")
 def predict(w, X):
     return torch.sign(w * X)
+
+
+@wrong("one line for every w", fails=ALL_OF_PREDICT, says="Rows 1 and 3 of X have z = 0 exactly")
+def predict(w, X):
+    return torch.where(X[..., -1] <= 1, 1.0, -1.0)

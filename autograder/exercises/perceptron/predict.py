@@ -4,6 +4,7 @@ import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
+from autograder.exercises.drawing import whole_number
 from autograder.exercises.perceptron.samples import samples
 from hpcdl.nn import perceptron as oracle
 
@@ -45,11 +46,11 @@ def sign_of_z(student, rng):
 @exercise.check(points=3)
 def zero_counts_as_plus(student, rng):
     "sgn(0) = +1."
-    d = int(torch.randint(2, 5, (), generator=rng))
-    w = torch.zeros(d + 1)
-    w[0], w[d] = 1.0, -1.0
-    X = samples(5, d, rng)
-    X[0, d], X[1, d], X[3, d] = 1.5, 1.0, 1.0  # in rows 1 and 3, z = 1 - 1 = 0 with nothing rounded
+    d = whole_number(rng, 2, 4)
+    w, X = samples(1, d, rng).squeeze(0), samples(5, d, rng)
+    w[0], w[d] = whole_number(rng, 5, 16) / 8, 2.0 ** whole_number(rng, -1, 1)
+    z = torch.tensor([-0.5, 0.0, 0.5, 0.0, whole_number(rng, 1, 8) / 8])  # without w_0 row 2 would be negative
+    X[:, d] = (z - X[:, :d] @ w[:d]) / w[d]  # all of these are multiples of 1/128: nothing is rounded
     expected = oracle.predict(w, X)
     at_zero = (X @ w == 0).float()
     checks.close(
