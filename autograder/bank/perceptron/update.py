@@ -74,3 +74,10 @@ slip(
     fails="stays_when_right",
     says="The result is the w that was passed in",
 )
+slip(
+    "sgn(0) = -1 unless w = 0",
+    "w @ x >= 0",
+    "w @ x > 0 or not w.any()",
+    fails="at_zero",
+    says="at z = 0 the prediction is +1, which is wrong here",
+)

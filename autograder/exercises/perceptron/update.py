@@ -96,18 +96,26 @@ def stays_when_right(student, rng):
 @exercise.check(points=2, needs="moves_on_a_mistake")
 def at_zero(student, rng):
     "At z = 0 the prediction is +1: a sample of -1 is a mistake, one of +1 is not."
-    x = samples(1, 3, rng).squeeze(0)
-    w = torch.zeros(4)
-    why = "w = 0 makes z = 0, and sgn(0) = +1."
+    x, w = samples(2, 3, rng)
+    w[1:] += 1 / 64  # no weight is 0
+    w[0] = -w[1:] @ x[1:]  # exactly
+    for w, where in ((torch.zeros(4), "w = 0"), (w, "a w at right angles to x")):
+        goes_by_plus(student, w, x, where)
+
+
+def goes_by_plus(student, w, x, where: str) -> None:
+    """Check the steps for both labels of a sample x with w^T x = 0."""
+    why = f"{where} makes z = 0, and sgn(0) = +1."
     mistakes = {
-        "You moved half the way: is sgn(0) = 0 in your predict? It is +1.": -0.5 * x,
+        "You moved half the way: is sgn(0) = 0 in your predict? It is +1.": w - 0.5 * x,
         "w did not move: at z = 0 the prediction is +1, which is wrong here.": w,
     }
-    checks.close(student.update(w, x, -1.0, 0.5), -x, name="update(w, x, -1, lr) at w = 0", why=why, mistakes=mistakes)
+    got = student.update(w.clone(), x, -1.0, 0.5)
+    checks.close(got, w - x, name=f"update(w, x, -1, lr) at {where}", why=why, mistakes=mistakes)
     moved = "You moved, as if the prediction had been wrong: sgn(0) = +1, in predict and in a test such as y z <= 0."
-    mistakes = {moved: 0.5 * x, moved + " ": x}
-    w = torch.zeros(4)
-    checks.close(student.update(w, x, 1.0, 0.5), w, name="update(w, x, +1, lr) at w = 0", why=why, mistakes=mistakes)
+    mistakes = {moved: w + 0.5 * x, moved + " ": w + x}
+    got = student.update(w.clone(), x, 1.0, 0.5)
+    checks.close(got, w, name=f"update(w, x, +1, lr) at {where}", why=why, mistakes=mistakes)
 
 
 @exercise.check(points=1, needs="moves_on_a_mistake")
