@@ -64,3 +64,13 @@ for mistake, *change, fails, says in (
     ("the mean for the margin", ".min() / w_star", ".mean() / w_star", f"{VALUE} {NONE}", "take the minimum"),
 ):
     slip(mistake, *change, fails=fails, says=says)
+
+
+@wrong("0 where there is a margin", fails=(VALUE, NONE), says="(R / margin)^2 is above 0")
+def novikoff_bound(X, y, w_star):
+    return 0.0 if (y * (X @ w_star)).min() > 0 else float("inf")
+
+
+@wrong("one bound for all samples", fails=(VALUE, NONE), says="have the same bound")
+def novikoff_bound(X, y, w_star):
+    return 1.0 if (y * (X @ w_star)).min() > 0 else float("inf")

@@ -48,10 +48,15 @@ def value(student, rng):
 @exercise.check(points=6)
 def infinite_without_a_margin(student, rng):
     "If w_star does not separate the samples, the theorem does not apply: the bound is infinite."
-    X, y, w = separable_set(12, 3, rng)
+    bounds = []
+    for X, y, w in (separable_set(12, 3, rng) for _ in range(4)):
+        bounds.append(as_float(student.novikoff_bound(X, y, w)))
+        checks.that(bounds[-1] < math.inf, "Here w_star does separate the samples: the bound is finite.")
+        checks.that(bounds[-1] > 0, "Here w_star does separate the samples: (R / margin)^2 is above 0.", got=bounds[-1])
     checks.that(
-        as_float(student.novikoff_bound(X, y, w)) < math.inf,
-        "Here w_star does separate the samples: the bound is finite.",
+        len(set(bounds)) > 1,
+        "Four sets of samples, each with its own margin, have the same bound: compute (R / margin)^2 of each.",
+        got=bounds,
     )
     y = y.clone()
     y[4] = -y[4]
