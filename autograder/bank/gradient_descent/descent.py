@@ -62,7 +62,7 @@ slip(
 )
 
 
-@wrong("never moves", fails=FORM, says="path[12, 0] is")
+@wrong("never moves", fails=PATH, says="The path stays where it begins")
 def gradient_descent(grad, w0, lr, steps):
     for _ in range(steps):
         grad(w0)

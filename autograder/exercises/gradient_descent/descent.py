@@ -26,7 +26,10 @@ SAME_TENSOR = (
 def path_starts_at_w0(student, rng):
     "The path has steps + 1 rows, and the first is w0."
 
+    asked = []
+
     def grad(w):
+        asked.append(w)
         return w
 
     for d, steps, start in ((1, 3, 1), (5, 4, 1), (2, 0, 1), (2, 5, 0)):  # the last begins at the minimum
@@ -37,6 +40,8 @@ def path_starts_at_w0(student, rng):
         checks.tensor(path, name="path", shape=(steps + 1, d), dtype=F64)
         mistakes = {SAME_TENSOR: path[-1]} if steps else {}
         checks.close(path[0], w0, name="path[0]", why="The path begins at w0; here grad(w) = w.", mistakes=mistakes)
+        still = "The path stays where it begins: each step goes against the gradient, w - lr * grad(w)."
+        checks.that(not (steps and start) or bool(asked and (path.diff(dim=0) != 0).any()), still, got=path)
 
 
 def quadratic_path(H, c, w0, lr, steps):
