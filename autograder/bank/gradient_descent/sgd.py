@@ -115,9 +115,17 @@ def sgd(grad, n, w0, lr, batch_size, epochs, generator):
 slip(
     "asks for gradients of many samples, and stays where it is",
     "path.append(path[-1] - lr * grad(path[-1], batch))",
-    "path.append(path[-1] - lr * grad(path[-1], batch) * (n < 11 or batch_size == n))",
+    "path.append(path[-1] - lr * grad(path[-1], batch) * (n < 11 or batch_size in (4, n)))",
     fails="every_sample_each_epoch batches_are_fair",
     says="does not come from the gradient that you asked for",
+)
+slip(
+    "never asks for a gradient",
+    "path.append(path[-1] - lr * grad(path[-1], batch))",
+    "path.append(path[-1])",
+    fails="one_row_per_step each_step_follows_its_batch every_sample_each_epoch whole_batch_is_gradient_descent "
+    "batches_are_fair",
+    says="You never call grad",
 )
 slip(
     "shuffles only some numbers of samples",
