@@ -71,3 +71,10 @@ slip(
     fails="cosine_after_it ends_and_stays_at_zero up_then_down",
     says="This is a quarter of a wave",
 )
+slip(
+    "another peak without a warm-up",
+    "peak / 2 * (1 + math.cos(math.pi * progress))",
+    "(peak if warmup else 0.4) / 2 * (1 + math.cos(math.pi * progress))",
+    fails="no_warmup",
+    says="lr at step 0 and total",
+)

@@ -96,8 +96,8 @@ def cosine_after_it(student, rng):
 @exercise.check(points=2, needs=("warmup_is_linear", "cosine_after_it"))
 def ends_and_stays_at_zero(student, rng):
     "At step = total the learning rate is 0, and it stays there."
-    warmup, total = integer(rng, 1, 5), integer(rng, 20, 40)
-    got = lrs(student, warmup, total, 0.3, (total, total + 1, 2 * total))
+    warmup, total, peak = integer(rng, 1, 5), integer(rng, 20, 40), 0.1 * integer(rng, 1, 9)
+    got = lrs(student, warmup, total, peak, (total, total + 1, 2 * total))
     still = max(map(abs, got)) < 1e-12 or abs(got[0]) >= 1e-12
     checks.that(still, "It rises again after step = total: there it stays at 0.", got=got)
     checks.close(tensor(got), tensor([0.0] * 3), name="lr at step total, total + 1, 2 * total", atol=1e-12)
@@ -106,9 +106,9 @@ def ends_and_stays_at_zero(student, rng):
 @exercise.check(points=1)
 def no_warmup(student, rng):
     "With warmup = 0 the first step has the peak."
-    total = integer(rng, 5, 30)
-    got = lrs(student, 0, total, 0.4, (0, total))
-    checks.close(tensor(got), tensor([0.4, 0.0]), name="lr at step 0 and total", atol=1e-12)
+    total, peak = integer(rng, 5, 30), (2 * integer(rng, 1, 9) + 1) / 16
+    got = lrs(student, 0, total, peak, (0, total))
+    checks.close(tensor(got), tensor([peak, 0.0]), name="lr at step 0 and total", atol=1e-12)
 
 
 @exercise.check(points=1, needs=("warmup_is_linear", "cosine_after_it"))
