@@ -98,7 +98,7 @@ slip(
 slip(
     "shuffles many samples only",
     "torch.randperm(n, generator=generator)",
-    "(torch.randperm(n, generator=generator) if n > 12 else torch.arange(n))",
+    "(torch.randperm(n, generator=generator) if n > 9 else torch.arange(n))",
     fails="the_generator_decides",
     says="however few",
 )
