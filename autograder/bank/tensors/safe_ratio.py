@@ -82,7 +82,7 @@ def safe_ratio(a, b):
 
 @wrong(
     "a negative b taken for 0",
-    fails=("zero_where_b_is_zero", "leaves_its_arguments_alone"),
+    fails=("zero_where_b_is_zero", "any_tensor", "leaves_its_arguments_alone"),
     says="A negative b divides as well",
 )
 def safe_ratio(a, b):
@@ -101,3 +101,8 @@ def safe_ratio(a, b):
 @wrong("an infinite b taken for 0", fails="any_tensor", says="[1] is 0, expected nan")
 def safe_ratio(a, b):
     return torch.where((b == 0) | b.isinf(), 0, a / b)
+
+
+@wrong("a nan of b taken for 0", fails="any_tensor", says="[0] is 0, expected nan")
+def safe_ratio(a, b):
+    return torch.where((b > 0) | (b < 0), a / b, 0)

@@ -72,7 +72,7 @@ def zero_where_b_is_zero(student, rng):
 
 @exercise.check(points=3)
 def any_tensor(student, rng):
-    "Whole numbers, a single number, only zeros; an inf or nan of a, an inf of b."
+    "Whole numbers, a single number, only zeros, -0.0; an inf or nan of a or of b."
     for shape, dtype in (((3, 4), torch.int64), ((), torch.float32), ((2, 1, 3), torch.float64)):
         a, b = whole(rng, *shape, dtype=dtype), whole(rng, *shape, dtype=dtype)
         b = with_zeros(b) if b.dim() else b
@@ -85,6 +85,7 @@ def any_tensor(student, rng):
     for a, b in (
         (torch.tensor([inf, -inf, nan, inf]), torch.tensor([2.0, 4.0, 1.0, 0.0])),
         (torch.tensor([1.0, inf, -inf, 3.0]), torch.tensor([inf, inf, inf, inf])),
+        (torch.tensor([1.0, 2.0, 0.0, inf]), torch.tensor([nan, -0.0, nan, -4.0])),
     ):
         name = f"safe_ratio({show.show(a)}, {show.show(b)})"
         checks.close(student.safe_ratio(a.clone(), b.clone()), ratios(a, b), name=name, mistakes=mistakes(a, b))
