@@ -32,3 +32,11 @@ slip(
     fails=T,
     says="which this exercise forbids",
 )
+slip(
+    "toeplitz",
+    "rounds the weights",
+    "    return T",
+    "    return T.round()",
+    fails=T,
+    says="Row q + Q p has w[i, j] at column",
+)

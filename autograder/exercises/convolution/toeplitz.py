@@ -7,7 +7,7 @@ from autograder.authoring import Exercise
 from autograder.exercises.convolution.drawing import problems, whole
 from autograder.exercises.convolution.libraries import MATRIX
 from autograder.exercises.convolution.oracles import conv
-from autograder.exercises.drawing import F64
+from autograder.exercises.drawing import F64, normal
 
 exercise = Exercise("toeplitz", points=5, minutes=10, **MATRIX)
 
@@ -71,7 +71,7 @@ def ask_toeplitz(student, w, h: int, wd: int) -> torch.Tensor:
 @exercise.check(points=2)
 def the_lectures_matrix(student, rng):
     "A 2x2 kernel over a 3x3 image is the lecture's matrix of 4 rows and 9 columns."
-    four = torch.tensor([2.0, 3.0, 5.0, 7.0], dtype=F64)[torch.randperm(4, generator=rng)]
+    four = torch.tensor([2.5, 3.0, 5.0, 7.0], dtype=F64)[torch.randperm(4, generator=rng)]
     ask_toeplitz(student, four.view(2, 2), 3, 3)
 
 
@@ -80,7 +80,7 @@ def any_kernel_and_image(student, rng):
     "T @ x.ravel() is the convolution, for rectangular kernels and images, 1x1 and as large as the image."
     drawn = [(r, s, h, wd) for (_, _, h, wd, _, r, s), *_ in problems(rng)]
     for r, s, h, wd in ((2, 2, 4, 5), (2, 3, 5, 4), (3, 1, 4, 6), (1, 1, 3, 4), (3, 4, 3, 4), (1, 3, 1, 5), *drawn):
-        w, x = whole(rng, r, s), whole(rng, h, wd)
+        w, x = normal(rng, r, s), whole(rng, h, wd)
         T = ask_toeplitz(student, w, h, wd)
         expected = conv(x[None, None], w[None, None]).flatten()
         checks.close(T @ x.flatten(), expected, name="T @ x.ravel()")
@@ -90,7 +90,7 @@ def any_kernel_and_image(student, rng):
 def mostly_zeros(student, rng):
     "Every row has R S numbers that are not zero; all others are exactly zero, and the dtype is w's."
     for dtype in (F64, torch.float32):
-        w = whole(rng, 3, 2).to(dtype)
+        w = normal(rng, 3, 2, dtype=dtype)
         T = ask_toeplitz(student, w, 6, 5)
         checks.equal((T != 0).sum(dim=1).tolist(), [6] * (4 * 4), name="the non-zeros of each row")
 
@@ -99,7 +99,7 @@ def mostly_zeros(student, rng):
 def its_transpose_goes_back(student, rng):
     "Tᵀ times the gradient of the outputs is the gradient of the image."
     for r, s, h, wd in ((2, 2, 3, 3), (3, 2, 5, 6)):
-        w, dy = whole(rng, r, s), whole(rng, h - r + 1, wd - s + 1)
+        w, dy = normal(rng, r, s), whole(rng, h - r + 1, wd - s + 1)
         x = torch.zeros(1, 1, h, wd, dtype=F64, requires_grad=True)
         (expected,) = torch.autograd.grad(conv(x, w[None, None]), x, dy[None, None])
         T = student.toeplitz(w.clone(), h, wd)
