@@ -7,7 +7,7 @@ import torch
 from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.checks import triton_kernels
-from autograder.exercises.convolution.drawing import problems, whole
+from autograder.exercises.convolution.drawing import problems
 from autograder.exercises.convolution.libraries import LIBRARIES
 from autograder.exercises.convolution.oracles import columns, conv
 from autograder.exercises.convolution.outputs import check_output
@@ -24,14 +24,20 @@ exercise = Exercise(
 
 
 def check_kernel(student, rng, sizes, stride: int = 1, padding: int = 0) -> None:
-    """The kernel's result of whole numbers (exact in every precision), and the memory round it."""
+    """The kernel's result, and the memory round it."""
     launched(student, rng, "launched", sizes, stride, padding)
+
+
+def sixteenths(rng, *shape: int) -> torch.Tensor:
+    """Numbers from 1 to 10 in size, of both signs: each is exact in every precision, and so are sums of products."""
+    numbers, signs = torch.randint(16, 160, shape, generator=rng), torch.randint(0, 2, shape, generator=rng)
+    return (2 * signs - 1) * numbers / 16
 
 
 def launched(student, rng, harness: str, sizes, stride: int = 1, padding: int = 0) -> tuple["Arena", list]:
     """The memory, where the kernel's result is right, and what else the harness tells."""
     n, c, h, wd, k, r, s = sizes
-    x, w = whole(rng, n, c, h, wd).float(), whole(rng, k, c, r, s).float()
+    x, w = sixteenths(rng, n, c, h, wd), sixteenths(rng, k, c, r, s)
     arena = Arena(x, w, conv(x, w, stride, padding).shape)
     args = arena.memory.clone(), tuple(x.shape), tuple(w.shape), stride, padding
     ((fault, got, *told),) = student.ranks("launch_in", 1, lambda _: args, harness=harness).results
