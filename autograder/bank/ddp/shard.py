@@ -118,3 +118,10 @@ slip(
     fails="same_permutation_again",
     says="torch's global generator",
 )
+slip(
+    "shuffles twenty samples and more",
+    "torch.randperm(n, generator=torch.Generator().manual_seed(seed + epoch))",
+    "(torch.randperm(n, generator=torch.Generator().manual_seed(seed + epoch)) if n >= 20 else torch.arange(n))",
+    fails="new_each_epoch",
+    says="shuffle them, however few",
+)

@@ -109,9 +109,22 @@ def new_each_epoch(student, rng):
         _differ(student, seed, epoch, epoch + 1)
     epoch = number(rng)
     _differ(student, number(rng), epoch, epoch + MULTIPLE)
+    _few_differ(student, number(rng, 12, 19), number(rng))
 
 
 MULTIPLE = 2**10 * 9 * 125 * 7  # of 24, 64, 1,000 and many other numbers: as many orders would come again then
+
+
+def _few_differ(student, n: int, seed: int) -> None:
+    """A few samples of two ranks change places, too: in six epochs rank 0 has the same by chance in (1/924)^5 = 1e-15."""
+    found = [shards(student, n, 2, epoch, seed) for epoch in range(6)]
+    for epoch in found:
+        each_once(epoch, n, f"n = {n}, 2 ranks, seed {seed}")
+    checks.that(
+        len({tuple(sorted(first.tolist())) for first, _ in found}) > 1,
+        f"Of {n} samples rank 0 has the same in each of six epochs: shuffle them, however few.",
+        got=found[0][0],
+    )
 
 
 def _differ(student, seed: int, epoch: int, later: int) -> None:
