@@ -39,6 +39,9 @@ def delayed_sgd(w, grad, lr, delay, steps):
     return ws
 
 
+slip("a rate of its own", "lr * grad", "0.1 * grad", fails=PATH, says="Your steps have another rate")
+
+
 @wrong("in place", fails=PATH, says="changed its argument w")
 def delayed_sgd(w, grad, lr, delay, steps):
     ws = [w]

@@ -38,8 +38,8 @@ def are_weights(got, name: str, steps: int, w: torch.Tensor) -> None:
         checks.tensor(mine, name=f"{name}[{t}]", shape=w.shape, dtype=w.dtype)
 
 
-def is_path(student, rng, delay: int, steps: int, lr: float = 0.1) -> None:
-    w = torch.randn(3, generator=rng).double()
+def is_path(student, rng, delay: int, steps: int) -> None:
+    w, lr = torch.randn(3, generator=rng).double(), whole_number(rng, 3, 12) / 64
     half = torch.randn(3, 3, generator=rng).double()
     matrix = half @ half.T / 3
     asked: list[torch.Tensor] = []
@@ -65,10 +65,17 @@ def is_path(student, rng, delay: int, steps: int, lr: float = 0.1) -> None:
         "That goes uphill: w - lr * gradient.": path(w, matrix, -lr, delay, steps),
         "All entries are the last weights: make a new tensor in each step.": [right[-1]] * (steps + 1),
     }
+    wrong["Your steps have another rate: w - lr * gradient."] = path(w, matrix, rate_of(got, matrix), delay, steps)
     expected = torch.stack(right)
     mistakes = {s: torch.stack(v) for s, v in wrong.items() if not torch.allclose(torch.stack(v), expected)}
     why = f"w_{{t+1}} = w_t - lr grad(w_{{t-{delay}}}); {FIRST}." if delay else "Without delay it is SGD."
     checks.close(torch.stack(got), expected, name=f"torch.stack({name})", mistakes=mistakes, why=why)
+
+
+def rate_of(ws, matrix: torch.Tensor) -> float:
+    """Return the learning rate of the first step; 0 if there is none."""
+    slope = matrix @ ws[0]
+    return float((ws[0] - ws[1]) @ slope / (slope @ slope)) if len(ws) > 1 else 0.0
 
 
 def stale_start(w, matrix, lr: float, delay: int, steps: int) -> list[torch.Tensor]:
