@@ -24,6 +24,13 @@ slip(
     fails=(VALUES, BEHIND, TIME),
     says="Hold its w back until the slowest worker",
 )
+slip(
+    "a rate of its own",
+    "w -= lr * buffers[i]",
+    "w -= 0.05 * buffers[i]",
+    fails=(VALUES, *ONCE),
+    says="the w of rank 1's gradient 1",
+)
 
 
 @wrong("no worker is held back", fails=(VALUES, BEHIND, TIME), says="It continues although it is too far ahead")

@@ -48,8 +48,8 @@ class Training:
     @classmethod
     def bowl(cls, workers: int, steps: int, staleness: float, rng: torch.Generator, dtype=torch.float64):
         """Gradients 2 w + c of random c."""
-        c = torch.randn(workers, steps, N, generator=rng).to(dtype)
-        return cls(uneven(rng, workers, steps), staleness, torch.randn(N, generator=rng).to(dtype), c, 2.0, 0.05)
+        c, lr = torch.randn(workers, steps, N, generator=rng).to(dtype), whole_number(rng, 2, 8) / 128
+        return cls(uneven(rng, workers, steps), staleness, torch.randn(N, generator=rng).to(dtype), c, 2.0, lr)
 
     def run(self, student, **machine):
         def arguments(rank: int):
