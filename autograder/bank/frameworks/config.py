@@ -105,6 +105,13 @@ slip(
     says="parameter 0",
 )
 slip(
+    "a rate of its own",
+    'model.parameters(), config["lr"], momentum',
+    "model.parameters(), 0.1, momentum",
+    fails=LOOP,
+    says="parameter 0",
+)
+slip(
     "every rank the whole batch",
     "    context = train.get_context()\n    rank, world = context.get_world_rank(), context.get_world_size()\n",
     "",

@@ -172,7 +172,7 @@ class Loop:
     """A worker's loop on p simulated ranks, over some batches."""
 
     def __init__(self, p: int, rng, sizes: tuple[int, ...] = (6, 7, 6, 2)):
-        self.p, self.lr, self.weights = p, 0.1, weights_of("plain", rng)
+        self.p, self.lr, self.weights = p, whole_number(rng, 4, 8) / 64, weights_of("plain", rng)
         self.batches = [samples(size, rng) for size in sizes]
         self.setting = f"p = {p}"
         self.seen = [self.batches] * p
