@@ -42,6 +42,13 @@ slip(
     says="Every tensor has the noise of `seed`",
 )
 slip(
+    "a seed of its own",
+    "w.copy_(bf16_round_bits(new_w, random16(seed + i, w.numel()).view_as(w)))",
+    "w.copy_(bf16_round_bits(new_w, random16(10 + i, w.numel()).view_as(w)))",
+    fails=AFTER,
+    says="are not those of one machine",
+)
+slip(
     "every rank its own noise",
     "w.copy_(bf16_round_bits(new_w, random16(seed + i, w.numel()).view_as(w)))",
     "w.copy_(bf16_round_bits(new_w, random16(seed + i + 1000 * comm.rank, w.numel()).view_as(w)))",

@@ -2,10 +2,11 @@
 
 import functools
 
+import numpy as np
 import torch
 from torch.nn import functional
 
-from autograder.exercises.own_stack.rounding import noise
+from autograder.exercises.own_stack.rounding import mix
 from autograder.exercises.stochastic_rounding.codes import code, from_code
 
 BETA = 0.9
@@ -47,9 +48,10 @@ def gradients(weights, parts, mean=True) -> list[torch.Tensor]:
     return list(torch.autograd.grad(loss, leaves))
 
 
-@functools.cache
+@functools.lru_cache(64)
 def noise_of(seed: int, n: int) -> torch.Tensor:
-    return noise(seed, n).to(torch.int64)
+    """Return the noise of the seed, all n numbers at once."""
+    return torch.from_numpy((mix(np.arange(n, dtype=np.uint64) ^ np.uint64(mix(seed))) >> 16).astype(np.int64))
 
 
 def rounded(w: torch.Tensor, seed: int) -> torch.Tensor:

@@ -39,15 +39,16 @@ NAMES = ("w1", "w2", "w3", "b3")
 
 
 def steps(student, sizes: tuple[int, ...], rng, count: int = 1, cap: int = PLENTY):
-    """The student's steps on equal replicas: the run of each, the weights at the start, the images, and lr."""
+    """The student's steps on equal replicas: the run of each, the weights at the start, images, lr, and seeds."""
     weights, images, lr = weights_of(rng), images_for(sizes, count, rng), whole_number(rng, 2, 6) / 64
+    seeds = [whole_number(rng, 0, 10**6) for _ in range(count)]
     ranks = [([w.clone() for w in weights], [torch.zeros_like(w) for w in weights]) for _ in sizes]
     runs = []
     for t in range(count):
-        args = lambda rank, t=t, ranks=ranks: (*ranks[rank], *(z.clone() for z in images[rank][t]), lr, 10 + 4 * t)  # noqa: E731
+        args = lambda rank, t=t, ranks=ranks: (*ranks[rank], *(z.clone() for z in images[rank][t]), lr, seeds[t])  # noqa: E731
         runs.append(student.ranks("train_step", len(sizes), args, {"cap_bytes": cap}))
         ranks = [arguments[:2] for arguments in runs[-1].arguments]
-    return runs, weights, images, lr
+    return runs, weights, images, lr, seeds
 
 
 def setting(sizes: tuple[int, ...], count: int) -> str:
@@ -58,13 +59,13 @@ def setting(sizes: tuple[int, ...], count: int) -> str:
 def trains(student, sizes: tuple[int, ...], rng, count: int = 1, cap: int = PLENTY):
     """Check that velocities and weights on every rank are those of one machine, to the same bits; return the run and
     the weights at the start."""
-    runs, weights, images, lr = steps(student, sizes, rng, count, cap)
+    runs, weights, images, lr, seeds = steps(student, sizes, rng, count, cap)
     run = runs[-1]
     w, v = weights, [torch.zeros_like(x) for x in weights]
     for t in range(count):
         before = w, v
         parts = [rank[t] for rank in images]
-        w, v = stepped(w, v, gradients(w, parts), lr, 10 + 4 * t)
+        w, v = stepped(w, v, gradients(w, parts), lr, seeds[t])
     where = setting(sizes, count)
     for rank, (got_w, got_v, *_) in enumerate(run.arguments):
         for i, name in enumerate(NAMES):
@@ -75,7 +76,7 @@ def trains(student, sizes: tuple[int, ...], rng, count: int = 1, cap: int = PLEN
                 named = {said: values[i].float() for said, values in wrong_velocities(*before, parts, rank).items()}
                 checks.close(got_v[i], v[i].float(), name=label, rtol=1e-3, mistakes=named)
                 raise
-        have(got_w, w, wrong_weights(before[0], v, lr, 10 + 4 * (count - 1)), f"{where}, rank {rank}")
+        have(got_w, w, wrong_weights(before[0], v, lr, seeds[-1]), f"{where}, rank {rank}")
         same_bits(got_w, run.arguments[0][0], where, rank)
     for step in runs:
         has_losses(step, f"train_step(...) on %s of {setting(sizes, count)}")
