@@ -7,14 +7,14 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from autograder import checks, show
 from autograder.authoring import Exercise
-from autograder.exercises.ready_made import COUNTERS
+from autograder.exercises.ready_made import COUNTERS, DERIVATIVES
 from hpcdl.memory import saved
 
 exercise = Exercise(
     "block_work",
     points=10,
     minutes=10,
-    forbid=(*COUNTERS, "torch.autograd.graph"),
+    forbid=(*COUNTERS, *DERIVATIVES),  # also graphs, whose nodes list what they keep
     instead="Count by hand: how often is each weight used, and which factors does each product keep?",
 )
 
