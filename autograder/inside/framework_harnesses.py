@@ -103,7 +103,7 @@ def momenta(function: Callable, kind: str, weights: list, states: list, root: in
     weight."""
     params = [nn.Parameter(weight.clone()) for weight in weights]
     groups = [{"params": [param]} for param in params]
-    optimizer = torch.optim.SGD(groups, 0.1, momentum=MOMENTUM) if kind == "SGD" else torch.optim.Adam(groups, 0.1)
+    optimizer = getattr(torch.optim, kind)(groups, 0.1, **({"momentum": MOMENTUM} if kind == "SGD" else {}))
     for param, state in zip(params, states, strict=True):
         optimizer.state[param].update({name: x.clone() for name, x in state.items()})
     function(optimizer, comm, root)

@@ -125,6 +125,15 @@ def broadcast_optimizer_state(optimizer, comm, root_rank=0):
                 comm.broadcast(optimizer.state[param]["momentum_buffer"], root_rank)
 
 
+slip(
+    "the states that SGD and Adam have",
+    "for name in sorted(state):",
+    'for name in sorted({"momentum_buffer", "step", "exp_avg", "exp_avg_sq"} & set(state)):',
+    fails="all_begin_alike",
+    says="Every tensor of every parameter's state travels",
+)
+
+
 @wrong("the first group alone", fails="all_begin_alike", says="travels, in all groups")
 def broadcast_optimizer_state(optimizer, comm, root_rank=0):
     for param in optimizer.param_groups[0]["params"]:

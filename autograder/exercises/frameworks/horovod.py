@@ -8,7 +8,7 @@ from torch.nn.functional import cross_entropy
 
 from autograder import checks, show
 from autograder.authoring import Exercise
-from autograder.checks.messages import SECONDS, carried, carrying
+from autograder.checks.messages import SECONDS, carried, carrying, one_of
 from autograder.exercises.drawing import whole_number
 from autograder.exercises.frameworks.serial import MOMENTUM, NUMBER, network, numel, samples, weights_agree, weights_of
 from autograder.exercises.ready_made import RANKS
@@ -52,6 +52,16 @@ def allreduce_averages(student, rng):
                 checks.unchanged(run.arguments[rank][0], xs[rank], name="x")
 
 
+STATES = {  # what torch's optimizers keep of each parameter
+    "SGD": ("momentum_buffer",),
+    "Adam": ("step", "exp_avg", "exp_avg_sq"),
+    "Adagrad": ("step", "sum"),
+    "Adamax": ("step", "exp_avg", "exp_inf"),
+    "Adadelta": ("step", "square_avg", "acc_delta"),
+}
+OTHERS = ("Adagrad", "Adamax", "Adadelta")
+
+
 @exercise.check(points=2, seconds=SECONDS)
 def all_begin_alike(student, rng):
     "broadcast_parameters, broadcast_optimizer_state: rank root_rank's weights and momenta on every rank, in place."
@@ -73,8 +83,8 @@ def all_begin_alike(student, rng):
                     "memory under the name, and code that uses the old one sees nothing of it: broadcast into the "
                     "tensor.",
                 )
-        for kind, names in (("SGD", ("momentum_buffer",)), ("Adam", ("step", "exp_avg", "exp_avg_sq"))):
-            same_state(student, p, root, kind, names, rng)
+        for kind in ("SGD", "Adam", *[one_of(OTHERS, rng)] * (root > 0)):
+            same_state(student, p, root, kind, STATES[kind], rng)
 
 
 def same_state(student, p: int, root: int, kind: str, names: tuple[str, ...], rng) -> None:
