@@ -144,3 +144,16 @@ slip(
     fails=ALL,
     says="expected float32",
 )
+slip(
+    "keeps views of w",
+    "read[k, v] = w[v].clone()",
+    "read[k, v] = w[v]",
+    "loaded[k, v] = w[v].clone()",
+    "loaded[k, v] = w[v]",
+    fails=LOST,
+    says="Events after the read and the load change what you have kept",
+)
+slip(
+    "keeps views of what it loads", "loaded[k, v] = w[v].clone()", "loaded[k, v] = w[v]", fails=LOST, says="a view of w"
+)
+slip("keeps views of what it reads", "read[k, v] = w[v].clone()", "read[k, v] = w[v]", fails=LOST, says="a view of w")

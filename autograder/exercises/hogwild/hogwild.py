@@ -93,6 +93,9 @@ def mixed(rng: torch.Generator, edges: list[tuple[int, ...]], at_once: int) -> l
     return found
 
 
+VIEW = "If you keep `w[v]` itself, it is a view of w and changes with it: keep `w[v].clone()`."
+
+
 class Problem:
     """f_e(w) has the gradient scale[e] * (w_e - target[e]) + sum(w_e) / 2."""
 
@@ -117,12 +120,12 @@ class Problem:
             elif op == "load":
                 register[0 if mistake == "one register" else k, v] = w[v]
             else:
-                if mistake == "late":
+                if mistake in ("late", "views"):
                     seen[k] = {u: w[u] for u in edge}
                 x = np.array(list(seen[k].values()) if mistake == "order" else [seen[k][u] for u in edge])
                 g = float(self.scale[k]) * (x - self.target[k].numpy()) + x.sum() / 2
                 step = lr * g[edge.index(v)]
-                if mistake == "atomic":
+                if mistake in ("atomic", "views"):
                     w[v] -= step
                 elif mistake == "from what was read":
                     w[v] = seen[k][v] - step
@@ -139,12 +142,14 @@ class Problem:
         checks.unchanged(self.w, before, name="w")
         right = self.replay(schedule)
         names = {
-            "atomic": "An update must get lost here: store the loaded value minus the step, whatever is in memory now.",
+            "atomic": "An update must get lost here: store the loaded value minus the step, whatever is in memory now. "
+            f"{VIEW}",
+            "views": f"Events after the read and the load change what you have kept. {VIEW}",
             "from what was read": "Subtract the step from the value of `load`, not from the value of `read`.",
             "whole": "A store writes only its own component: otherwise it undoes what others have written.",
             "order": "x has the order of edges[k], in whatever order the components were read.",
             "one register": "Each update has its own register: keep what it loads by (k, v).",
-            "late": "Compute the gradient from the values that were read, not from those of a load or a store.",
+            "late": f"Compute the gradient from the values that were read, not from those of a load or a store. {VIEW}",
         }
         named = {sentence: self.replay(schedule, kind) for kind, sentence in names.items()}
         named["Downhill: minus lr times the gradient."] = self.replay(schedule, sign=-1.0)
