@@ -108,3 +108,10 @@ slip(
     fails="not_a_number",
     says="with NaN in x",
 )
+slip(
+    "adds in the memory of x",
+    "(x.view(torch.int32) + rand16)",
+    "x.view(torch.int32).add_(rand16)",
+    fails="every_bf16_stays not_a_number",
+    says="changed its argument x",
+)

@@ -103,6 +103,7 @@ def all_random_numbers(student, rng):
 @exercise.check(points=2, needs="add_and_cut")
 def every_bf16_stays(student, rng):
     "A bfloat16 never changes, for any rand16: its low half is 0. x and rand16 are unchanged."
+    unchanged_bits(student, rng)
     codes = torch.arange(HIGH)
     x = (codes << 16).to(torch.int64)
     x = torch.where(x >= 2**31, x - 2**32, x).to(torch.int32).view(F32)
@@ -110,6 +111,10 @@ def every_bf16_stays(student, rng):
     up = "This may add 65,536: rand16 reaches only 65,535, and a low half of 0 never carries."
     rand16 = torch.where(torch.arange(len(x)) % 2 == 0, 0xFFFF, random_bits(rng, len(x))).to(torch.int32)
     ask_bits(student, x, rand16, codes, mistakes={up: codes + 1})
+
+
+def unchanged_bits(student, rng) -> None:
+    """Check that a call leaves its arguments alone, and what it returns."""
     x, rand16 = random_floats(rng, 9), random_bits(rng, 9)
     got = checks.leaves_alone(student.bf16_round_bits, x=x, rand16=rand16)
     checks.tensor(got, name="bf16_round_bits(x, rand16)", shape=(9,), dtype=torch.bfloat16)
