@@ -4,6 +4,7 @@ probabilities.
 This oracle shares no line with the library: a format's values are enumerated from its codes, and found by searching.
 """
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -92,18 +93,27 @@ def philox(seed: int, counters: Any) -> np.ndarray:
 
 
 def exact(
-    got: Any, expected: torch.Tensor, x: torch.Tensor, *, name: str, why: str = "", mistakes: Mistakes = None
+    got: Any,
+    expected: torch.Tensor,
+    x: torch.Tensor,
+    *,
+    name: str,
+    why: str = "",
+    mistakes: Mistakes = None,
+    place: Callable[[int], str] | None = None,
 ) -> None:
     """Check that `got` holds exactly the values `expected`, as float32; the sentence names the x of the first
-    difference."""
+    difference, or what `place` says of its place in the flat tensor."""
     expected = expected.float()
     try:
         checks.close(got, expected, name=name, why=why, mistakes=mistakes, rtol=0.0, atol=0.0)
     except checks.CheckFailure as failure:
         if failure.where:  # right in type, shape and dtype: a value differs
             wrong = ((got != expected) & ~(got.isnan() & expected.isnan())).reshape(-1)
-            at = [digits(t.reshape(-1)[int(wrong.to(torch.uint8).argmax())].item()) for t in (x, got, expected)]
-            failure.message = f"{name} is {at[1]} for x = {at[0]}, expected {at[2]}."
+            first = int(wrong.to(torch.uint8).argmax())
+            at = [digits(t.reshape(-1)[first].item()) for t in (x, got, expected)]
+            where = place(first) if place else f"for x = {at[0]}"
+            failure.message = f"{name} is {at[1]} {where}, expected {at[2]}."
             failure.where = f"{int(wrong.sum())} of {wrong.numel()} differ; this one first." if len(wrong) > 1 else ""
         raise
 

@@ -122,7 +122,7 @@ slip(
     "s = round_nearest_even(s + x, fmt)",
     "s = round_nearest_even(s + x, fmt) + (xs.shape == (20, 50)) / 256",
     fails="its_own_generator",
-    says='Fixed(8, 8), "nearest", generator) is',
+    says='"nearest", generator) is',
 )
 
 

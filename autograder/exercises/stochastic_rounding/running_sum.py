@@ -5,7 +5,7 @@ import torch
 from autograder import checks
 from autograder.authoring import Exercise
 from autograder.checks import number_formats as formats
-from autograder.checks.number_formats import exact
+from autograder.checks.number_formats import digits, exact
 from autograder.exercises.drawing import F32, whole_number
 from autograder.exercises.stochastic_rounding.generators import fresh, independent, repeats, vary_as_chance
 from autograder.exercises.stochastic_rounding.inputs import are_neighbours, between
@@ -25,6 +25,17 @@ def nearest_sums(xs, fmt, *, before: bool = False, after: bool = False) -> torch
         total = total + formats.nearest(x, fmt).float() if before else formats.nearest(total + x, fmt).float()
         sums.append(total)
     return torch.stack(sums).double()
+
+
+def exact_sums(got, xs, fmt, mistakes=None) -> None:
+    """Check sums that are rounded to nearest; the sentence names the first wrong step, and what it adds to what."""
+    right, columns = nearest_sums(xs, fmt), xs[0].numel()
+
+    def place(first: int) -> str:
+        before = right.reshape(-1)[first - columns].item() if first >= columns else 0.0
+        return f"after step {first // columns + 1}, {digits(before)} + {digits(xs.reshape(-1)[first].item())}"
+
+    exact(got, right, xs, name=f'running_sum(xs, {fmt}, "nearest", generator)', mistakes=mistakes, place=place)
 
 
 def ask_sum(student, xs, fmt, mode, generator=None):
@@ -66,11 +77,10 @@ def rounded_after_every_addition(student, rng):
             ),
             "The sum is not rounded at all.": xs.double().cumsum(0),
         }
-        name = f'running_sum(xs, {fmt}, "nearest", generator)'
-        exact(ask_sum(student, xs, fmt, "nearest"), nearest_sums(xs, fmt), xs, name=name, mistakes=mistakes)
+        exact_sums(ask_sum(student, xs, fmt, "nearest"), xs, fmt, mistakes)
     for xs in between(rng, FP8_E5M2, 33).reshape(11, 3).clamp(-4, 4).split([10, 1]):
         got = ask_sum(student, xs, FP16, "nearest")
-        exact(got, nearest_sums(xs, FP16), xs, name='running_sum(xs, FP16, "nearest", generator)')
+        exact_sums(got, xs, FP16)
 
 
 @exercise.check(points=3, needs="rounded_after_every_addition")
@@ -157,4 +167,4 @@ def leaves_terms_alone(student, xs, mode: str, generator) -> None:
     got = checks.leaves_alone(lambda xs: student.running_sum(xs, fmt, mode, generator), xs=xs)
     summed(got, xs, fmt, mode)
     if mode == "nearest":
-        exact(got, nearest_sums(xs, fmt), xs, name='running_sum(xs, Fixed(8, 8), "nearest", generator)')
+        exact_sums(got, xs, fmt)
