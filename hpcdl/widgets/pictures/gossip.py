@@ -87,7 +87,8 @@ def _draw_network(axes: Axes, topology: str, x: np.ndarray, edges: Edges) -> Non
     near = np.abs(x - x.mean()) <= CLOSE
     axes.scatter(xy[:, 0], xy[:, 1], s=size * x, color=[style.GREEN if it else style.SKY for it in near], zorder=4)
     axes.set(xlim=(-1.25, 1.25), ylim=(-1.4, 1.2))
-    axes.text(0, -1.33, "filled: what a rank has; green: the mean", ha="center", color=style.GREY, fontsize=10)
+    caption = f"filled: what a rank has; green: within {100 * CLOSE:.0f} % of the mean"
+    axes.text(0, -1.33, caption, ha="center", color=style.GREY, fontsize=10)
     for axis in (axes.xaxis, axes.yaxis):
         style.ticks(axis, [], [])
     axes.spines[:].set_visible(False)
