@@ -67,7 +67,7 @@ def zero_counts_as_plus(student, rng):
 
 @exercise.check(points=3)
 def one_sample_or_many(student, rng):
-    "A single sample x (d + 1,) gives a single label; a batch of one gives a batch of one."
+    "A single sample x (n+1,) gives a single label; a batch of one gives a batch of one."
     w, X = bias_matters(4, 3, rng)
     checks.close(student.predict(w, X[:1]), oracle.predict(w, X[:1]), name="predict(w, X) for one row")
     for x in X:
