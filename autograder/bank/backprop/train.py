@@ -105,3 +105,21 @@ slip(
     fails="a_new_order_each_epoch",
     says="the last batch is one of",
 )
+MIXED = ("one_step", "the_short_last_batch", "a_new_order_each_epoch", "leaves_the_start_alone", "reads_digits")
+slip("labels that are not shuffled", "labels[rows]", "labels[: len(rows)]", fails=MIXED, says="their labels are not")
+slip("samples that are not shuffled", "X[rows]", "X[: len(rows)]", fails=MIXED, says="their samples are not")
+slip(
+    "the squared error",
+    "_, delta = softmax_cross_entropy(zs[-1], labels[rows])",
+    "a, y = activations[-1], torch.eye(zs[-1].shape[1], dtype=X.dtype)[labels[rows]]\n"
+    "            delta = (a - y) * a * (1 - a) / len(rows)",
+    fails=MIXED,
+    says="This goes down the squared error",
+)
+slip(
+    "returns after the first epoch",
+    "    return weights, biases",
+    "        return weights, biases",
+    fails="a_new_order_each_epoch reads_digits",
+    says="the network after one epoch",
+)

@@ -34,16 +34,33 @@ def step_oracle(weights, biases, X, labels, lr):
     return new[: len(weights)], new[len(weights) :]
 
 
-def step_variant(weights, biases, X, labels, lr, *, squashed=False, late=False):
-    """The same step with a mistake: σ(z) taken for the logits, or errors sent back through weights already changed."""
+def step_variant(weights, biases, X, labels, lr, *, squashed=False, late=False, squared=False):
+    """The same step with a mistake: σ(z) taken for the logits, errors sent back through weights already changed, or
+    the squared error of σ(z) as the cost."""
     old, weights, biases = weights, list(weights), list(biases)
     zs, activations = run(weights, biases, X)
     delta = loss_oracle(activations[-1] if squashed else zs[-1], labels)[1]
+    if squared:
+        wanted = functional.one_hot(labels, delta.shape[1])
+        delta = (activations[-1] - wanted) * slope(zs[-1]) / len(X)
     for i in range(len(weights) - 1, -1, -1):
         weights[i] = weights[i] - lr * delta.T @ activations[i]
         biases[i] = biases[i] - lr * delta.sum(dim=0)
         delta = (delta @ (weights if late else old)[i]) * slope(zs[i - 1]) if i else delta
     return weights, biases
+
+
+def mixed_up(weights, biases, X, labels, lr) -> dict:
+    """What a step of the whole batch gives if only the samples, or only their labels, are shuffled, with seed 1."""
+    order = torch.randperm(len(X), generator=torch.Generator().manual_seed(1))
+    return {
+        "The samples are shuffled and their labels are not: take the same rows of both, X[rows] and labels[rows].": (
+            step_oracle(weights, biases, X[order], labels, lr)
+        ),
+        "The labels are shuffled and their samples are not: take the same rows of both, X[rows] and labels[rows].": (
+            step_oracle(weights, biases, X, labels[order], lr)
+        ),
+    }
 
 
 def problem(rng, N: int, widths=(4, 5, 3)):
@@ -93,6 +110,9 @@ def one_step(student, rng):
             "The errors went back through new weights: the weights were changed before they were used. "
             "Compute the error of the layer before, and change the weights after.": step_variant(*case, late=True),
             "You use σ(z) of the last layer as the logits: they are zs[-1].": step_variant(*case, squashed=True),
+            "This goes down the squared error of σ(z). The cost is the cross-entropy here: softmax_cross_entropy gives "
+            "its gradient, for the logits zs[-1].": step_variant(*case, squared=True),
+            **mixed_up(*case),
         }
         why = "w − lr ∂L/∂w, all gradients taken at the old weights; the last layer gives logits z, without σ."
         check_parameters(got, expected, (weights, biases), why, mistakes)
@@ -230,7 +250,7 @@ def a_new_order_each_epoch(student, rng):
             four.ends(pair)[after],
             four.start,
             "Two epochs in one call equal two calls with one epoch each, if each epoch draws its own order.",
-            {},
+            {"This is the network after one epoch. A `return` inside the loop ends it.": four.ends()[pair]},
         )
     different = len(set(pairs))  # of six; four or fewer by chance: 15 (2/3)^60 = 4e-10
     checks.that(
