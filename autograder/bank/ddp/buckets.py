@@ -87,7 +87,7 @@ slip(
 )
 
 
-@wrong("forgets the last bucket", fails=(*ALL_OF_BUCKETS, *STEPS, *OVERLAPS), says="is there 0 times")
+@wrong("forgets the last bucket", fails=(*ALL_OF_BUCKETS, *STEPS, *OVERLAPS), says="keep it after the loop")
 def make_buckets(params, cap_bytes):
     buckets, bucket, filled = [], [], 0
     for param in reversed(list(params)):

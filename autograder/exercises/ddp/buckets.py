@@ -79,6 +79,15 @@ def judge(got: list[list[int]], numels: list[int], sizes: list[int], cap: int) -
         )
 
 
+def ends_early(got: list[list[int]], expected: list[list[int]]) -> str:
+    """Name the mistake if the last bucket is missing, or all that comes after the first parameter."""
+    if got == expected[:-1]:
+        return "The last bucket is missing: no parameter comes after it to begin another, so keep it after the loop."
+    if got == [expected[0][:1]]:
+        return "Only the first parameter is there. A `return` inside the loop ends it: move it behind."
+    return ""
+
+
 @exercise.check(points=3)
 def in_reverse(student, rng):
     "Every parameter is in one bucket, and the last parameter comes first."
@@ -91,7 +100,9 @@ def in_reverse(student, rng):
         lost, order = [i for i in range(n) if got.count(i) != 1], list(reversed(range(n)))
         shown = f"{n} parameters, cap {cap}: in the order of the buckets they are {got}."
         if lost:
-            checks.fail(f"{shown} Parameter {lost[0]} is there {got.count(lost[0])} times, expected once.")
+            said = f"Parameter {lost[0]} is there {got.count(lost[0])} times, expected once."
+            mistake = ends_early(buckets, grouped([4 * n for n in numels], cap))
+            raise checks.CheckFailure(f"{shown} {said}", mistake=mistake)
         if got != order:
             forwards = (
                 "This is the order of the forward pass: the last layer's gradients come first, so begin at the end."
