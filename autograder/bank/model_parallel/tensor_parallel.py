@@ -14,6 +14,11 @@ def share(w, dim, comm):
     return w.narrow(dim, comm.rank * each, each).clone()
 
 
+@wrong("chunks", fails=ALL, says="tensor_split makes them even")
+def share(w, dim, comm):
+    return w.chunk(comm.size, dim)[comm.rank].clone()
+
+
 @wrong("a view keeps the whole", fails="no_more_than_a_share", says="A slice is a view")
 def share(w, dim, comm):
     return w.tensor_split(comm.size, dim)[comm.rank]

@@ -83,6 +83,8 @@ def shares(student, rng):
             each = shape[dim] // p
             mistakes = {"Every rank has the whole tensor: cut it.": w}
             if whole == shape[dim]:
+                chunks = "chunk makes all parts but the last as long as the first: tensor_split makes them even."
+                mistakes[chunks] = dict(enumerate(w.chunk(p, dim))).get(rank, w)
                 begin, end = (shape[dim] * r // p for r in (rank, rank + 1))
                 mistakes["The longer parts come first, as in tensor_split."] = w.narrow(dim, begin, end - begin)
             else:
