@@ -10,7 +10,7 @@ May import: this room, `show`, `hpcdl`.
 
 from .equality import alike, duplicates, is_exact, is_number, same
 from .evidence import counted, faster, for_all, gradient, mean, retested, share
-from .ladder import ArgumentChanged, CheckFailure, close, equal, fail, leaves_alone, tensor, that, unchanged
+from .ladder import ArgumentChanged, CheckFailure, close, equal, fail, leaves_alone, length, tensor, that, unchanged
 
 __all__ = [
     "ArgumentChanged",
@@ -27,6 +27,7 @@ __all__ = [
     "is_exact",
     "is_number",
     "leaves_alone",
+    "length",
     "mean",
     "retested",
     "same",

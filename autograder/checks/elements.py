@@ -24,9 +24,9 @@ def element(name: str, index: str) -> str:
     return f"{before}{'element' if before else 'Element'} {index} of {value}"
 
 
-def items(count: int) -> str:
-    """Return `1 item` or `3 items`."""
-    return f"{count} item{'' if count == 1 else 's'}"
+def items(count: int, noun: str = "item") -> str:
+    """Return `1 item` or `3 items`, for any noun with a plural in s."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def first_index(mask: torch.Tensor) -> tuple[int, ...]:

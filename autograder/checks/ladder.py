@@ -102,6 +102,7 @@ def close(
         failure.mistake = _named_mistake(got_tensor, expected_tensor, mistakes or {}, rtol, atol)
         if not failure.mistake and not (exact_dtype and got_tensor.dtype != expected.dtype):
             failure.mistake = advice.of_precision(got_tensor, expected_tensor)
+            failure.mistake = failure.mistake or advice.of_first_round(got_tensor, expected_tensor, rtol, atol)
         raise
 
 
@@ -116,9 +117,17 @@ def equal(got: Any, expected: Any, *, name: str, why: str = "", mistakes: Mistak
         message = f"{path} is {an(type_name(a))}, expected {an(type_name(b))}."
     elif type(a) in (list, tuple, set, frozenset, dict) and len(a) != len(b):
         message = f"{path} has {items(len(a))}, expected {len(b)}."
+        mistake = mistake or (advice.of_length(len(a), len(b)) if type(a) in (list, tuple) and same(a, b[:1]) else "")
     else:
         message = f"{path} is {show.show(a, 80)}, expected {show.show(b, 80)}."
     raise CheckFailure(message, show.show(got), show.show(expected), why=why, mistake=mistake)
+
+
+def length(got: Any, expected: int, *, name: str, noun: str = "item", why: str = "") -> None:
+    """Check that the list or tuple `got` has `expected` items; `noun` is what the sentence calls one of them."""
+    if len(got) != expected:
+        message = f"{name} has {items(len(got), noun)}, expected {expected}. {advice.of_length(len(got), expected)}"
+        raise CheckFailure(message.rstrip(), show.show(got), str(expected), why=why)
 
 
 def unchanged(value: Any, before: Any, *, name: str) -> None:
@@ -169,16 +178,15 @@ def _is_tensor(got, name: str, wanted: str = "a torch.Tensor") -> None:
         raise CheckFailure(
             f"{name} is None, expected {wanted}. Does every path of the function end in `return`?", "None", wanted
         )
-    advice = " Wrap it: torch.as_tensor(...)." if type_name(got) == "numpy.ndarray" else ""
-    raise CheckFailure(f"{name} is {an(type_name(got))}, expected {wanted}.{advice}", show.show(got), wanted)
+    more = advice.of_type(type_name(got))
+    raise CheckFailure(f"{name} is {an(type_name(got))}, expected {wanted}.{more}", show.show(got), wanted)
 
 
 def _has_shape(got: torch.Tensor, expected: tuple, name: str) -> None:
     if tuple(got.shape) != expected:
-        got_shape = show.shape(got)
-        raise CheckFailure(
-            f"{name} has shape {got_shape}, expected {expected}.", f"shape {got_shape}", f"shape {expected}"
-        )
+        got_shape, more = show.shape(got), advice.of_shape(tuple(got.shape), expected)
+        message = f"{name} has shape {got_shape}, expected {expected}.{more}"
+        raise CheckFailure(message, f"shape {got_shape}", f"shape {expected}")
 
 
 def _has_dtype(got: torch.Tensor, expected: torch.dtype, name: str) -> None:

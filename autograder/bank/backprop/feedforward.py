@@ -48,7 +48,7 @@ slip(
         *TRAIN,
         "backprop.leaves_parameters_alone",
     ),
-    says="activations has 1 items, expected 2",
+    says="activations has 1 item, expected 2",
 )
 slip(
     "the next layer takes z, not a",

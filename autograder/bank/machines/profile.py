@@ -37,6 +37,20 @@ slip(
 slip("kernels that overlap taken one after another", END, "latest = end", fails=GAPS, says="Remember the latest end")
 slip("the first three stalls", LONGEST, "found[:3]", fails=GAPS, says="return the longest")
 slip("the longest stall last", LONGEST, LONGEST + "[::-1]", fails=GAPS, says="The longest comes first")
+slip(
+    "the shortest stalls",
+    LONGEST,
+    "sorted(found, key=lambda stall: stall[2])[:3]",
+    fails=GAPS,
+    says="These are the three shortest",
+)
+slip(
+    "kernels as the trace lists them",
+    'sorted(times.pop("compute"))',
+    'times.pop("compute")',
+    fails=GAPS,
+    says="sort them by their begin first",
+)
 slip("all stalls", LONGEST, LONGEST.removesuffix("[:3]"), fails=GAPS, says="return the three longest")
 slip(
     "the longest event as the cause",

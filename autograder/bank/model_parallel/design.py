@@ -111,6 +111,6 @@ def design(p, m, f, b, w, cap):
     return [order] * p
 
 
-@wrong("one order instead of one for each stage", fails=ALL, says="expected a list with one list")
+@wrong("one order instead of one for each stage", fails=ALL, says="one of these is (")
 def design(p, m, f, b, w, cap):
     return [op for order in zb_h1(p, m) for op in order]

@@ -31,7 +31,7 @@ def gpipe(p, m):
     return [[(op, k, 0) for op in "FB" for k in range(1, m + 1)] for _ in range(p)]
 
 
-@wrong("one order for all stages", fails=GPIPE, says="expected a list with one list of ops")
+@wrong("one order for all stages", fails=GPIPE, says="one of these is (")
 def gpipe(p, m):
     return [(op, k, 0) for op in "FB" for k in range(m)]
 

@@ -41,6 +41,4 @@ def two_lists(got, call: str, names: tuple[str, str], lengths: tuple[int, int], 
             f"{name} is {show.an(show.type_name(part))}, expected a list with a tensor for each layer.",
             got=part,
         )
-        checks.that(
-            len(part) == length, f"{name} has {len(part)} items, expected {length}.", got=part, expected=length, why=why
-        )
+        checks.length(part, length, name=name, why=why)

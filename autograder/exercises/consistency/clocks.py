@@ -73,9 +73,7 @@ def spans_are(student, seconds: list[list[float]], staleness: float) -> Spans:
     got, expected = student.clocks([list(mine) for mine in seconds], staleness), played(seconds, staleness)
     call = f"clocks({show.show(seconds)}, {staleness})"
     checks.that(type(got) in (list, tuple), f"{call} is {show.an(show.type_name(got))}, expected a list.")
-    checks.that(
-        len(got) == len(seconds), f"{call} has {len(got)} lists, expected one for each of {len(seconds)} workers."
-    )
+    checks.length(got, len(seconds), name=call, noun="list", why="One for each worker.")
     mistake = next((sentence for sentence, value in told(seconds, staleness).items() if agree(got, value)), "")
     for w, (mine, right) in enumerate(zip(got, expected, strict=True)):
         checks.that(

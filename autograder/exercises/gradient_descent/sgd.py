@@ -7,6 +7,7 @@ import torch
 
 from autograder import checks
 from autograder.authoring import Exercise
+from autograder.checks.elements import items
 from autograder.checks.orders import SHUFFLED, drawn_again, shuffled
 from autograder.exercises.drawing import F64, normal
 from autograder.exercises.gradient_descent.drawing import integer
@@ -86,7 +87,7 @@ def one_row_per_step(student, rng):
         short = path.dim() == 2 and len(path) != 1 + epochs * steps
         checks.that(
             not short,
-            f"path has {len(path) if short else 0} rows; {epochs} epochs of {steps} batches make "
+            f"path has {items(len(path) if short else 0, 'row')}; {epochs} epochs of {steps} batches make "
             f"1 + {epochs} x {steps} = {1 + epochs * steps}: one after each batch, and w0 first.",
             got=f"shape {tuple(path.shape)}",
             expected=f"shape {(1 + epochs * steps, 2)}",

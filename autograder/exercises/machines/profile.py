@@ -8,6 +8,7 @@ import torch
 
 from autograder import checks, show
 from autograder.authoring import Exercise
+from autograder.checks.elements import items
 from hpcdl.training import traced
 
 exercise = Exercise("profile", points=20, minutes=20, functions=("stalls", "waits"))
@@ -71,6 +72,17 @@ def by_order(events: list[dict]) -> list[tuple[int, int]]:
     kernels = sorted((e["ts"], e["ts"] + e["dur"]) for e in events if is_compute(e))
     pairs = itertools.pairwise(kernels)
     return sorted(((a[1], b[0] - a[1]) for a, b in pairs if b[0] > a[1]), key=lambda gap: -gap[1])[:3]
+
+
+def as_listed(events: list[dict]) -> list[tuple[int, int]]:
+    """Times without a kernel if the kernels are taken in the order of the list."""
+    latest, found = None, []
+    for event in filter(is_compute, events):
+        begin, end = event["ts"], event["ts"] + event["dur"]
+        if latest is not None and begin > latest:
+            found.append((latest, begin - latest))
+        latest = end if latest is None else max(latest, end)
+    return sorted(found, key=lambda gap: -gap[1])[:3]
 
 
 def short(rng: torch.Generator, blocks: int) -> list[dict]:
@@ -149,6 +161,12 @@ def the_three_longest_gaps(student, rng):
         told |= {
             "Kernels overlap: a short one may end while a long one is still running. Remember the latest end so far.": (
                 by_order(events)
+            ),
+            "Kernels are not in the order of their times in a trace: sort them by their begin first.": as_listed(
+                events
+            ),
+            "These are the three shortest, or the shortest first: return the three longest, the longest first.": (
+                sorted((stall[1:] for stall in longest(events)), key=lambda gap: gap[1])[:3]
             ),
             "Those are the first three stalls of the trace: return the longest.": sorted(
                 stall[1:] for stall in longest(events)
@@ -245,7 +263,7 @@ def who_waits_for_whom(student, rng):
     for ranks, tensors, steps in ((3, 1, 1), (2, 3, 1), (4, 3, 5), (3, 2, 8)):
         ready = traced.random_ready(rng, ranks, tensors, steps)
         got, right = student.waits(traced.horovod_timeline(ready)), waited(ready)
-        name = f"waits(the timeline of {ranks} ranks, {tensors} tensors, {steps} steps)"
+        name = f"waits(the timeline of {ranks} ranks, {items(tensors, 'tensor')}, {items(steps, 'step')})"
         checks.that(
             type(got) is dict and all(type(key) is tuple and len(key) == 2 for key in got),
             f"{name} is {show.show(got, 80)}, expected a dict from (rank, awaited rank) to µs.",

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from autograder import checks, show
+from autograder.checks.elements import items
 
 Orders = list[list[tuple[str, int, int]]]
 
@@ -86,13 +87,21 @@ def orders_of(got, p: int, m: int, v: int, ops: str, call: str) -> Orders:
         got = [_as_list(order) for order in got]
     checks.that(
         type(got) is list and all(type(order) is list for order in got),
-        f"{call} is {show.an(show.type_name(got))}, expected a list with one list of ops for each stage.",
+        f"{call} is {_short_of(got)}, expected a list with {items(p, 'list')} of ops: one for each stage.",
     )
-    checks.that(len(got) == p, f"{call} has {len(got)} orders, expected {p}: one for each stage.")
+    checks.length(got, p, name=call, noun="order", why="One for each stage.")
     wanted = {(op, k, chunk) for op in ops for k in range(m) for chunk in range(v)}
     for i, order in enumerate(got):
         _are_ops(order, wanted, f"{call}[{i}]", ops)
     return got
+
+
+def _short_of(got) -> str:
+    """Say what is returned where a list of lists is wanted: of a list, an item that is no list."""
+    if type(got) is not list:
+        return show.an(show.type_name(got))
+    wrong = next((order for order in got if type(order) is not list), None)
+    return f"a list of {items(len(got))}, and one of these is {show.show(wrong, 40)}"
 
 
 def _as_list(order):

@@ -76,7 +76,7 @@ def one_message_at_a_time(student, rng):
         buckets = backward_pass(rng, n)
         call = f"wfbp({buckets}, {alpha}, {beta})"
         got = pairs_of(student.wfbp(list(buckets), alpha, beta), call, "begin, end")
-        checks.that(len(got) == n, f"{call} has {len(got)} messages, expected {n}: one for each bucket.")
+        checks.length(got, n, name=call, noun="message", why="One for each bucket.")
         free = 0.0
         for i, ((begin, stop), (ready, nbytes)) in enumerate(zip(got, buckets, strict=True)):
             name, takes = f"{call}: message {i}", alpha + beta * nbytes

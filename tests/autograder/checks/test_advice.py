@@ -6,7 +6,7 @@ import re
 import pytest
 import torch
 
-from autograder.checks import CheckFailure, close, unchanged
+from autograder.checks import CheckFailure, close, equal, length, unchanged
 
 ARGUMENTS = [
     (torch.ones(2), "Work on a copy (value.clone()) or make a new value."),
@@ -59,3 +59,62 @@ def test_a_dtype_says_where_float32_comes_from():
     assert failure(made, wanted).message.endswith("as in dtype=x.dtype.")
     assert failure(made, wanted).mistake == ""
     assert failure(wanted, made).message == "x has dtype float64, expected float32."
+
+
+F64 = torch.float64
+WANTED = torch.tensor([1.5, 2.5, -3.0], dtype=F64)
+ROWS = torch.tensor([[1.0, 0.0], [2.0, 3.0]], dtype=F64)
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "said"),
+    [
+        (torch.tensor([1.5, 0.0, 0.0], dtype=F64), WANTED, "look where `return` is"),
+        (torch.tensor([[1.0, 0.0], [0.0, 0.0]], dtype=F64), ROWS, "look where `return` is"),  # the first row
+        (torch.ones(1, 0, dtype=F64), torch.ones(1, 3, dtype=F64), "A slice [a:-b] is empty"),
+        (torch.tensor([True, False]), torch.tensor([1.0, -1.0]), "torch.where(condition"),
+        ((-8.0) ** (1 / 3), 2.0, "take abs() of it"),
+    ],
+)
+def test_a_usual_mistake_has_a_next_step(got, expected, said):
+    assert said in str(failure(got, expected))
+
+
+@pytest.mark.parametrize(
+    ("got", "expected"),
+    [
+        ([1.0, 0.0, 0.0], [1.5, 2.5, 3.0]),  # the first is wrong, too
+        ([1.5, 0.0, 1.0], [1.5, 2.5, 3.0]),  # a later one is computed
+        ([1.5, 0.0, 0.0], [1.5, 0.0, 3.0]),  # a 0 is right: the loop may have gone on
+        ([0.0, 0.0], [0.0, 1.0]),
+        ([0.0], [1.0]),
+    ],
+)
+def test_a_loop_is_not_blamed_for_other_zeros(got, expected):
+    assert failure(torch.tensor(got), torch.tensor(expected)).mistake == ""
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "said"),
+    [
+        ([1], 3, "x has 1 item, expected 3. If a loop makes them"),
+        ([1, 2], 3, "x has 2 items, expected 3."),
+        ([], 1, "x has 0 items, expected 1."),
+        ([1, 2], 1, "x has 2 items, expected 1."),
+    ],
+)
+def test_a_length_is_said_with_its_next_step(got, expected, said):
+    with pytest.raises(CheckFailure) as failed:
+        length(got, expected, name="x")
+    assert failed.value.message.startswith(said)
+    assert ("loop" in failed.value.message) == ("loop" in said)
+    length([0] * expected, expected, name="x")
+
+
+def test_a_list_of_the_first_item_is_named():
+    for got, said in (([1], "look where `return` is"), ([2], "")):
+        with pytest.raises(CheckFailure) as failed:
+            equal(got, [1, 2, 3], name="x")
+        assert failed.value.message == "x has 1 item, expected 3."
+        assert said in failed.value.mistake
+        assert bool(said) == bool(failed.value.mistake)
