@@ -13,7 +13,14 @@ from autograder.sessions.local import LocalSession
 from hpcdl.comm import simulate
 
 ONES = torch.ones(2, 3)
-KINDS = (TypeError, ValueError, RuntimeError, AttributeError)
+KINDS = (TypeError, ValueError, RuntimeError, AttributeError, IndexError)
+
+
+def _two(values):
+    a, b = values
+    return a, b
+
+
 ERRORS = {
     "range": lambda: range(6 / 2),
     "zeros": lambda: ONES.new_zeros(2, 6 / 2),
@@ -29,6 +36,24 @@ ERRORS = {
     "product": lambda: ONES @ ONES,
     "vector": lambda: ONES @ torch.ones(2),
     "sum": lambda: ONES + torch.ones(2),
+    "empty slice": lambda: torch.ones(2, 2)[0:-0] + torch.ones(2, 2),
+    "write to an empty slice": lambda: torch.ones(2, 2)[0:-0].copy_(torch.ones(2, 2)),
+    "column": lambda: torch.cat([ONES, ONES[:, 1]], dim=1),
+    "stack": lambda: torch.stack([ONES, ONES[:, 1:2]]),
+    "rows": lambda: torch.cat([ONES, ONES[:, 1:2]]),
+    "dtypes": lambda: ONES @ torch.ones(3, dtype=torch.float64),
+    "gradient of a number": lambda: torch.tensor(ONES.sum().item()).backward(),
+    "parameter": lambda: torch.ones(2, requires_grad=True).sub_(1.0),
+    "part of a parameter": lambda: torch.ones(2, requires_grad=True)[:1].sub_(1.0),
+    "transposed": lambda: ONES.T.view(6),
+    "shape": lambda: ONES.view(4, 2),
+    "dimension": lambda: ONES[0].sum(1),
+    "second index": lambda: ONES[0][0, 1],
+    "past the list": lambda: [1, 2][2],
+    "past the tensor": lambda: ONES[2],
+    "two values": lambda: _two((1, 2, 3)),
+    "two of one": lambda: _two(ONES[:1]),
+    "index of floats": lambda: ONES[torch.ones(2)],
     "no such rank": lambda: simulate(lambda comm: comm.send(ONES, comm.rank + 1), 2),
     "half a rank": lambda: simulate(lambda comm: comm.send(ONES, (comm.rank + 1) / 2), 2),
 }
