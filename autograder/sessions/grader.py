@@ -91,12 +91,26 @@ def shown_call(frame: Frame, handles: dict) -> str:
     return line if len(line) <= 90 else f"{name}(\n" + "".join(f"    {part},\n" for part in shown) + ")"
 
 
+class _Shown(dict):
+    """Names of handles by number, made when they are asked for."""
+
+    def __init__(self, handles: dict):
+        super().__init__()
+        self.handles = handles
+
+    def __contains__(self, number: object) -> bool:
+        return number in self.handles
+
+    def __missing__(self, number: int) -> show.Named:
+        return show.Named(repr(self.handles[number]))
+
+
 class _Names(Peer):
     """Reads handles only as names, including handles on the student's objects (by number)."""
 
     def __init__(self, handles):
         super().__init__()
-        self.exports = {number: show.Named(repr(handle)) for number, handle in handles.items()}
+        self.exports = _Shown(handles)
 
     def make_proxy(self, number, is_function, name):
         return show.Named(name)

@@ -19,6 +19,9 @@ class PlainValueError(TypeError):
         self.value = value
 
 
+SHORT = 60  # characters of a call that is shown for the object that it made
+
+
 class Handle:
     """An object of a student's class: attributes, methods and operators act on it where it lives.
 
@@ -27,7 +30,7 @@ class Handle:
     """
 
     def __init__(self, peer: Any, number: int, type_name: str):
-        self.__dict__.update(_peer=peer, _number=number, type_name=type_name)
+        self.__dict__.update(_peer=peer, _number=number, type_name=type_name, _made="")
 
     def _do(self, name: str, *args):
         return self._peer.session.timed(["operator", name], args, None, objects=True)
@@ -53,7 +56,13 @@ class Handle:
         return operator.index(self._do("len", self))
 
     def __repr__(self):
-        return f"<{self.type_name} object>"
+        return self._made or f"<{self.type_name} object>"
+
+
+def made_by(call: str, made: Any) -> None:
+    """Let an object be shown by the call that made it, if that is short."""
+    if type(made) is Handle and len(call) <= SHORT:
+        made.__dict__["_made"] = call
 
 
 def computed(formula: Callable[[], Any]) -> Any:

@@ -19,6 +19,7 @@ from .copies import copied
 from .errors import StudentError
 from .garbled import Garbling
 from .grader import Grader, shown_call
+from .handle import Handle, made_by
 from .ranks import RankCall, Ranks, closed_collectives, copies_for, without_time_of_its_own
 
 Forbidden = tuple[tuple[str, ...], tuple[str, ...] | None]  # patterns, and the open names in hpcdl (None: all)
@@ -160,6 +161,8 @@ class Session:
         self.grader.changed = False
         result = self.timed(["name", name], args, kwargs, objects=name[:1].isupper())
         self.touched |= self.grader.changed
+        if type(result) is Handle and self.grader.sent and not self.grader.sent.buffers:  # tensors make it too long
+            made_by(self.shown(), result)
         return result
 
     def run_ranks(
@@ -227,6 +230,8 @@ class Session:
 
     def last_call(self) -> str:
         """Return the last call by name, as the student would write it, from the sent bytes, before any change."""
-        if self.first_call or not self.grader.sent:
-            return self.first_call
-        return shown_call(self.grader.sent, self.grader.proxies)
+        return self.first_call or self.shown()
+
+    def shown(self) -> str:
+        """Return the call that was sent last; empty if there is none."""
+        return shown_call(self.grader.sent, self.grader.proxies) if self.grader.sent else ""

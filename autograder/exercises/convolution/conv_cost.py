@@ -32,7 +32,8 @@ def check_cost(student, algorithm: str, layers) -> None:
     """conv_cost is what counting a run gives."""
     for (n, c, h, wd, k, r, s), options in layers:
         problem = student.Problem(n, c, h, wd, k, r, s, **options)
-        name = f"conv_cost({algorithm!r}, Problem({n}, {c}, {h}, {wd}, {k}, {r}, {s}, {options}))"
+        layer = [str(size) for size in (n, c, h, wd, k, r, s)] + [f"{key}={value}" for key, value in options.items()]
+        name = f"conv_cost({algorithm!r}, Problem({', '.join(layer)}))"
         got = both(student.conv_cost(algorithm, problem), name)
         run = counted(algorithm, torch.ones(n, c, h, wd), torch.ones(k, c, r, s), **options)
         for value, part in zip(got, ("multiplications", "bytes"), strict=True):

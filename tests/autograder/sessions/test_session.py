@@ -187,6 +187,15 @@ def test_objects_of_a_class_stay_where_they_are_and_take_operators_and_methods(s
     assert x != student.Dual(3.0, 1.0)  # comparing is never the student's
 
 
+def test_an_object_is_shown_by_the_call_that_made_it(student):
+    x = student.Dual(3.0, slope=1.0)
+    assert str(x) == "Dual(3., slope=1.)"
+    assert str(2 * x).endswith("Dual object>")  # no call by name made it
+    assert str(student.Dual(torch.ones(2), 1.0)).endswith("Dual object>")  # its tensors are not kept
+    assert str(student.Dual("x" * 60, 1.0)).endswith("Dual object>")
+    assert str(student.Dual(x, 1.0)) == "Dual(Dual(3., slope=1.), 1.)"
+
+
 def test_no_formula_computes_with_a_plain_value(student):
     """2 ** 10_000_000_000 would take the grader's memory and time, and no limit of the answer's ends it."""
     x = student.Dual(3.0, 1.0)
