@@ -4,12 +4,14 @@ Every formula is `f(p, nbytes, alpha, beta, gamma=0.0, *, itemsize=4) -> seconds
 `nbytes` with elements of `itemsize`: the virtual time of the simulated machine for that algorithm, uneven chunks and
 all. A message of n bytes takes alpha + n beta; a rank sends one and receives one at a time; reducing n bytes takes n
 gamma. Where n is not divisible by p the largest chunk, ceil(n / p), sets the pace: it meets every other rank. All
-raise ValueError for p < 1 and for bytes that are not a whole number of elements. `hpcdl.cost.textbook` has the forms
-with n / p and log p.
+raise ValueError for p < 1, for bytes that are not a whole number of elements, and for negative seconds or NaN.
+`hpcdl.cost.textbook` has the forms with n / p and log p.
 """
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
+
+from .work import check_numbers
 
 
 class Traffic(NamedTuple):
@@ -19,10 +21,16 @@ class Traffic(NamedTuple):
     nbytes: int
 
 
-def _elements(p: int, nbytes: float, itemsize: int) -> int:
-    if not 1 <= p < float("inf") or p != int(p):
+INFINITE = float("inf")
+
+
+def _elements(p: int, nbytes: float, itemsize: int, alpha: float, beta: float, gamma: float = 0.0) -> int:
+    """Return the elements of a message; raise ValueError for numbers that no machine has, NaN among them."""
+    if not (0 <= alpha < INFINITE and 0 <= beta < INFINITE and 0 <= gamma < INFINITE):
+        check_numbers(alpha=alpha, beta=beta, gamma=gamma)
+    if not 1 <= p < INFINITE or p != int(p):
         raise ValueError(f"p is {p!r}; the number of ranks is an integer from 1")
-    if not 0 <= nbytes < float("inf") or nbytes % itemsize:
+    if not 0 <= nbytes < INFINITE or nbytes % itemsize:
         raise ValueError(f"nbytes is {nbytes!r}; whole elements are multiples of itemsize, which is {itemsize}")
     return int(nbytes) // itemsize
 
@@ -42,25 +50,25 @@ def rounds(p: int) -> int:
 
 def broadcast(p: int, nbytes: float, alpha: float, beta: float, gamma: float = 0.0, *, itemsize: int = 4) -> float:
     """ceil(log2 p) (alpha + n beta): in each round every rank that has it sends it to one that does not."""
-    _elements(p, nbytes, itemsize)
+    _elements(p, nbytes, itemsize, alpha, beta, gamma)
     return rounds(p) * (alpha + nbytes * beta)
 
 
 def reduce(p: int, nbytes: float, alpha: float, beta: float, gamma: float = 0.0, *, itemsize: int = 4) -> float:
     """ceil(log2 p) (alpha + n beta + n gamma): a reversed broadcast that adds."""
-    _elements(p, nbytes, itemsize)
+    _elements(p, nbytes, itemsize, alpha, beta, gamma)
     return rounds(p) * (alpha + nbytes * (beta + gamma))
 
 
 def all_gather(p: int, nbytes: float, alpha: float, beta: float, gamma: float = 0.0, *, itemsize: int = 4) -> float:
     """(p-1) (alpha + m beta) with m = ceil(n/p): chunks around the ring; n is their total size."""
-    m = _largest(_elements(p, nbytes, itemsize), p, itemsize)
+    m = _largest(_elements(p, nbytes, itemsize, alpha, beta, gamma), p, itemsize)
     return (p - 1) * (alpha + m * beta)
 
 
 def reduce_scatter(p: int, nbytes: float, alpha: float, beta: float, gamma: float = 0.0, *, itemsize: int = 4) -> float:
     """(p-1) (alpha + m beta + m gamma) with m = ceil(n/p): chunks around the ring, summed on the way."""
-    m = _largest(_elements(p, nbytes, itemsize), p, itemsize)
+    m = _largest(_elements(p, nbytes, itemsize, alpha, beta, gamma), p, itemsize)
     return (p - 1) * (alpha + m * (beta + gamma))
 
 
@@ -71,7 +79,7 @@ def scatter(
 
     It follows the longest path from the root to a rank, exactly. Raises ValueError for a `root` that is not a rank.
     """
-    elements = _elements(p, nbytes, itemsize)
+    elements = _elements(p, nbytes, itemsize, alpha, beta, gamma)
     if not 0 <= root < p:
         raise ValueError(f"root is {root!r}; ranks are 0 to {p - 1}")
 
@@ -100,7 +108,7 @@ def all_to_all(p: int, nbytes: float, alpha: float, beta: float, gamma: float = 
 
     `itemsize` is the bytes of a row, which stays whole.
     """
-    return all_gather(p, nbytes, alpha, beta, itemsize=itemsize)
+    return all_gather(p, nbytes, alpha, beta, gamma, itemsize=itemsize)
 
 
 def unequal_all_to_all(
@@ -112,6 +120,7 @@ def unequal_all_to_all(
     the rank with the most data sets the pace. Without out_counts (`known=False`) the counts go first, 8 bytes each.
     Raises ValueError unless `counts` is p lists of p.
     """
+    check_numbers(alpha=alpha, beta=beta)
     p = len(counts)
     if any(len(row) != p for row in counts):
         raise ValueError(f"counts has rows of {[len(row) for row in counts]}; {p} ranks have {p} rows of {p} counts")
@@ -130,7 +139,7 @@ def unequal_all_to_all(
 
 def naive(p: int, nbytes: float, alpha: float, beta: float, gamma: float = 0.0, *, itemsize: int = 4) -> float:
     """2(p-1)(alpha + n beta) + (p-1) n gamma: one after another through rank 0."""
-    _elements(p, nbytes, itemsize)
+    _elements(p, nbytes, itemsize, alpha, beta, gamma)
     return (p - 1) * (2 * (alpha + nbytes * beta) + nbytes * gamma)
 
 
@@ -143,7 +152,7 @@ def ring(p: int, nbytes: float, alpha: float, beta: float, gamma: float = 0.0, *
 
 def tree(p: int, nbytes: float, alpha: float, beta: float, gamma: float = 0.0, *, itemsize: int = 4) -> float:
     """ceil(log2 p) (2 alpha + 2 n beta + n gamma): reduce to the root, broadcast from it."""
-    _elements(p, nbytes, itemsize)
+    _elements(p, nbytes, itemsize, alpha, beta, gamma)
     return rounds(p) * (2 * (alpha + nbytes * beta) + nbytes * gamma)
 
 
@@ -154,7 +163,7 @@ def recursive_doubling(
 
     Source: Thakur, Rabenseifner and Gropp 2005, "Optimization of collective communication operations in MPICH".
     """
-    _elements(p, nbytes, itemsize)
+    _elements(p, nbytes, itemsize, alpha, beta, gamma)
     k = int(p).bit_length() - 1
     return k * (alpha + nbytes * (beta + gamma)) + _folding(p, nbytes, alpha, beta, gamma)
 
@@ -164,7 +173,7 @@ def rabenseifner(p: int, nbytes: float, alpha: float, beta: float, gamma: float 
 
     Source: Rabenseifner 2004, "Optimization of collective reduction operations".
     """
-    n, k = _elements(p, nbytes, itemsize), int(p).bit_length() - 1
+    n, k = _elements(p, nbytes, itemsize, alpha, beta, gamma), int(p).bit_length() - 1
     q = 1 << k
     # Rank 0 keeps the first 2^j chunks in round j, and the first n mod q chunks are the longer ones.
     s = itemsize * sum((n // q) * (1 << j) + min(n % q, 1 << j) for j in range(k))
@@ -184,9 +193,10 @@ def parameter_server(
 
     Raises ValueError unless 1 <= servers <= p.
     """
+    elements = _elements(p, nbytes, itemsize, alpha, beta, gamma)
     if not 1 <= servers <= p:
         raise ValueError(f"servers is {servers}; each server is one of the ranks: 1 to {p}")
-    m = _largest(_elements(p, nbytes, itemsize), servers, itemsize)
+    m = _largest(elements, servers, itemsize)
     return (p - 1) * (2 * (alpha + m * beta) + m * gamma)
 
 

@@ -6,6 +6,8 @@ import pytest
 
 from hpcdl.cost import collectives, loading, memory, pipeline, run, scaling, sequence_parallel, training
 
+PARTS = ("broadcast", "reduce", "all_gather", "reduce_scatter", "scatter", "gather", "all_to_all")
+COLLECTIVES = [*collectives.ALL_REDUCE.values(), *(getattr(collectives, name) for name in PARTS)]
 GOOD = {
     pipeline.speedup: {"stages": 4, "microbatches": 8},
     pipeline.bubble: {"stages": 4, "microbatches": 8},
@@ -23,7 +25,8 @@ GOOD = {
     training.train_seconds: {"parameters": 1e9, "tokens": 1e9, "ranks": 8, "rate": 1e12},
     scaling.slowest: {"p": 4, "spread": 0.1},
     sequence_parallel.least_block: {"peak": 1e12, "bandwidth": 1e9},
-    collectives.ring: {"p": 4, "nbytes": 1000},
+    **{formula: {"p": 4, "nbytes": 1000, "alpha": 1e-6, "beta": 1e-9, "gamma": 1e-10} for formula in COLLECTIVES},
+    collectives.unequal_all_to_all: {"alpha": 1e-6, "beta": 1e-9},
 }
 CASES = [(f, name, odd) for f, given in GOOD.items() for name in given for odd in (math.nan, -1.0, math.inf, 0.0)]
 
@@ -35,7 +38,7 @@ def numbers(x):
 
 @pytest.mark.parametrize(("formula", "name", "odd"), CASES, ids=lambda x: getattr(x, "__name__", str(x)))
 def test_an_odd_number_is_refused_by_name_or_has_a_result(formula, name, odd):
-    more = {"alpha": 1e-6, "beta": 1e-9} if formula is collectives.ring else {}
+    more = {"counts": [[1, 2], [3, 4]]} if formula is collectives.unequal_all_to_all else {}
     given = GOOD[formula]
     odd = [odd] * len(given[name]) if isinstance(given[name], list) else odd
     try:
