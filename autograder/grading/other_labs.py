@@ -21,10 +21,18 @@ def said(content: Notebook, lab: Lab) -> str:
 
 
 def others(content: Notebook, lab: Lab) -> list[str]:
-    """Return the other labs (slugs) whose exercises the notebook defines and calls the check of."""
+    """Return the other labs (slugs) in the notebook: an exercise with its check, or half of a lab's functions."""
     called = {match.groups() for _, source in content.cells for match in CALLED.finditer(source)}
     found = {slug for slug, name in called if _is_answered(content, slug, name)}
-    return [slug for slug in exercises.LABS if slug in found and slug != lab.slug]
+    return [slug for slug in exercises.LABS if slug != lab.slug and (slug in found or _is_merged(content, lab, slug))]
+
+
+def _is_merged(content: Notebook, lab: Lab, slug: str) -> bool:
+    """Return whether the notebook defines at least half of that lab's exercises, and three, with names that are not in
+    `lab`: a helper may have the name of another lab's function."""
+    asked, own = [exercise.functions for exercise in exercises.load(slug).exercises.values()], set(lab.functions)
+    defined = [names for names in asked if content.names.issuperset(names) and own.isdisjoint(names)]
+    return len(defined) >= max(3, len(asked) / 2)
 
 
 def _is_answered(content: Notebook, slug: str, name: str) -> bool:

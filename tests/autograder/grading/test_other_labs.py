@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from autograder import exercises
+from autograder.authors import build
 from autograder.grading import batch, layouts, other_labs
 from autograder.grading.submitted import lab_of
 from autograder.inside.notebook import parse
@@ -14,6 +15,7 @@ from autograder.outputs.load import for_student
 
 PREDICT = "def predict(w, X):\n    return X @ w\n"
 CALL = 'check("perceptron.predict")'
+SLUGS = exercises.LABS  # without the labs that tests add
 LABS = Path(__file__).parents[3] / "labs"
 
 
@@ -45,6 +47,19 @@ def test_the_sheet_and_the_page_say_what_is_not_graded(tmp_path, zygote, monkeyp
 )
 def test_an_exercise_counts_where_it_is_answered_and_checked(cells, found, tiny, notebook_text):
     assert other_labs.others(parse(notebook_text(*cells).encode()), tiny) == found
+
+
+@pytest.mark.parametrize("slug", SLUGS)
+def test_a_merged_lab_is_seen_without_its_checks(slug, notebook_text):
+    of, other = "perceptron" if slug != "perceptron" else "ddp", [c for c in build.code(slug) if "check(" not in c]
+    content = parse(notebook_text(*build.code(of), *other).encode())
+    assert other_labs.others(content, exercises.load(of)) == [slug]
+
+
+def test_no_solved_lab_holds_another(notebook_text):
+    for slug in SLUGS:
+        content = parse(notebook_text(*build.code(slug)).encode())
+        assert other_labs.others(content, exercises.load(slug)) == [], slug
 
 
 def test_no_lab_holds_another():
