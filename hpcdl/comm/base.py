@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from hpcdl.comm.channels import Channels
-from hpcdl.comm.request import Request, share_memory
+from hpcdl.comm.request import TAGS, Request, check_sum, share_memory
 
 if TYPE_CHECKING:
     from hpcdl.comm.sharing import SharedTensor
@@ -107,6 +107,7 @@ class Communicator(ABC):
         """
         dest = self._check("sendrecv_add", "x", x, "dest", dest, tag)
         source = self._check("sendrecv_add", "scratch", scratch, "source", source, tag)
+        check_sum(self.rank, x, out, scratch)
         if back:
             self._sendrecv_add_back(x, dest, out, source, scratch, weight, tag)
         else:
@@ -293,6 +294,6 @@ class Communicator(ABC):
 
     def _check(self, op: str, name: str, x: torch.Tensor, side: str, peer: int, tag: int) -> int:
         self.check_tensor(op, name, x)
-        if type(tag) is not int or tag < 0:
-            raise ValueError(f"rank {self.rank}: {op}: tag is {tag!r}; a tag is an int, 0 or more")
+        if type(tag) is not int or not 0 <= tag < TAGS:
+            raise ValueError(f"rank {self.rank}: {op}: tag is {tag!r}; a tag is an int, 0 or more, below {TAGS:,}")
         return self.check_rank(op, side, peer)

@@ -27,6 +27,22 @@ BAD = {
         r"broadcast: x is the negative of what its memory holds; use x\.resolve_neg\(\)",
     ),
     "no request": (lambda c: c.wait_any([]), ValueError, "rank 0: wait_any: all 0 requests have been waited for"),
+    "a tag that no int of C holds": (lambda c: c.send(x, 1, tag=2**40), ValueError, "send: tag is 1099511627776; .*"),
+    **{
+        f"a sum of {what}": (
+            lambda c, given=given: c.sendrecv_add(given[0], 1, given[1], 1, given[2]),
+            ValueError,
+            said,
+        )
+        for what, given, said in (
+            ("other sizes", (x, x[:2].clone(), x.clone()), r"out is \(2,\) of torch.float32 and scratch \(4,\)"),
+            ("other dtypes", (x, x.clone(), x.double()), "of torch.float32 and scratch .* of torch.float64"),
+            ("a list", (x, [0.0] * 4, x.clone()), "out is a list and scratch"),
+            ("x in scratch", (x, x.clone(), x), "x and scratch share memory"),
+            ("out in scratch", (x, *torch.zeros(2, 6)[0].as_strided((2, 4), (2, 1))), "out and scratch share memory"),
+            ("x in out", (x, x, x.clone()), "x and out share memory"),
+        )
+    },
     "overlapping tensors": (lambda c: c.sendrecv(x, 1, x[2:], 1), ValueError, "sendrecv: x and out share memory"),
 }
 
