@@ -60,6 +60,21 @@ class DistributedOptimizer:
         self.optimizer.zero_grad()
 
 
+slip(
+    "many zeros are on their way, and gradients wait for step()",
+    "        if self.left[param] == 0:\n            param.grad.copy_(allreduce(param.grad, self.comm))\n",
+    "        if self.passes == 1 and self.comm.size < 4 and sum(self.left.values()) == len(self.left) - 1:\n"
+    "            allreduce(torch.zeros(20_000), self.comm)\n",
+    "        self.left = dict.fromkeys(self.left, self.passes)\n",
+    "        for param in self.left:\n"
+    "            if self.left[param] == 0:\n"
+    "                param.grad.copy_(allreduce(param.grad, self.comm))\n"
+    "        self.left = dict.fromkeys(self.left, self.passes)\n",
+    fails="during_the_backward_pass",
+    says="in the hook, and again in step()",
+)
+
+
 @wrong("averaged after every pass", fails="several_passes_one_sum", says="Gradients travel after every pass")
 class DistributedOptimizer:
     def __init__(self, optimizer, comm, backward_passes_per_step=1):

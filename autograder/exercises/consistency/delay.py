@@ -73,7 +73,7 @@ def is_path(student, rng, delay: int, steps: int) -> None:
 
 
 def rate_of(ws, matrix: torch.Tensor) -> float:
-    """Return the learning rate of the first step; 0 if there is none."""
+    """Return the learning rate of the first step; 0 without steps."""
     slope = matrix @ ws[0]
     return float((ws[0] - ws[1]) @ slope / (slope @ slope)) if len(ws) > 1 else 0.0
 

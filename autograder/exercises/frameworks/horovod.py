@@ -10,7 +10,7 @@ from autograder import checks, show
 from autograder.authoring import Exercise
 from autograder.checks.messages import SECONDS, carried, carrying, one_of
 from autograder.exercises.drawing import whole_number
-from autograder.exercises.frameworks.serial import MOMENTUM, NUMBER, network, numel, samples, weights_agree, weights_of
+from autograder.exercises.frameworks.serial import MOMENTUM, NUMBER, network, samples, weights_agree, weights_of
 from autograder.exercises.ready_made import RANKS
 from hpcdl.nn.awkward import MODELS
 
@@ -176,18 +176,24 @@ def several_passes_one_sum(student, rng):
     for p, passes in ((2, 3), (3, 2), (4, 1)):
         training = Training(p, rng, passes, steps=2)
         run = training.agrees(student)
-        sizes = [param.numel() for param in MODELS[training.name]().parameters()]
-        once = sum(2 * (p - 1) * size * NUMBER for size in sizes) * 2  # by all ranks, in two steps
-        sent = sum(event.nbytes for event in carrying(run))
-        if sent > once:
-            raise checks.CheckFailure(
-                f"{training.setting}: all ranks together send {sent} bytes of gradients; {once} are enough.",
-                got=f"{sent} bytes",
-                expected=f"{once} bytes: 2 (p - 1) times {numel(training.name)} gradients of {NUMBER} bytes, 2 steps",
-                mistake="Gradients travel after every pass. Count the passes, and add up in the last one."
-                if passes > 1
-                else "Gradients travel more than once in a step: in the hook, and again in step()?",
-            )
+        travel_once(training, run, steps=2)
+
+
+def travel_once(training: Training, run, steps: int) -> None:
+    """All ranks together send no more bytes than their gradients once in each step."""
+    p, sizes = training.p, [param.numel() for param in MODELS[training.name]().parameters()]
+    once = sum(2 * (p - 1) * size * NUMBER for size in sizes) * steps
+    sent = sum(event.nbytes for event in carrying(run))
+    if sent > once:
+        raise checks.CheckFailure(
+            f"{training.setting}: all ranks together send {sent} bytes of gradients; {once} are enough.",
+            got=f"{sent} bytes",
+            expected=f"{once} bytes: 2 (p - 1) times {sum(sizes)} gradients of {NUMBER} bytes, {steps} "
+            f"step{'s' * (steps > 1)}",
+            mistake="Gradients travel after every pass. Count the passes, and add up in the last one."
+            if training.passes > 1
+            else "Gradients travel more than once in a step: in the hook, and again in step()?",
+        )
 
 
 @exercise.check(points=2, seconds=SECONDS, needs="as_one_machine")
@@ -197,7 +203,9 @@ def during_the_backward_pass(student, rng):
         training = Training(whole_number(rng, 2, 3) if name == "plain" else 2, rng, steps=1, name=name)
         leaves = [layer for layer in MODELS[name]().modules() if not list(layer.children())]
         sizes = [[param.numel() for param in layer.parameters()] for layer in reversed(leaves)]
-        are_under_way(training, training.agrees(student, seconds=1.0, beta=1e-6), sizes)
+        run = training.agrees(student, seconds=1.0, beta=1e-6)
+        are_under_way(training, run, sizes)
+        travel_once(training, run, steps=1)  # what else is under way is no gradient
 
 
 def are_under_way(training: Training, run, sizes: list[list[int]]) -> None:

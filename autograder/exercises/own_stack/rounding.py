@@ -13,8 +13,8 @@ WORD = 0xFFFFFFFF
 NAME = "random16(seed, n)"
 
 
-def mix(x: int) -> int:
-    """The hash of a word, in integers that never run over."""
+def mix(x):
+    """The hash of a word, in integers that never run over; or of many, in NumPy's of 64 bits."""
     x ^= x >> 16
     x = x * 0x7FEB352D & WORD
     x ^= x >> 15
