@@ -2,11 +2,12 @@
 
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from autograder.authoring import Lab
 from autograder.inside import source
+from autograder.inside.effects import ALL
 from autograder.inside.notebook import Notebook, UngradableError
 from autograder.results import LabResult
 from autograder.sessions.errors import StudentError
@@ -82,7 +83,9 @@ def grade_bytes(
         later = functools.partial(pace.limit, zygote)
         notes = content.notes + notes + [*asleep.values()] + along.notes(data)
         result = grade_session(session, notes, lab, student, secret, later)
-        missing = ended(session) | {name: f"{said[:1].upper()}{said[1:]}." for name, said in asleep.items()}
+        missing = ended(session, lab.functions) | {
+            name: f"{said[:1].upper()}{said[1:]}." for name, said in asleep.items()
+        }
         ask_again(lab, result.exercises, session, seeds(secret, student), later)
     limit = later if any(exercise.ran_out for exercise in result.exercises) else full
     look_again(lab, result.exercises, content, cells, zygote, seeds(secret, student), limit)
@@ -96,16 +99,17 @@ def grade_bytes(
     return result
 
 
-def ended(session: ParsingSession) -> dict[str, str]:
+def ended(session: ParsingSession, functions: Iterable[str]) -> dict[str, str]:
     """Return a sentence for each function whose cell ended before it was bound, or does not compile."""
     found = {}
-    for name, labels in session.places.items():
-        for label in labels:
-            cell = f"C{label.partition(':')[0][1:]}, which defines it,"
-            if label in session.problems:
-                found[name] = f"{cell} ended early: {_error(session.problems[label])}."
-            elif ":" not in label:
-                found[name] = f"{cell} does not compile."
+    anything = [label for label in session.places.get(ALL, ()) if label in session.problems]
+    for name in functions:
+        own = [label for label in session.places.get(name, ()) if label in session.problems or ":" not in label]
+        if own or anything:
+            label = (own or anything)[-1]
+            cell = f"C{label.partition(':')[0][1:]}, which {'defines' if own else 'may define'} it,"
+            error = session.problems.get(label)
+            found[name] = f"{cell} ended early: {_error(error)}." if error else f"{cell} does not compile."
     return found
 
 

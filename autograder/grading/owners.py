@@ -11,6 +11,9 @@ CANVAS_ANONYMOUS = re.compile(
 )
 # The first mark counts: the student chooses what follows it.
 MOODLE = re.compile(r"(?P<name>.+?)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)(?:_|$)")
+# An assignment's name is the instructor's; the time of the attempt counts as the number of the upload.
+TIME = r"\d{4}(?:-\d\d){5}"
+BLACKBOARD = re.compile(rf".+?_(?P<name>[^_]+)_attempt_(?P<attachment>{TIME})(?:_(?!$)|\.txt$)")
 
 SUFFIX = re.compile(r"\.ipynb(?:\.(?:json|txt|download|ipynb))?$", re.IGNORECASE)  # what browsers append
 ARCHIVE = re.compile(r"(?:\.ipynb)?\.zip$", re.IGNORECASE)
@@ -33,9 +36,10 @@ def is_noise(name: str) -> bool:
 
 
 def mark(name: str) -> re.Match[str] | None:
-    """Return the mark that Canvas or Moodle puts before a file's name, if any."""
+    """Return the mark that Canvas, Moodle or Blackboard puts before a file's name, if any."""
     name = composed(name)
-    return next(filter(None, (pattern.match(name) for pattern in (MOODLE, CANVAS_ANONYMOUS, CANVAS))), None)
+    patterns = (MOODLE, CANVAS_ANONYMOUS, CANVAS, BLACKBOARD)
+    return next(filter(None, (pattern.match(name) for pattern in patterns)), None)
 
 
 def composed(name: str) -> str:
@@ -47,18 +51,18 @@ def owner(entry: Path) -> str:
     """Return the owner of a top-level file or folder, from its name."""
     name = composed(entry.name)
     if found := mark(name):
-        return f"{found['name']}_{found['id']}"
+        return found["name"] if found.re is BLACKBOARD else f"{found['name']}_{found['id']}"
     stem = ARCHIVE.sub("", SUFFIX.sub("", name)) or name
     return stem if stem == name or not entry.is_dir() else name
 
 
 def own_name(name: str) -> str:
-    """Return the student's name for a file, without the mark of Canvas or Moodle."""
+    """Return the student's name for a file, without a course system's mark."""
     found, name = mark(name), composed(name)
     return name[found.end() :] if found and found.end() < len(name) else name
 
 
 def attachment(name: str) -> int:
-    """Return Canvas's number of an upload, which grows with time, or 0."""
+    """Return Canvas's number of an upload, or the time in Blackboard's name; both grow with time. Otherwise 0."""
     found = mark(name)
-    return int(found.groupdict().get("attachment") or 0) if found else 0
+    return int((found.groupdict().get("attachment") or "0").replace("-", "")) if found else 0

@@ -25,17 +25,15 @@ from autograder.boundary.own import contextlib
 from .compilers import name_of, see_behind_doors, used_by
 from .doors import owner_of
 
-# What a check passes to answers (the machine of the ranks, networks, number formats), and what no exercise is about.
+# What a check passes to answers (the machine of the ranks, networks, number formats), and what no exercise is about: an
+# answer may share a statement or a module with `style.use()` of the lab's first cell.
 # torch calls the memory meter in the middle of an answer that a check measures, `guarded`, `steps` and a function of
 # `reducer` around each optimizer's step.
 GIVEN = (
     "hpcdl.comm",
     "hpcdl.ddp.guarded",
     "hpcdl.ddp.reducer._require_wrapped",
-    "hpcdl.nn.awkward",
-    "hpcdl.nn.decoder",
-    "hpcdl.nn.lenet",
-    "hpcdl.nn.stage",
+    *(f"hpcdl.nn.{name}" for name in ("awkward", "decoder", "lenet", "stage")),
     "hpcdl.numerics.rounding.formats.Fixed",
     "hpcdl.numerics.rounding.formats.Float",
     "hpcdl.data",
@@ -44,8 +42,10 @@ GIVEN = (
     "hpcdl.lazy",
     "hpcdl.machine",
     "hpcdl.memory",
+    "hpcdl.saying",
     "hpcdl.training.process_group",
     "hpcdl.sharding.steps",
+    "hpcdl.widgets.kit.style",
 )
 OF_DOORS = tuple(
     f"{__package__}.{name}" for name in ("doors", "forbidden", "lasting", "library")

@@ -107,7 +107,7 @@ def live(
 def _misnamed(statements: list[Statement], missed: list[str], names: list[str]) -> list[str]:
     """Return a note for each missing function if there is one with a similar name, which no other code uses."""
     bound = {name for statement in statements for name in statement.binds}
-    if effects.ALL in bound or any(reading.binds_any(s.facts) for s in statements):  # such as `import *`, `exec(text)`
+    if effects.ALL in bound or any(map(_anything, statements)):  # such as `import *`, `exec(text)`
         return []
     functions = {s.node.name: s for s in statements if isinstance(s.node, ast.FunctionDef | ast.ClassDef)}
     used = {name for s in statements for name in s.uses if functions.get(name) is not s}
@@ -129,17 +129,21 @@ def defined_names(cells: list[tuple[str, str]]) -> set[str]:
 
 def places(cells: list[tuple[str, str]], names: set[str]) -> dict[str, list[str]]:
     """Return the labels of the statements that bind each of `names`, as `needed` writes them, in order; of a cell that
-    does not compile its own label."""
+    does not compile its own label. Statements that may bind any name, as `import *`, are under `effects.ALL`."""
     found: dict[str, list[str]] = {}
     for label, source in cells:
         try:
-            binding = [(f"{s.label}:{s.start}", s.binds) for s in _statements(label, source)]
+            binding = [(f"{s.label}:{s.start}", s.binds | _anything(s)) for s in _statements(label, source)]
         except PARSE_ERRORS:
             binding = [(label, {*DEFINED.findall(source)})]
         for where, binds in binding:
-            for name in binds & names:
+            for name in binds & {*names, effects.ALL}:
                 found.setdefault(name, []).append(where)
     return found
+
+
+def _anything(statement: Statement) -> set[str]:
+    return {effects.ALL} if reading.binds_any(statement.facts) else set()
 
 
 @lru_cache(maxsize=256)  # the self-check asks about the same cells a thousand times

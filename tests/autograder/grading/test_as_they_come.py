@@ -242,16 +242,21 @@ def test_a_cell_turned_into_text_is_named(tmp_path, solution, kind, said):
 @pytest.mark.parametrize(
     ("cell", "said"),
     [
-        ("def mean(x: Tensor): return x", "ended early: NameError: name 'Tensor' is not defined"),
-        ("import math; mean = math.nothing", "ended early: AttributeError: module 'math' has no attribute 'nothing'"),
-        ("def mean(x: return x", "does not compile"),
+        ("def mean(x: Tensor): return x", "defines it, ended early: NameError: name 'Tensor' is not defined"),
+        (
+            "import math; mean = math.no",
+            "defines it, ended early: AttributeError: module 'math' has no attribute 'no'",
+        ),
+        ("def mean(x: return x", "defines it, does not compile"),
+        ("from helpers import *", "may define it, ended early: ModuleNotFoundError: No module named 'helpers'"),
+        ("exec('mean = nothing')", "may define it, ended early: NameError: name 'nothing' is not defined"),
     ],
 )
 def test_a_cell_that_ends_early_is_named(tmp_path, solution, cell, said):
     put(tmp_path, "ada.ipynb")
     (tmp_path / "ada.ipynb").write_text(notebook(cell, solution["count"]))
     ((_, found),) = batch.grade_all(layouts.submissions(tmp_path), b"s", allow_weak=True)
-    assert found.exercises[0].checks[0].message == f"`mean` is not defined. Cell 1, which defines it, {said}."
+    assert found.exercises[0].checks[0].message == f"`mean` is not defined. Cell 1, which {said}."
 
 
 @pytest.mark.parametrize(

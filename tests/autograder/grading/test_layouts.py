@@ -80,6 +80,11 @@ def test_a_student_who_is_called_submitted_is_a_student(tmp_path):
         ("Ada Lovelace_4711_assignsubmission_file", "Ada Lovelace_4711"),
         ("Ada Lovelace_4711_assignsubmission_file_lab.ipynb", "Ada Lovelace_4711"),
         ("Participant_9_assignsubmission_onlinetext_onlinetext.html", "Participant_9"),
+        ("Lab 2_alovelace_attempt_2026-11-20-23-59-00_lab.ipynb", "alovelace"),
+        ("lab_2_a.lovelace_attempt_2026-11-20-23-59-00.txt", "a.lovelace"),
+        ("Lab 2_ada_attempt_2026-11-20-23-59-00_x_ben_attempt_2027-11-20-23-59-00_y.ipynb", "ada"),
+        ("lovelaceada_4711_90210_x_ben_attempt_2026-11-20-23-59-00_y.ipynb", "lovelaceada_4711"),
+        ("Lab 2_ada_attempt_2.ipynb", "Lab 2_ada_attempt_2"),
         ("ben.ipynb", "ben"),
         ("lab_02.ipynb", "lab_02"),
         ("-rf.ipynb", "-rf"),
@@ -87,6 +92,17 @@ def test_a_student_who_is_called_submitted_is_a_student(tmp_path):
 )
 def test_a_name_says_whose_the_file_is(tmp_path, name, student):
     assert owner(tmp_path / name) == student
+
+
+def test_the_last_attempt_in_blackboard_counts(tmp_path):
+    at = "Lab 2_ada_attempt_2026-1{}-20-23-59-00"
+    put(tmp_path, *(f"{at.format(month)}{rest}" for month in (0, 1) for rest in ("_lab.ipynb", "_tools.py", ".txt")))
+    put(tmp_path, "Lab 2_ben_attempt_2026-11-20-23-59-00.txt")
+    first, last, ben = submissions(tmp_path)
+    assert (first.student, last.student, ben.student, ben.path) == ("ada", "ada", "ben", None)
+    os.utime(first.path)
+    assert sorted((last, first), key=lambda each: each.order) == [first, last]
+    assert "tools.py" in {name for name, _ in last.beside}
 
 
 APART = ["müllerjörg_12_34_x.ipynb", "Anna Müller_101_assignsubmission_file_", "zoë.ipynb", "Ångström"]

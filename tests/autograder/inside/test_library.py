@@ -127,6 +127,14 @@ def test_cells_that_run_before_the_checks_are_watched_too(remote):
     assert list(started.early) == ["hpcdl.nn.mlp.sigma"]
 
 
+def test_what_a_labs_first_cell_calls_is_open(remote):
+    cells = ("from hpcdl.widgets import progress, style; style.use(); import math", "style.use()\nTAU = 2 * math.pi")
+    session = remote(*cells, "def f(x):\n    return x + sum(TAU for _ in progress(range(3), 'turn'))", opened=())
+    session.start_check(5)
+    session.forbid((), ())
+    assert (round(session.student.f(1), 2), session.problems, session.denied) == (19.85, {}, [])
+
+
 def test_compiled_functions_are_closed(local):
     pytest.importorskip("numba")
     code = "from hpcdl.kernels.cpu import philox\nk = next(v for v in vars(philox).values() if hasattr(v, 'py_func'))\n"

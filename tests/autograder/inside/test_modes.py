@@ -71,7 +71,7 @@ class Seen(TorchFunctionMode):
 
 
 def test_no_mode_sees_that_graphs_are_turned_off():
-    """A mode passes its call on to what stands before torch's function, which takes it for an answer's."""
+    """A mode passes its call on to the function that grading has put before torch's, which takes it for an answer's."""
     with Seen() as mode:
         with modes.graphs(False):
             assert not torch.ones(1, requires_grad=True).mul(2).requires_grad

@@ -233,6 +233,7 @@ def test_a_docstring_is_no_code():
         ("def train():\n    torch.manual_seed(1)\n    while True: pass\ntrain()", False),
         ("def fit(): f(1)\nif True:\n    torch.manual_seed(0)\n    fit()", False),
         ("total = np.add(1, 2)", False),
+        ("import pdb\npdb.set_trace()", False),
     ],
 )
 def test_settings_are_made_unless_slow(code, always):
