@@ -1,9 +1,11 @@
-"""A `contextlib` of our own: an answer can replace the parts of Python's, and then no guard would go up.
+"""A `contextlib` and an `os.path` of our own: an answer can replace the parts of Python's, and then no guard would go
+up, or it would see other files than are opened.
 
-It is Python's source, run once more; `hide` takes it out of reach in a worker.
+They are Python's source, run once more; `hide` takes them out of reach in a worker.
 """
 
 import importlib.util
+import os
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -11,6 +13,7 @@ from hpcdl.lazy import mark_contexts
 
 if TYPE_CHECKING:
     import contextlib
+    from os import path
 else:
 
     def again(name: str) -> ModuleType:
@@ -22,5 +25,8 @@ else:
 
     contextlib = again("contextlib")
     mark_contexts(contextlib)
+    path = again(os.path.__name__)
+    path.os = ModuleType(os.__name__)
+    vars(path.os).update(vars(os))
 
-__all__ = ["contextlib"]
+__all__ = ["contextlib", "path"]

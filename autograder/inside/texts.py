@@ -1,14 +1,25 @@
 """Keep the text of libraries from answers: points are for code of one's own, not for a copy that has no doors."""
 
 import errno
-import os
+import sys
 from types import FrameType
+
+from autograder.boundary.own import path as paths
 
 from .compilers import READERS
 
 SOURCES = (".py", ".pyc")
 PASS_ON = ("torch/_sources.py", "torch/_jit_internal.py")  # they read a function's text for their caller
 HIDDEN = "Your code reads a library's text, which grading does not show"
+UNNAMED = "Grading opens a file by its name: give FileIO str(path)"
+
+
+ENCODING, ERRORS = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
+
+
+def as_opened(path: str | bytes) -> str:
+    """Return a path as C reads it, whatever methods the class of an answer's gives it."""
+    return bytes.decode(str.encode(path, ENCODING, ERRORS) if isinstance(path, str) else path, ENCODING, ERRORS)
 
 
 class Texts:
@@ -19,11 +30,17 @@ class Texts:
         self.hidden = (*ours, *(path for path in installed if "site-packages" in path))
 
     def opened(self, event: str, args: tuple, frame: FrameType) -> None:
-        """Raise PermissionError if an answer opens a library's code; `linecache` then shows no line of it."""
+        """Raise PermissionError if an answer opens a library's code, so that `linecache` shows no line of it, or a file
+        that it does not name."""
         path = args[0] if args else None
-        if not isinstance(path, str | bytes):
+        kind = type(path)  # whatever it says that its class is
+        if path is None or issubclass(kind, int):
             return
-        file = os.path.realpath(os.fsdecode(path))
+        if not issubclass(kind, str | bytes):  # `FileIO` has asked it for its name, which may be another one now
+            if not self.may_read(frame):
+                raise PermissionError(errno.EACCES, UNNAMED)
+            return
+        file = paths.realpath(as_opened(path))
         if file.endswith(SOURCES) and file.startswith(self.hidden) and not self.may_read(frame):
             raise PermissionError(errno.EACCES, HIDDEN, file)
 

@@ -31,7 +31,9 @@ def output_error(a, y, z):
     return 2 * (a - y) * sigma_prime(z)
 
 
-@wrong("σ' at 0 alone", fails=(*OUTPUT, *BACKPROP, "backprop.leaves_parameters_alone"), says="one number for each neuron")
+@wrong(
+    "σ' at 0 alone", fails=(*OUTPUT, *BACKPROP, "backprop.leaves_parameters_alone"), says="one number for each neuron"
+)
 def output_error(a, y, z):
     return (a - y) * (z == 0) / 4
 

@@ -26,7 +26,12 @@ for mistake, changes, fails, says in (
         BLOCKS,
         "Only the first block of the sum",
     ),
-    ("cuts numbers to whole ones", ("tl.dot(a, b", "tl.dot(tl.floor(a), tl.floor(b)"), BLOCKS, "y after conv_kernel is"),
+    (
+        "cuts numbers to whole ones",
+        ("tl.dot(a, b", "tl.dot(tl.floor(a), tl.floor(b)"),
+        BLOCKS,
+        "y after conv_kernel is",
+    ),
     ("overwrites the sum", ("acc += ", "acc = "), BLOCKS, "Only the last block of the sum is left"),
     (
         "flips",

@@ -137,3 +137,12 @@ def sgd_low_precision(w, grad, lr, fmt, mode, generator):
     return fmt.eps * (
         steps.round() if mode == "nearest" else (steps + torch.rand(w.shape, generator=generator)).floor()
     )
+
+
+slip(
+    "random numbers of ten bits",
+    "torch.rand(new.shape, generator=generator)",
+    "torch.randint(1024, new.shape, generator=generator) / 1024",
+    fails="small_updates_count",
+    says="Random numbers of few bits are 0 too often",
+)

@@ -116,7 +116,7 @@ MULTIPLE = 2**10 * 9 * 125 * 7  # of 24, 64, 1,000 and many other numbers: as ma
 
 
 def _few_differ(student, n: int, seed: int) -> None:
-    """A few samples of two ranks change places, too: in six epochs rank 0 has the same by chance in (1/924)^5 = 1e-15."""
+    """A few samples of two ranks change places, too: six epochs give rank 0 the same by chance in (1/924)^5 = 1e-15."""
     found = [shards(student, n, 2, epoch, seed) for epoch in range(6)]
     for epoch in found:
         each_once(epoch, n, f"n = {n}, 2 ranks, seed {seed}")

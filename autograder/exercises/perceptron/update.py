@@ -96,10 +96,10 @@ def stays_when_right(student, rng):
 @exercise.check(points=2, needs="moves_on_a_mistake")
 def at_zero(student, rng):
     "At z = 0 the prediction is +1: a sample of -1 is a mistake, one of +1 is not."
-    x, w = samples(2, 3, rng)
-    w[1:] += 1 / 64  # no weight is 0
-    w[0] = -w[1:] @ x[1:]  # exactly
-    for w, where in ((torch.zeros(4), "w = 0"), (w, "a w at right angles to x")):
+    x, across = samples(2, 3, rng)
+    across[1:] += 1 / 64  # no weight is 0
+    across[0] = -across[1:] @ x[1:]  # exactly
+    for w, where in ((torch.zeros(4), "w = 0"), (across, "a w at right angles to x")):
         goes_by_plus(student, w, x, where)
 
 

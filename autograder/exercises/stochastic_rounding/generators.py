@@ -49,6 +49,22 @@ def vary_as_chance(counts: torch.Tensor, n: int, odds: torch.Tensor, bounds: tup
     )
 
 
+RARE = 4e-6  # odds below those of a 0 among random numbers of 16 bits
+ASKED, MOST = 50_000, 7  # how often it is asked for, and seen: more by chance once in 2e10 times
+
+
+def seldom(happened: int, what: str) -> None:
+    """Check that of `ASKED` events with the odds `RARE` hardly any happens: random numbers of few bits are 0 too
+    often."""
+    checks.that(
+        happened <= MOST,
+        f"{what} {happened} of {ASKED:,}, and by chance {RARE * ASKED:g} of them, seldom more than one. Random numbers "
+        "of few bits are 0 too often: use torch.rand(shape, generator=generator) as it is.",
+        got=happened,
+        expected=f"at most {MOST}",
+    )
+
+
 def independent(happened: torch.Tensor, odds: torch.Tensor, what: str) -> None:
     """Check that events (steps, elements), 1.0 or 0.0, with `odds` (steps, 1) need independent random numbers.
 

@@ -7,7 +7,15 @@ from autograder.authoring import Exercise
 from autograder.checks import number_formats as formats
 from autograder.checks.number_formats import digits, exact
 from autograder.exercises.drawing import F32, whole_number
-from autograder.exercises.stochastic_rounding.generators import fresh, independent, repeats, vary_as_chance
+from autograder.exercises.stochastic_rounding.generators import (
+    ASKED,
+    RARE,
+    fresh,
+    independent,
+    repeats,
+    seldom,
+    vary_as_chance,
+)
 from autograder.exercises.stochastic_rounding.inputs import are_neighbours, between
 from hpcdl.numerics.rounding import BF16, FP8_E5M2, FP16, Fixed
 
@@ -127,6 +135,9 @@ def stochastic_does_not_stall(student, rng):
         checks.mean(sums[-1], right, low=0, high=n, what=f"the sum of {n} terms below ε/2, in ε,", why=why)
 
     checks.retested(average)
+    tiny = torch.full((10, ASKED // 10), RARE * eps)
+    moves = ask_sum(student, tiny, fmt, "stochastic", fresh(rng)).diff(dim=0, prepend=torch.zeros(1, ASKED // 10))
+    seldom(int(moves.count_nonzero()), f"Each term is {RARE:g} ε. Sums go up in")
     moves_in_floating_point(student, rng)
     stops_at_the_ends(student, rng)
 

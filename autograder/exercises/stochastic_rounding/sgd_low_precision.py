@@ -9,7 +9,15 @@ from autograder.authoring import Exercise
 from autograder.checks import number_formats as formats
 from autograder.checks.number_formats import beside, exact
 from autograder.exercises.drawing import F32
-from autograder.exercises.stochastic_rounding.generators import fresh, independent, repeats, vary_as_chance
+from autograder.exercises.stochastic_rounding.generators import (
+    ASKED,
+    RARE,
+    fresh,
+    independent,
+    repeats,
+    seldom,
+    vary_as_chance,
+)
 from autograder.exercises.stochastic_rounding.inputs import are_neighbours
 from hpcdl.numerics.rounding import BF16, Fixed
 
@@ -124,6 +132,9 @@ def small_updates_count(student, rng):
             checks.mean(moves, -share, low=min(0, -sign), high=max(0, -sign), what="a weight's move, in ε,", why=why)
 
         checks.retested(one_step)
+    grad = torch.full((ASKED,), -RARE * eps)
+    moves = ask_step(student, torch.zeros(ASKED), grad, 1.0, fmt, "stochastic", fresh(rng))
+    seldom(int(moves.count_nonzero()), f"lr · grad is {RARE:g} ε for each weight. There move")
 
 
 @exercise.check(points=1, needs="weights_stay_in_the_format")

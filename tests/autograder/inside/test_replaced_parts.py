@@ -76,7 +76,7 @@ def through():
             pass
     return got
 """
-OF_THE_GUARD = ("contextlib", "json", "socket", "struct", "types")  # CI tries these
+OF_THE_GUARD = ("contextlib", "json", "posixpath", "socket", "struct", "types")  # CI tries these
 
 
 def started(remote):
