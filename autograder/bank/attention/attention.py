@@ -102,3 +102,11 @@ slip(
     says="A finite number that is added",
 )
 slip("a very large number hides", "-math.inf", "-1e20", fails="large_scores", says="scores of -10^304")
+slip("d of v", "math.sqrt(q.shape[-1])", "math.sqrt(v.shape[-1])", fails=ALL, says="v may have another one")
+slip(
+    "the number of rows",
+    "math.sqrt(q.shape[-1])",
+    "math.sqrt(q.shape[-2])",
+    fails=(*ALL, *BLOCKS),
+    says="not its number of rows",
+)

@@ -103,3 +103,13 @@ slip(
     fails="batches",
     says="transformer_block",
 )
+
+
+@wrong("numbers before heads", fails=("split_heads", *ALL), says="Cut a token's numbers into (heads, d)")
+def split(x, heads):
+    return x.unflatten(-1, (-1, heads)).transpose(-2, -3)
+
+
+@wrong("merged within each head", fails=("merge_heads", *ALL), says="Exchange heads and tokens first")
+def merge(x):
+    return x.flatten(-2)

@@ -59,6 +59,8 @@ def mistakes(q, k, v, causal: bool) -> dict[str, torch.Tensor]:
     known = {
         "Divide the scores by the square root of d.": row_by_row(q, k, v, causal, 1.0),
         "Divide by the square root of d, not by d.": row_by_row(q, k, v, causal, float(d)),
+        "d is the last size of q and k: v may have another one.": row_by_row(q, k, v, causal, math.sqrt(v.shape[1])),
+        "d is the last size of q, q.shape[-1], not its number of rows.": row_by_row(q, k, v, causal, math.sqrt(len(q))),
         "The softmax goes along the keys, the last dimension: each row of weights sums to 1.": (
             scores.masked_fill(hidden, -math.inf).softmax(0) @ v
         ),

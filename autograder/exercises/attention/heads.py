@@ -76,6 +76,9 @@ def split_heads(student, rng):
                 heads, n, -1
             ),
             "Exchange tokens and heads: the shape is (heads, n, d).": x.view(n, heads, -1),
+            "Cut a token's numbers into (heads, d), not (d, heads): the numbers of a head are next to one another.": (
+                x.view(n, -1, heads).transpose(0, 1)
+            ),
         }
         expected = by_hand(x, heads)
         views = {say: v for say, v in views.items() if v.shape != expected.shape or not torch.equal(v, expected)}
@@ -93,6 +96,7 @@ def merge_heads(student, rng):
         cut = by_hand(x, heads)
         wrong = {
             "Exchange heads and tokens before the last two dimensions become one.": cut.reshape(n, h),
+            "Exchange heads and tokens first: of (n, heads, d) the last two become one.": cut.flatten(-2),
             "Put the heads one after another; do not interleave their numbers.": cut.permute(1, 2, 0).reshape(n, h),
         }
         wrong = {say: value for say, value in wrong.items() if not torch.equal(value, x)}
