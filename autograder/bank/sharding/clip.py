@@ -174,3 +174,5 @@ slip(
     fails=SCALED,
     says="the norm on rank 0",
 )
+slip("norms under the root", "mine.double().square().sum()", "mine.double().norm()", fails=ALL, says="add norms under")
+slip("norm / max_norm", "max_norm / norm", "norm / max_norm", fails=SCALED, says="it is the other way round")

@@ -81,3 +81,4 @@ slip(
     fails="over_ranks",
     says="Tensor parallelism divides the scores of attention, too",
 )
+slip("weights first", "(12, 2, 2)", "(2, 2, 12)", fails=STATES, says="Stage 1 divides the states")

@@ -48,6 +48,7 @@ class Gradient:
         return [[(x.double() * min(1.0, max_norm / total)).to(x.dtype) for x in mine] for mine in self.shares]
 
     def has_norm(self, run, max_norm: float) -> None:
+        everything = list(itertools.chain(*self.shares))
         for rank, got in enumerate(run.results):
             own = math.sqrt(sum(float((x * x).sum()) for x in self.shares[rank]))
             norms = [math.sqrt(sum(float((x * x).sum()) for x in mine)) for mine in self.shares]
@@ -55,6 +56,7 @@ class Gradient:
                 "This is the norm of the rank's own shares: sum the squares over the ranks. (The bug of pytorch "
                 "#72548.)": own,
                 "You add the ranks' norms: add their squares.": sum(norms),
+                "You add norms under the root: add their squares.": math.sqrt(sum(float(x.norm()) for x in everything)),
                 "The root is missing.": self.norm**2,
                 "The norm is a root of a sum, not of a mean over the ranks.": self.norm / math.sqrt(self.p),
                 "This is the norm after clipping: return the one before.": min(self.norm, max_norm),
@@ -114,6 +116,7 @@ def is_clipped(student, gradient: Gradient, max_norm: float) -> None:
                 ),
                 "Each rank scales by its own norm: use the norm of the whole gradient.": before
                 * min(1.0, max_norm / own),
+                "This is times norm / max_norm: it is the other way round.": before * (gradient.norm / max_norm),
             }
             if max_norm > gradient.norm:
                 mistakes.pop(next(iter(mistakes)))

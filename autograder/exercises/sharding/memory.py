@@ -40,6 +40,9 @@ def memory_is(student, parameters: int, p: int, stage: int) -> float:
         "That is one stage too few: stage 3 divides all three.": cost.zero(
             parameters, p, stage - 1 if stage > 1 else stage
         ),
+        "Stage 1 divides the states, 12 bytes for each parameter, stage 2 also gradients, stage 3 also weights.": (
+            parameters * (16 - sum((2, 2, 12)[:stage]) * (1 - 1 / p))
+        ),
         "That is what all ranks hold together.": p * expected,
         "You divide everything at every stage.": cost.zero(parameters, p, 3),
     }
