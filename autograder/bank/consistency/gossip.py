@@ -257,3 +257,15 @@ slip(
     fails="each_rank_has_its_row a_message_each_way all_at_the_same_time",
     says="both sides need the same dtype",
 )
+
+
+@wrong("a new tensor, and x stays", fails=VALUES, says="and x.copy_(...) writes into this one")
+def gossip(x, comm, rounds):
+    for edges in rounds:
+        row = weights(comm.size, edges)[comm.rank]
+        total = x * row[comm.rank]
+        for j in [i + j - comm.rank for i, j in edges if comm.rank in (i, j)]:
+            theirs = torch.empty_like(x)
+            comm.sendrecv(x, j, theirs, j)
+            total += row[j] * theirs
+        x = total

@@ -197,6 +197,9 @@ def gossiped(student, xs: list[torch.Tensor], rounds: list[Edges], **machine):
     told["You average edge by edge. All ranks average at the same time, with the values from before the round."] = (
         mixed(xs, rounds, "in turn")
     )
+    told[
+        "This x is the same as before the call: `x = ...` makes a new tensor, and x.copy_(...) writes into this one."
+    ] = xs
     for rank, expected in enumerate(right):
         name = f"{setting}: x on rank {rank}"
         got, result = run.arguments[rank][0], run.results[rank]
