@@ -146,3 +146,9 @@ slip(
     fails="small_updates_count",
     says="Random numbers of few bits are 0 too often",
 )
+
+@wrong("rounds the step", fails=STEP, says="This rounds lr · grad, and not the new weight")
+def sgd_low_precision(w, grad, lr, fmt, mode, generator):
+    if mode == "nearest":
+        return w - round_nearest_even(lr * grad, fmt)
+    return w - stochastic_round(lr * grad, fmt, torch.rand(grad.shape, generator=generator))

@@ -103,6 +103,6 @@ def ends_and_zeros(student, rng):
     checks.equal(
         [math.copysign(1.0, zero) for zero in got.tolist()],
         [1.0, -1.0, 1.0, -1.0],
-        name="The signs of round_nearest_even(tensor([0., -0., 1e-30, -1e-30]), FP16)",
+        name="the signs of round_nearest_even(tensor([0., -0., 1e-30, -1e-30]), FP16)",
         why="IEEE 754 keeps the sign of a number that underflows: -0 shows that it was negative.",
     )

@@ -65,6 +65,7 @@ def a_step_to_nearest(student, rng):
             "The learning rate is missing.": formats.nearest(w - grad, fmt),
             "The new weights are not rounded: they would not fit into 16 bits.": new,
             "This rounds the gradient, and not the new weight.": w - lr * formats.nearest(grad, fmt),
+            "This rounds lr · grad, and not the new weight.": w - formats.nearest(lr * grad, fmt),
             "This cuts off: round to the nearest number.": torch.where(
                 new < 0, beside(new, fmt)[1], beside(new, fmt)[0]
             ),
