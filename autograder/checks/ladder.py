@@ -119,14 +119,18 @@ def equal(got: Any, expected: Any, *, name: str, why: str = "", mistakes: Mistak
         message = f"{path} has {items(len(a))}, expected {len(b)}."
         mistake = mistake or (advice.of_length(len(a), len(b)) if type(a) in (list, tuple) and same(a, b[:1]) else "")
     else:
-        message = f"{path} is {show.show(a, 80)}, expected {show.show(b, 80)}."
+        message = f"{path} is {show.show(a, 80)}, expected {show.show(b, 80).removesuffix('.')}."
     raise CheckFailure(message, show.show(got), show.show(expected), why=why, mistake=mistake)
 
 
-def length(got: Any, expected: int, *, name: str, noun: str = "item", why: str = "") -> None:
-    """Check that the list or tuple `got` has `expected` items; `noun` is what the sentence calls one of them."""
+def length(got: Any, expected: int, *, name: str, noun: str = "item", start: int = 0, why: str = "") -> None:
+    """Check that the list or tuple `got` has `expected` items; `noun` is what the sentence calls one of them.
+
+    A loop that adds one in each round begins with `start` of them.
+    """
     if len(got) != expected:
-        message = f"{name} has {items(len(got), noun)}, expected {expected}. {advice.of_length(len(got), expected)}"
+        more = advice.of_length(len(got) - start, expected - start)
+        message = f"{name} has {items(len(got), noun)}, expected {expected}. {more}"
         raise CheckFailure(message.rstrip(), show.show(got), str(expected), why=why)
 
 

@@ -85,3 +85,10 @@ slip(
     fails="explodes_above",
     says="delayed_sgd(w, grad",
 )
+slip(
+    "returns in the first round",
+    "    return ws",
+    "        return ws",
+    fails=PATH,
+    says="look where `return` is",
+)

@@ -33,7 +33,7 @@ def skips(w, matrix, lr: float, delay: int, steps: int) -> list[torch.Tensor]:
 def are_weights(got, name: str, steps: int, w: torch.Tensor) -> None:
     """Check that `got` is a list of steps + 1 tensors like w."""
     checks.that(type(got) in (list, tuple), f"{name} is {show.an(show.type_name(got))}, expected a list: w_0, w_1, ...")
-    checks.length(got, steps + 1, name=name, noun="weight", why=f"These are w_0 to w_{steps}.")
+    checks.length(got, steps + 1, name=name, noun="weight", start=1, why=f"These are w_0 to w_{steps}.")
     for t, mine in enumerate(got):
         checks.tensor(mine, name=f"{name}[{t}]", shape=w.shape, dtype=w.dtype)
 

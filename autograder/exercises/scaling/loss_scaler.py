@@ -7,6 +7,7 @@ from torch import Tensor
 
 from autograder import checks, show
 from autograder.authoring import Exercise
+from autograder.checks.elements import items
 from autograder.checks.messages import SECONDS, carried, sends_one_number
 from autograder.exercises.drawing import whole_number
 from hpcdl.comm import simulate
@@ -117,13 +118,13 @@ class Script:
             checks.fail(
                 f"{name}: a gradient is not finite, and {'update is called' if given else 'step returns True'}: skip "
                 f"such a step.{elsewhere}",
-                got=f"update called {len(given)} times, step returns {done}",
+                got=f"update called {items(len(given), 'time')}, step returns {done}",
                 expected="update not called, step returns False",
             )
         if not bad and (not done or len(given) != 1):
             checks.fail(
-                f"{name}: all ranks' gradients are finite; update is called {len(given)} times and step returns "
-                f"{done}, expected once and True.",
+                f"{name}: all ranks' gradients are finite; update is called {items(len(given), 'time')} and step "
+                f"returns {done}, expected once and True.",
                 why="Each number is looked at by itself: a sum or a norm of finite numbers overflows, too.",
             )
 
