@@ -385,11 +385,11 @@ with when_solved():
 # %%
 if len(reached) == 2:
     figure, axes = plt.subplots(figsize=(9.6, 3.4), layout="constrained")
-    for (rule, steps), color in zip(reached.items(), (style.BLUE, style.ORANGE), strict=True):
+    for (rule, steps), color, height in zip(reached.items(), (style.BLUE, style.ORANGE), (400, 280), strict=True):
         found = [(batch, count) for batch, count in zip(batches, steps, strict=True) if count]
         axes.plot(*zip(*found, strict=True), "o-", color=color, label=f"{rule}, linear scaling, 20 steps of warm-up")
         for batch in [batch for batch, count in zip(batches, steps, strict=True) if not count]:
-            axes.annotate("never", (batch, 400), color=color, ha="center")
+            axes.annotate(f"{rule} never", (batch, height), color=color, ha="center")
     first = reached["SGD"][0]
     axes.plot(
         batches,
@@ -932,7 +932,7 @@ with when_solved():
 #
 # Exchange less often: *local SGD* (S. Stich 2019) lets each rank take $k$ steps on its own, and then averages the weights. Write it over `comm`. *Proof:*
 # $k = 1$ gives the weights of data-parallel training; the trace has a $k$-th of the bytes; and for the digits: up to which $k$ do 95 % take no more epochs?
-# Where in "Where did the speed-up go?" do you see the gain, and where the price?
+# Where in the first picture of this lab, "From ideal to what is left", do you see the gain, and where the price?
 
 # %% [markdown]
 # ## Further reading
