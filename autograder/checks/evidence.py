@@ -1,4 +1,4 @@
-"""Checks that need more than one value: properties, random draws, gradients, counts of calls, time."""
+"""Checks that need more than one value: properties, lengths, random draws, gradients, counts of calls, time."""
 
 import math
 import time
@@ -9,6 +9,8 @@ import torch
 
 from autograder import show
 
+from . import advice
+from .elements import items
 from .ladder import CheckFailure, Mistakes, close
 
 FALSE_ALARM = 1e-9  # the probability that a statistical check fails a right answer
@@ -72,6 +74,20 @@ def for_all(property_of: Callable, rng: torch.Generator, *, examples: int = 50, 
             example = ", ".join(f"{name} = {show.show(value)}" for name, value in found["values"].items())
             failure.where = " ".join(filter(None, [failure.where, f"The smallest example found: {example}."]))
         raise failure from None
+
+
+# Lengths
+
+
+def length(got: Any, expected: int, *, name: str, noun: str = "item", start: int = 0, why: str = "") -> None:
+    """Check that the list or tuple `got` has `expected` items; `noun` is what the sentence calls one of them.
+
+    A loop that adds one in each round begins with `start` of them.
+    """
+    if len(got) != expected:
+        more = advice.of_length(len(got) - start, expected - start)
+        message = f"{name} has {items(len(got), noun)}, expected {expected}. {more}"
+        raise CheckFailure(message.rstrip(), show.show(got), str(expected), why=why)
 
 
 # Random draws

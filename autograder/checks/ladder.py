@@ -123,17 +123,6 @@ def equal(got: Any, expected: Any, *, name: str, why: str = "", mistakes: Mistak
     raise CheckFailure(message, show.show(got), show.show(expected), why=why, mistake=mistake)
 
 
-def length(got: Any, expected: int, *, name: str, noun: str = "item", start: int = 0, why: str = "") -> None:
-    """Check that the list or tuple `got` has `expected` items; `noun` is what the sentence calls one of them.
-
-    A loop that adds one in each round begins with `start` of them.
-    """
-    if len(got) != expected:
-        more = advice.of_length(len(got) - start, expected - start)
-        message = f"{name} has {items(len(got), noun)}, expected {expected}. {more}"
-        raise CheckFailure(message.rstrip(), show.show(got), str(expected), why=why)
-
-
 def unchanged(value: Any, before: Any, *, name: str) -> None:
     """Check that the argument `name` still has the value `before` (a copy made before the call)."""
     if not same(value, before):

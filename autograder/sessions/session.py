@@ -233,5 +233,5 @@ class Session:
         return self.first_call or self.shown()
 
     def shown(self) -> str:
-        """Return the call that was sent last; empty if there is none."""
+        """Return the call that was sent last, or an empty text."""
         return shown_call(self.grader.sent, self.grader.proxies) if self.grader.sent else ""
