@@ -117,7 +117,8 @@ def equal(got: Any, expected: Any, *, name: str, why: str = "", mistakes: Mistak
         message = f"{path} is {an(type_name(a))}, expected {an(type_name(b))}."
     elif type(a) in (list, tuple, set, frozenset, dict) and len(a) != len(b):
         message = f"{path} has {items(len(a))}, expected {len(b)}."
-        mistake = mistake or (advice.of_length(len(a), len(b)) if type(a) in (list, tuple) and same(a, b[:1]) else "")
+        if not mistake and type(a) in (list, tuple) and same(a, b[:1]):
+            message = f"{message} {advice.of_length(len(a), len(b))}".rstrip()
     else:
         message = f"{path} is {show.show(a, 80)}, expected {show.show(b, 80).removesuffix('.')}."
     raise CheckFailure(message, show.show(got), show.show(expected), why=why, mistake=mistake)
