@@ -65,6 +65,24 @@ def _asked(view: Any, *call: Any) -> Any:
         return Lost()
 
 
+def packed(f: Callable, args: tuple) -> bytes:
+    """Return a call as bytes for the ranks; raise TypeError that names the argument which cannot leave this process."""
+    try:
+        return cloudpickle.dumps((f, args))
+    except Exception as error:
+        kept = [f"argument {i}, a {type(x).__name__}," for i, x in enumerate(args) if not _is_sendable(x)]
+        what = kept[0] if kept else "the function, or what it uses,"
+        raise TypeError(f"{what} cannot be sent to the ranks: {error}; make it in the function that runs") from error
+
+
+def _is_sendable(value: Any) -> bool:
+    try:
+        cloudpickle.dumps(value)
+    except Exception:
+        return False
+    return True
+
+
 class Run:
     """Iterates over the records that ranks publish; afterwards `results` holds their return values by rank.
 
@@ -75,7 +93,7 @@ class Run:
         self.cluster, self.number, self.timeout = cluster, number, timeout
         self.results: list[Any] | None = None
         self.thread, self._ended = threading.current_thread(), False
-        payload = cloudpickle.dumps((f, args))
+        payload = packed(f, args)
         path = [entry for entry in sys.path if entry]
         call = (engine.call, payload, number, timeout, cluster.clean, folder(cluster.directory), path)
         self._answers = [_asked(member.view, *call) for member in cluster.engines]
