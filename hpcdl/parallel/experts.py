@@ -83,6 +83,11 @@ class Experts(SplitLayer):
         return math.ceil(product(self.room, self.k, n, over=self.gate.out_features))
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, Routing]:
+        if x.dim() != 2 or x.shape[1] != self.gate.in_features:
+            raise ValueError(
+                f"rank {self.comm.rank}: x has shape {tuple(x.shape)}; it is (tokens, {self.gate.in_features}), and "
+                "x.flatten(0, -2) makes one row for each token of a batch"
+            )
         if torch.is_grad_enabled() and not x.requires_grad:
             x = x.detach().requires_grad_()  # all ranks take part in the backward pass, even without an expert
         if self.comm.size > 1:

@@ -189,6 +189,13 @@ def test_what_does_not_fit_is_said(count, k, said):
         simulate(lambda comm: Experts(gate, layers[:count], comm, k=k), 2)
 
 
+@pytest.mark.parametrize("shape", [(HIDDEN,), (2, 3, HIDDEN), (3, HIDDEN + 1)])
+def test_tokens_are_rows(shape):
+    gate, layers = network(2)
+    with pytest.raises(RankError, match=r"rank 0: x has shape \(.*\); it is \(tokens, 4\)"):
+        simulate(lambda comm: Experts(gate, layers, comm)(torch.ones(shape).double()), 1)
+
+
 @pytest.mark.parametrize(("room", "n", "experts", "k"), [(1.1, 100, 10, 1), (1.15, 100, 5, 1), (0.7, 30, 3, 2)])
 def test_capacity_is_the_decimals_product(room, n, experts, k):
     gate = nn.Linear(HIDDEN, experts)
