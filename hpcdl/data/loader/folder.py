@@ -13,6 +13,7 @@ from hpcdl.data.loader.shard import Sample
 from hpcdl.files import write_whole
 
 MANIFEST = "shards.json"
+KEPT = ("name", "count", "bytes", "table", "checksum")  # of each file, in the manifest
 
 
 def write_shards(folder: str | Path, samples: Iterable[Sample], per_shard: int = 4096) -> int:
@@ -38,6 +39,29 @@ def write_shards(folder: str | Path, samples: Iterable[Sample], per_shard: int =
     return sum(file["count"] for file in files)
 
 
+def opened(shards: "Shards | str | Path") -> "Shards":
+    """Return shards as they are, or those of a folder."""
+    return Shards(shards) if isinstance(shards, str | Path) else shards
+
+
+def _manifest(folder: Path) -> tuple[list[shard.Field], list[dict[str, Any]]]:
+    """Return the fields of a folder's samples, and what its manifest keeps of each file; ValueError if damaged."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        fields = [
+            shard.Field(name, dtype, None if shape is None else tuple(shape))
+            for name, dtype, shape in manifest["fields"]
+        ]
+        files = [{key: about[key] for key in KEPT} for about in manifest["shards"]]
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{folder} has no {MANIFEST}; write_shards(folder, samples) makes it") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise shard.damaged(folder / MANIFEST, f"it is no manifest of shards ({error!r})") from None
+    if not files:
+        raise shard.damaged(folder / MANIFEST, "it names no file")
+    return fields, files
+
+
 class Shards:
     """The samples of a folder that `write_shards` wrote: `len`, sample i as `shards[i]`, many at once by `take`.
 
@@ -47,17 +71,8 @@ class Shards:
 
     def __init__(self, folder: str | Path):
         self.folder = Path(folder)
-        try:
-            manifest = json.loads((self.folder / MANIFEST).read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise FileNotFoundError(
-                f"{self.folder} has no {MANIFEST}; write_shards(folder, samples) makes it"
-            ) from None
-        self.fields = [
-            shard.Field(name, dtype, None if shape is None else tuple(shape))
-            for name, dtype, shape in manifest["fields"]
-        ]
-        self.shards = [shard.ShardFile(self.folder / about["name"], about) for about in manifest["shards"]]
+        self.fields, files = _manifest(self.folder)
+        self.shards = [shard.ShardFile(self.folder / about["name"], about) for about in files]
         self._ends = np.cumsum([each.count for each in self.shards])
 
     def __reduce__(self):

@@ -1,12 +1,13 @@
 """The simplest loader: it reads and decodes a batch on request, in the training's own thread."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import torch
 
 from hpcdl.data.loader.decoding import fields_for, require_fixed, require_like
-from hpcdl.data.loader.folder import Shards
+from hpcdl.data.loader.folder import Shards, opened
 from hpcdl.data.loader.order import Share, ShareSequence
 from hpcdl.data.loader.shard import Field, Sample
 
@@ -14,7 +15,7 @@ Batch = dict[str, torch.Tensor]
 
 
 class PlainLoader:
-    """Batches of `shards`, this rank's share of each, by field; `decode` converts each sample for training.
+    """Batches of `shards` (or of their folder), this rank's share of each, by field; `decode` converts each sample.
 
     A `for` over it is one epoch, or what is left of one. `batch` counts the samples of all `size` ranks together.
     Raises ValueError if samples differ in fields, dtypes or shapes, or are bytes of any length.
@@ -22,13 +23,14 @@ class PlainLoader:
 
     def __init__(
         self,
-        shards: Shards,
+        shards: Shards | str | Path,
         batch: int,
         rank: int = 0,
         size: int = 1,
         seed: int = 0,
         decode: Callable[[Sample], Sample] | None = None,
     ):
+        shards = opened(shards)
         self.shards, self.decode = shards, decode
         self._fields: list[Field] | None = None if decode else require_fixed(shards.fields)
         self.schedule = ShareSequence(len(shards), batch, rank, size, seed)

@@ -6,13 +6,14 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
 from hpcdl.data.loader.crew import KINDS, Crew, WorkerError
 from hpcdl.data.loader.decoding import fields_for, require_fixed
-from hpcdl.data.loader.folder import Shards
+from hpcdl.data.loader.folder import Shards, opened
 from hpcdl.data.loader.order import Share, ShareSequence
 from hpcdl.data.loader.shard import Field, Sample
 from hpcdl.data.loader.slots import LENT, SlotLayout, Slots
@@ -46,7 +47,7 @@ class Loader:
 
     def __init__(
         self,
-        shards: Shards,
+        shards: Shards | str | Path,
         batch: int,
         rank: int = 0,
         size: int = 1,
@@ -62,6 +63,7 @@ class Loader:
                 f"workers is {workers}, queue {queue}, kind {kind!r}; workers and queue are 1 or more, kind is one of "
                 f"{', '.join(KINDS)}; PlainLoader needs no workers"
             )
+        shards = opened(shards)
         self.schedule = ShareSequence(len(shards), batch, rank, size, seed)
         self.queue, self.patience = queue, patience
         self.timed: deque[BatchTimes] = deque(maxlen=1000)  # of the last batches

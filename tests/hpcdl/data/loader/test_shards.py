@@ -1,11 +1,12 @@
 """Shards: what is read is what was written, or an error says which file is damaged and what to do."""
 
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from hpcdl.data.loader import Shards, write_shards
+from hpcdl.data.loader import Loader, PlainLoader, Shards, write_shards
 from hpcdl.data.loader.shard import BLOCK
 
 from .conftest import N, sample
@@ -122,3 +123,26 @@ def test_a_sample_that_is_not_there_is_an_index_error(shards):
 def test_a_folder_may_be_moved(shards, tmp_path):
     shutil.move(shards.folder, tmp_path / "elsewhere")
     assert Shards(tmp_path / "elsewhere")[7]["y"] == 7
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    ["", "[]", "{}", "nothing", "3", '{"fields": [["x"]], "shards": []}', '{"fields": [], "shards": [{}]}', "½"],
+)
+def test_a_damaged_manifest_is_said(shards, manifest):
+    (shards.folder / "shards.json").write_text(manifest, encoding="latin-1")
+    with pytest.raises(ValueError, match=r"shards.json is damaged: it is no manifest of shards .*; write the"):
+        Shards(shards.folder)
+
+
+def test_a_manifest_without_files_is_damaged(shards):
+    (shards.folder / "shards.json").write_text('{"fields": [], "shards": []}')
+    with pytest.raises(ValueError, match="it names no file"):
+        Shards(shards.folder)
+
+
+@pytest.mark.parametrize("kind", [PlainLoader, Loader])
+@pytest.mark.parametrize("path", [str, Path])
+def test_a_loader_opens_a_folder(shards, kind, path):
+    expected = [batch["y"].tolist() for batch in PlainLoader(shards, 4)]
+    assert [batch["y"].tolist() for batch in kind(path(shards.folder), 4)] == expected
