@@ -147,6 +147,7 @@ slip(
     says="Random numbers of few bits are 0 too often",
 )
 
+
 @wrong("rounds the step", fails=STEP, says="This rounds lr · grad, and not the new weight")
 def sgd_low_precision(w, grad, lr, fmt, mode, generator):
     if mode == "nearest":
