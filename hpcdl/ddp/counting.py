@@ -105,8 +105,9 @@ def require_one_mean(sums: Sequence[float], comm: Communicator, losses: Losses |
     if not right and uneven:
         raise ValueError(
             "the tensors of this step have several lengths, in other proportions on other ranks, so no single n_r / N "
-            "is right for all of them; give every rank equal shares of each, or say how to count, such as samples=len, "
-            "and divide each of several losses by its own part of the samples"
+            "is right for all of them; give every rank equal shares of each, call the model under torch.no_grad() if "
+            "no backward follows, or say how to count, such as samples=len, and divide each of several losses by its "
+            "own part of the samples"
         )
     if not right:
         raise ValueError(

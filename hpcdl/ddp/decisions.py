@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_map
 
 from hpcdl.collectives import naive_all_reduce
@@ -153,22 +154,31 @@ def mixes(module: nn.Module, args: tuple, kwargs: dict, samples: float | None = 
     with torch.no_grad():
         try:
             drawn = _drawn(module)
-            whole = _outputs(module, args, kwargs, n, torch.clone)
+            with Coarsest() as coarsest:
+                whole = _outputs(module, args, kwargs, n, torch.clone)
             is_random = _drawn(module) != drawn
-            return not is_random and any(_depends(kept, module, args, kwargs, n, whole, trial) for trial in trials)
+            depends = partial(_depends, kept, module, args, kwargs, n, whole, coarsest.eps)
+            return not is_random and any(map(depends, trials))
         finally:
             kept.put_back()
 
 
 def _depends(
-    kept: "Kept", module: nn.Module, args: tuple, kwargs: dict, n: int, whole: list[torch.Tensor], trial: Trial
+    kept: "Kept",
+    module: nn.Module,
+    args: tuple,
+    kwargs: dict,
+    n: int,
+    whole: list[torch.Tensor],
+    eps: float,
+    trial: Trial,
 ) -> bool:
-    """Return whether a trial's samples have other outputs than in the `whole` batch."""
+    """Return whether a trial's samples have other outputs than in the `whole` batch, computed with rounding `eps`."""
     change, rows, same = trial
     kept.put_back()
     found = _outputs(module, args, kwargs, n, change)
     pairs = [(x, y) for x, y in zip(whole, found, strict=False) if _has_rows(x, n) and y.dim()]
-    return any(_differs(x[rows], y[same]) for x, y in pairs)
+    return any(_differs(x[rows], y[same], eps) for x, y in pairs)
 
 
 def _rows(i: int, x: torch.Tensor) -> torch.Tensor:
@@ -209,12 +219,25 @@ def _has_rows(x: torch.Tensor, n: int) -> bool:
     return x.dim() > 0 and len(x) == n
 
 
-def _differs(x: torch.Tensor, y: torch.Tensor) -> bool:
+class Coarsest(TorchFunctionMode):
+    """Note the rounding `eps` of the coarsest type that a call computes with, also inside an autocast region."""
+
+    eps = 0.0
+
+    def __torch_function__(self, func: Callable, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        for x in found if isinstance(found, list | tuple) else (found,):
+            if isinstance(x, torch.Tensor) and (x.is_floating_point() or x.is_complex()):
+                self.eps = max(self.eps, torch.finfo(x.dtype).eps)
+        return found
+
+
+def _differs(x: torch.Tensor, y: torch.Tensor, eps: float) -> bool:
     """Return whether two outputs of the same samples are not nearly equal; if they have other shapes, it is unknown."""
     if x.shape != y.shape:
         return False
     exact = not (x.is_floating_point() or x.is_complex())
-    near = 0.0 if exact else torch.finfo(x.dtype).eps ** 0.5
+    near = 0.0 if exact else max(eps, torch.finfo(x.dtype).eps) ** 0.5
     return not torch.allclose(x, y, rtol=near, atol=0.0 if exact else near * float(x.abs().max()), equal_nan=True)
 
 

@@ -41,7 +41,7 @@ DECOMPOSES = r"^linalg_|svd|^qr$|eig|fft|cholesky|inverse|^trace$|^tri[ul]$|^dia
 _local = threading.local()  # of the thread that steps an optimizer: `steps`
 
 
-def _step(steps: bool, *_: Any) -> None:
+def note_step(steps: bool, *_: Any) -> None:
     """Note that an optimizer's step begins or ends: copies of gradients that it keeps are not guarded."""
     _local.steps = steps
 
@@ -51,8 +51,8 @@ def steps_now() -> bool:
     return getattr(_local, "steps", False)
 
 
-register_optimizer_step_pre_hook(partial(_step, True))
-register_optimizer_step_post_hook(partial(_step, False))
+register_optimizer_step_pre_hook(partial(note_step, True))
+register_optimizer_step_post_hook(partial(note_step, False))
 
 
 class Guarded(torch.Tensor):
@@ -89,6 +89,9 @@ class Guarded(torch.Tensor):
         """Return the sentence that refuses function `name`."""
         return cls.sentence
 
+    def __deepcopy__(self, memo: dict) -> torch.Tensor:
+        return as_kind(numbers_of(self).clone(), type(self))
+
     def __format__(self, spec: str) -> str:
         if spec:  # of a number
             raise RuntimeError(self.why("item"))
@@ -99,6 +102,9 @@ class AbsentGradient(Guarded):
     """A gradient whose numbers are not there, or not yet: printed it is a sentence."""
 
     refuses = rf"^(?!{ABOUT})"
+
+    def __deepcopy__(self, memo: dict) -> torch.Tensor:
+        raise RuntimeError(self.why("item"))
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         return f"<{self.why('item')}>"

@@ -6,14 +6,17 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+import torch
 from torch.utils.hooks import RemovableHandle
 
 from hpcdl.comm import Background, Communicator
 from hpcdl.comm.errors import MisfitError
 from hpcdl.ddp.backward_passes import Losses
+from hpcdl.ddp.decisions import Decisions
 from hpcdl.ddp.guarded import Gone, OfThisRank, of_this_rank
 from hpcdl.ddp.postponed import own, postpone
 from hpcdl.sharding.bucket import ShardBucket
+from hpcdl.sharding.flat import Shard
 
 OTHER_PASSES = (
     "ranks sent gradients of different numbers of backward passes, or of other parameters; at stage 2 every rank runs "
@@ -60,6 +63,10 @@ class Adding:
     _total: float
     _handles: list[RemovableHandle]
     _losses: Losses
+    _decisions: Decisions
+    _frozen: list[torch.Tensor]
+    _counts: list[int]
+    _versions: dict[torch.Tensor, int]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError(
@@ -109,6 +116,24 @@ class Adding:
         bucket.seal(free=self.stage == 2)
         self.background.start(partial(bucket.reduce, self._samples / self._total))
         self._launched += 1
+
+    def _clear(self) -> None:
+        """Begin a step."""
+        for bucket in self.buckets:
+            bucket.clear()
+        for param in self._frozen:
+            param.grad = None
+        self._launched, self._reduced, self._counts, self._versions = 0, False, [], {}
+        self._losses.clear()
+        self._decisions.begin_step()
+
+    def _part(self, param: torch.Tensor) -> Shard:
+        """Return this rank's part of a parameter, in its bucket."""
+        for bucket in self.buckets:
+            for each, shard, piece in zip(bucket.params, bucket.shards, bucket.pieces(bucket.weights), strict=True):
+                if each is param:
+                    return piece._replace(piece=shard)
+        raise KeyError(param)
 
     def _require_open(self, bucket: ShardBucket) -> None:
         """Raise RuntimeError if a gradient arrives after its bucket was sent, outside `adding`."""

@@ -39,6 +39,7 @@ class ShardBucket:
         self._any = self.weights[0] if self.weights.numel() else self.weights.new_empty(())  # never read
         self._gradients: torch.Tensor | None = None
         self._views: list[torch.Tensor] = []  # views of the gradients, while they exist
+        self._used = self._zeros = [False] * len(params)  # in the last step; to have zeros where no rank uses it
         self.clear()
 
     def pieces(self, vector: torch.Tensor) -> list[Shard]:
@@ -52,6 +53,12 @@ class ShardBucket:
         self.sealed, self._share = False, torch.empty(0)
         for param, shard in zip(self.params, self.shards, strict=True):
             param.grad = shard.grad = None
+
+    def forget(self, set_to_none: bool) -> None:
+        """Forget which parameters had a gradient, or let them have a zero one from now on."""
+        had = zip(self._used, self._zeros, strict=True)
+        self._zeros = [not set_to_none and any(each) for each in had]
+        self._used = [False] * len(self.params)
 
     @property
     def begun(self) -> bool:
@@ -123,14 +130,15 @@ class ShardBucket:
         self._in, self.sealed, self._share = set(), False, torch.empty(0)
 
     def release(self, scale: float, used: list[bool]) -> None:
-        """Give each shard its sum times `scale`; a shard that no rank used gets no gradient."""
+        """Give each shard its sum times `scale`; a shard that no rank used gets no gradient, or zeros."""
         if self._kept is not None:
             self._share.add_(self._kept[0])
             self._kept = None
         if scale != 1:
             self._share.mul_(scale)
-        for shard, piece, was_used in zip(self.shards, self.layout.pieces(self._share), used, strict=True):
-            shard.grad = piece.piece.as_subclass(GradientShare) if was_used else None
+        self._used = used
+        for shard, piece, *present in zip(self.shards, self.layout.pieces(self._share), used, self._zeros, strict=True):
+            shard.grad = piece.piece.as_subclass(GradientShare) if any(present) else None
 
     def run_hooks(self, hooks: list[bool], comm: Communicator) -> None:
         """Call the users' `hooks` with whole mean gradients, after `release`, and keep this rank's part of theirs."""

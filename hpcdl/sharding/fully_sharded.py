@@ -189,6 +189,7 @@ class FullyShardedDataParallel(nn.Module):
         """Return the module's whole state dict on every rank; every rank calls it. `shards` needs less memory."""
         self._gathering.end()
         found = whole_state(self.module, self.units, self.comm)
+        self._passes.hold()
         if destination is None and not prefix:
             return found
         destination = {} if destination is None else destination

@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
 from functools import partial
 from typing import Any
 
@@ -75,6 +76,7 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
         self.buckets: list[ShardBucket] = []
         self._shard: dict[torch.Tensor, nn.Parameter] = {}  # for each parameter in a bucket, this rank's part
         self._frozen: list[torch.Tensor] = []
+        self._of_frozen: dict[torch.Tensor, dict[str, Any]] = {}  # whole states that were loaded
         self._handles: list[RemovableHandle] = []
         self._add([param for group in self.groups for param in group], trained)
         shards = [
@@ -169,23 +171,22 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
         else:
             self.optimizer.step()
         self.gather()
-        self.zero_grad()
+        self._clear()
         return loss
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Drop this rank's gradients and the sums. To skip a step after `clip`, call it on all ranks."""
+        """Drop this rank's gradients and the sums. To skip a step after `clip`, call it on all ranks.
+
+        With `set_to_none=False` parameters that had a gradient have a zero one in the next step, as on one machine.
+        """
         if self._launched and not self._reduced:
             raise RuntimeError(
                 "zero_grad: gradients are on their way, and the other ranks wait for the rest; call step(), or clip() "
                 f"and then zero_grad(), on every rank; {OF_INPUTS}"
             )
         for bucket in self.buckets:
-            bucket.clear()
-        for param in self._frozen:
-            param.grad = None
-        self._launched, self._reduced, self._counts, self._versions = 0, False, [], {}
-        self._losses.clear()
-        self._decisions.begin_step()
+            bucket.forget(set_to_none)
+        self._clear()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Train more parameters with separate options; every rank calls it, between steps."""
@@ -208,7 +209,8 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
             if param in self._shard and self._shard[param].numel() and self._shard[param] in self.state
         }
         groups = numbered(self.param_groups, self.groups)
-        return {"state": whole_state.gathered(parts, self.comm), "param_groups": groups}
+        kept = {i: deepcopy(self._of_frozen[p]) for i, p in enumerate(as_list(self.groups)) if p in self._of_frozen}
+        return {"state": whole_state.gathered(parts, self.comm) | kept, "param_groups": groups}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from a `state_dict` of any number of ranks or of torch's optimizer; it sends nothing."""
@@ -216,14 +218,20 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
         whole_state.require_groups(saved, [len(group) for group in self.groups])
         numbers = [number for group in saved for number in group["params"]]
         for number, param in zip(numbers, as_list(self.groups), strict=True):
-            shard = self._shard.get(param)
-            if shard is not None and shard.numel():
-                if shard in self.state:
-                    del self.state[shard]
-                if state := state_dict["state"].get(number):
-                    self.state[shard] = whole_state.cut(state, self._part(param))
+            self._load_state(param, state_dict["state"].get(number))
         for inner, group in zip(self.param_groups, saved, strict=True):
             inner.update({key: value for key, value in group.items() if key not in ("params", "param_names")})
+
+    def _load_state(self, param: torch.Tensor, state: dict[str, Any] | None) -> None:
+        """Take this rank's part of a parameter's `state`, or keep it until a frozen parameter is unfrozen."""
+        self._of_frozen.pop(param, None)
+        if param not in self._shard and state:
+            self._of_frozen[param] = deepcopy(state)
+        elif param in self._shard and self._shard[param].numel():
+            if self._shard[param] in self.state:
+                del self.state[self._shard[param]]
+            if state:
+                self.state[self._shard[param]] = whole_state.cut(state, self._part(param))
 
     def shards(self) -> dict[str, Shard]:
         """Return this rank's part of each trainable parameter, named "0", "1", ... in the given order.
@@ -267,6 +275,7 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
             if self._shard[param].numel():
                 number = next(i for i, group in enumerate(self.groups) if any(param is each for each in group))
                 self.param_groups[number]["params"].append(self._shard[param])
+            self._load_state(param, self._of_frozen.get(param))
 
     def _alike(self) -> list[float]:
         """Return this rank's votes on what must be the same on all ranks."""
@@ -279,14 +288,6 @@ class ShardedOptimizer(Adding, torch.optim.Optimizer):
     def _shards_of(self, params: Iterable[torch.Tensor]) -> list[nn.Parameter]:
         """Return this rank's nonempty parts of the trained parameters."""
         return [self._shard[param] for param in params if param in self._shard and self._shard[param].numel()]
-
-    def _part(self, param: torch.Tensor) -> Shard:
-        """Return this rank's part of a parameter, in its bucket."""
-        for bucket in self.buckets:
-            for each, shard, piece in zip(bucket.params, bucket.shards, bucket.pieces(bucket.weights), strict=True):
-                if each is param:
-                    return piece._replace(piece=shard)
-        raise KeyError(param)
 
     def _measure(self, directions: dict[torch.Tensor, torch.Tensor]) -> dict[torch.Tensor, tuple]:
         """Return the norms of whole parameters, and of their directions."""

@@ -37,7 +37,8 @@ class Passes:
         self.calls: list[Use] = []  # of layers, one inside the other
         self._reduced: list[Unit] = []  # since the last `synchronize`
         self._endless: list[Use] = []  # calls whose inputs have no gradient
-        self._outside: list[Use] = []  # uses of a parameter outside its layers
+        # Layers that stay whole until the end of the step, as no hook can tell when backward needs them.
+        self._held: dict[tuple[Unit, ...], None] = {}
         self._in_forward = False
 
     def listen(self, needs: Sequence[tuple[nn.Module, Layer]]) -> None:
@@ -73,11 +74,12 @@ class Passes:
         counts = self.samples, self.lengths
         if counted:
             self.count(*counted)
+        held, self._held = self._held, {}
         pending, endless = [unit.pending_backward for unit in self.units], list(self._endless)
         torch.clear_autocast_cache()  # it keeps casts of weights, with their graph, to the end of its region
         self.gathering.begin(torch.is_grad_enabled())
         intact.require()
-        self.calls, self._outside, self._in_forward = [], [], True
+        self.calls, self._in_forward = [], True
         try:
             yield
         except BaseException:  # the caller may try again
@@ -87,8 +89,16 @@ class Passes:
             raise
         finally:
             self._in_forward, self.calls = False, []
-            for use in self._outside if not torch.is_grad_enabled() else ():
-                self.gathering.release(use.layer)
+            for layer in self._held if not torch.is_grad_enabled() else ():
+                self.gathering.release(layer)
+            self._held = held | self._held if torch.is_grad_enabled() else held
+        self.hold()
+
+    def hold(self) -> None:
+        """Gather again what backward needs of earlier forward passes of this step, if something has freed it since."""
+        for layer in self._held:
+            if not all(unit.whole for unit in layer):
+                self.gathering.acquire(layer)
 
     def read(self, unit: Unit) -> None:
         """Note that a parameter of `unit` is read: in forward or backward the whole one, at other times the piece.
@@ -97,9 +107,8 @@ class Passes:
         """
         in_backward = torch._C._current_graph_task_id() != -1  # a checkpoint or a hook reads it
         if self._in_forward and not unit.active_layers:
-            use = Use(self, (unit,))
-            self._outside.append(use)
-            self.gathering.acquire(use.layer)
+            self._held[(unit,)] = None
+            self.gathering.acquire((unit,))
             unit.pending_backward += torch.is_grad_enabled()
         elif in_backward and unit.active_layers and not unit.shows_whole:
             unit.show_whole()
@@ -157,7 +166,7 @@ class Passes:
             unit.pending_backward = 0
         self.total, self.samples, self.lengths = total, 0, []
         self.losses.clear()
-        self._reduced, self._endless, self._outside = [], [], []
+        self._reduced, self._endless, self._held = [], [], {}
 
 
 Me = weakref.ref[Passes]
@@ -252,7 +261,9 @@ def _after(me: Me, inside: Sequence[nn.Module], module: nn.Module, args: tuple, 
     for x in chain(found, filter(_has_graph, kept_in(inside))):
         x.register_hook(use.begin)
     hidden = not found and torch.is_grad_enabled() and (use.differs or any(unit.trained for unit in use.layer))
-    if not hidden:  # otherwise no hook can reach its results: it stays whole
+    if hidden:  # no hook can reach its results
+        passes._held[tuple(use.layer)] = None
+    else:
         passes.gathering.release(use.layer)
 
 

@@ -64,7 +64,8 @@ class PieceOfWeight(Guarded):
 
     def __deepcopy__(self, memo: dict) -> torch.Tensor:
         with torch._C.DisableTorchFunctionSubclass():
-            return nn.Parameter(self.data.clone().as_subclass(PieceOfWeight), self.requires_grad)
+            numbers = self.data.clone()
+        return nn.Parameter(numbers.as_subclass(PieceOfWeight), self.requires_grad)
 
 
 class PieceOfLoss(Guarded):

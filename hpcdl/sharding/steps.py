@@ -12,7 +12,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from hpcdl.comm import Communicator
 from hpcdl.ddp import apart
-from hpcdl.ddp.guarded import Guarded
+from hpcdl.ddp.guarded import Guarded, note_step
 from hpcdl.sharding.elementwise import require_apart, require_elementwise, require_rowwise
 from hpcdl.sharding.groups import options_of
 
@@ -63,6 +63,7 @@ def _before(optimizer: torch.optim.Optimizer, *_: Any) -> None:
         _require_apart(optimizer, params)
     if any(param in _pieces for param in params):
         _require_pieces(optimizer, params)
+    note_step(True)  # optimizers that were tried have ended theirs
     _seen[optimizer] = len(params), len(stage), len(shares)
 
 

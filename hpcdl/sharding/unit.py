@@ -195,10 +195,9 @@ class Unit:
                     f"{path} has a hook of register_post_accumulate_grad_hook from before wrapping, and its gradient "
                     "will be in pieces; register the hook on model.parameters() after wrapping"
                 )
-        postpone(filter(_has_gradients, self.params), self)
-        postpone(
-            filter(_has_gradients, self.shards), self, aside=True
-        )  # autograd computes gradients of pieces for penalties only
+        postpone([param for param in self.params if _has_gradients(param)], self)
+        # Autograd computes gradients of pieces only for penalties, which `release` adds to the mean.
+        postpone([shard for shard in self.shards if _has_gradients(shard)], self, aside=True)
 
     def promise(self, i: int) -> None:
         """Refuse to read or change the gradient of piece i until `release`; backward has computed this rank's."""
@@ -245,7 +244,8 @@ class Unit:
             sums.mul_(scale)
         pieces = self.layout.pieces(sums)
         for i, penalty in self._penalties.items():
-            pieces[i].piece.add_(penalty)
+            if penalty is not None:
+                pieces[i].piece.add_(penalty)
         used = [was_used or i in self._penalties for i, was_used in enumerate(used)]
         self._penalties = {}
         self._run_hooks(sums, used)

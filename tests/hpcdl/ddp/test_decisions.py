@@ -69,6 +69,25 @@ def test_mixed_samples_are_told(module, expected):
     assert not mixes(module, (), {})
 
 
+def in_float32(layer, x):
+    return layer(x.float()).to(x.dtype)
+
+
+def in_autocast(layer, x):
+    with torch.autocast("cpu", torch.bfloat16):
+        return layer(x).to(x.dtype)
+
+
+@pytest.mark.parametrize(("rounded", "given"), [(in_float32, torch.float64), (in_autocast, torch.float32)])
+@pytest.mark.parametrize("mixed", [True, False])
+def test_rounding_inside_is_no_difference(rounded, given, mixed):
+    """A layer computes in fewer bits than the output has, and not in the same order for other numbers of samples."""
+    torch.manual_seed(0)
+    layer, x = nn.Linear(300, 300), torch.randn(7, 300, dtype=given)
+    exits = Model(lambda m, x: -x if mixed and x.mean() > 0 else x)
+    assert mixes(nn.Sequential(Model(lambda m, x: rounded(layer, routed(m, x))), exits), (x,), {}) is mixed
+
+
 def test_state_is_put_back():
     module = Model(counts, calls=0, seen=nn.Buffer(torch.zeros(())), rest=nn.Dropout(), generator=torch.Generator())
     kept, before, drawn = Kept(module), torch.get_rng_state(), module.generator.get_state()

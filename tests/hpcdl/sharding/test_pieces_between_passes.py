@@ -101,3 +101,47 @@ def test_parameters_are_pieces_between_passes(call, between, two):
 
     for found in simulate(rank, P).results:
         torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def of_other_samples(model, x):
+    with torch.no_grad():
+        model(x[:1])
+
+
+def of_a_branch(model, x):
+    """Another forward pass with gradients, which does not use every layer."""
+    (model.module if hasattr(model, "synchronize") else model).call = CALLS["layers"]
+    model(x)
+
+
+def states(model, x):
+    model.state_dict()
+
+
+@pytest.mark.parametrize("between", [of_other_samples, of_a_branch, states])
+@pytest.mark.parametrize("call", CALLS)
+def test_backward_after_something_else(call, between):
+    """What a layer needs in backward is gathered again, if something between forward and backward has freed it."""
+    x = torch.arange(24.0, dtype=torch.float64).view(6, 4) / 24
+
+    def run(model, module, x, synchronize=lambda: None):
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        for _ in range(3):
+            module.call = CALLS[call]
+            loss = model(x).square().mean()
+            between(model, x)
+            loss.backward()
+            synchronize()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    def rank(comm):
+        module = Net(CALLS[call])
+        model = FullyShardedDataParallel(module, comm)
+        run(model, module, x.tensor_split(P)[comm.rank], model.synchronize)
+        return model.state_dict()
+
+    serial = Net(CALLS[call])
+    run(serial, serial, x)
+    for found in simulate(rank, P).results:
+        torch.testing.assert_close(found, dict(serial.state_dict()), rtol=1e-12, atol=1e-12)
