@@ -41,7 +41,7 @@ def test_smallest_counterexample_is_shown():
     for seed in range(3):
         said = failure(checks.for_all, sorts(lambda x: sorted(set(x))), rng(seed), x=lists)
         assert said.where == "The smallest example found: x = [0, 0]."
-        assert said.message == "sort(x) has 1 item, expected 2."
+        assert said.message.startswith("sort(x) has 1 item, expected 2. If a loop makes them, ")
 
 
 def test_the_examples_are_those_of_the_seed():
