@@ -29,6 +29,10 @@ BATCH_NORM = (
     "equal ones"
 )
 LOOKS = 4  # backward passes after wrapping in which batch norm is looked for: a loop may begin with another model's
+TWICE = (
+    "a parameter's gradient came twice in one backward pass: recomputed layers that share weights have passes of their "
+    "own; recompute them by torch.utils.checkpoint.checkpoint(..., use_reentrant=False), which has one for all"
+)
 GOLDEN = 0.6180339887498949
 
 _local = threading.local()
@@ -190,6 +194,10 @@ class Losses:
         if terms is not None and not (self._passes and self._passes[-1] is terms):
             terms.users[id(self)] = frozenset(self._counts)
             self._passes.append(terms)
+
+    def came_twice(self, otherwise: str) -> RuntimeError:
+        """Return the error for a gradient that comes again: `otherwise`, if not in the pass of all gradients so far."""
+        return RuntimeError(TWICE if len(self._passes) == 1 and self._passes[0] is self.current() else otherwise)
 
     def weight(self, samples: float) -> float | None:
         """Return a number that must be the same on every rank with `samples`; None if a loss is not known."""

@@ -198,7 +198,7 @@ class Reducer:
         if not self.syncing:
             return
         if bucket.announced[i]:
-            raise RuntimeError(
+            raise self.step.losses.came_twice(
                 "a second backward came before synchronize(); call synchronize() after each, or put all but the last "
                 "under `with ddp.no_sync():`"
             )

@@ -138,7 +138,7 @@ class Adding:
     def _require_open(self, bucket: ShardBucket) -> None:
         """Raise RuntimeError if a gradient arrives after its bucket was sent, outside `adding`."""
         if self._reduced or (bucket.sealed and not self.adds_up):
-            raise RuntimeError(
+            raise self._losses.came_twice(
                 "a second backward came before step(), when the first one's gradients had been sent; call step() after "
                 "each, or add up several at stage=1"
             )

@@ -132,7 +132,7 @@ class Passes:
         self.losses.note()
         unit.promise(i)
         if self.syncing and unit.announced[i]:
-            raise RuntimeError(
+            raise self.losses.came_twice(
                 "a second backward came before synchronize(); call synchronize() after each, or put all but the last "
                 "under `with model.no_sync():`"
             )
