@@ -28,6 +28,7 @@ from .seeds import seeds
 from .submission import Submission
 from .submitted import held, lab_of
 
+IMPORTING = {"use_deterministic_algorithms": "torch._inductor.config"}  # calls, and what torch imports within them
 NO_SHELL = "Grading runs no shell commands: write files from Python, or hand them in next to the notebook"
 
 
@@ -77,7 +78,7 @@ def grade_bytes(
         statements, notes, code = session.needed(content.cells, exercises)
         cells = along.cells() + statements
         cells += reference.given(lab.slug, tuple(name for e in lab.exercises.values() for name in e.given))
-        zygote.preload_lab(lab.slow_modules, lab.closed)
+        zygote.preload_lab((*lab.slow_modules, *imported_by(cells)), lab.closed)
         session.opened = lab.opened
         session.load(cells)  # the worker that parsed it may run it: nothing there is worth attacking
         later = functools.partial(pace.limit, zygote)
@@ -97,6 +98,11 @@ def grade_bytes(
     for exercise, (fingerprint, shapes) in zip(result.exercises, code, strict=True):
         exercise.fingerprint, exercise.shapes = fingerprint, shapes
     return result
+
+
+def imported_by(cells: list[tuple[str, str]]) -> list[str]:
+    """Return the modules that calls in these cells make torch import, which would take each worker seconds."""
+    return [module for call, module in IMPORTING.items() if any(call in code for _, code in cells)]
 
 
 def ended(session: ParsingSession, functions: Iterable[str]) -> dict[str, str]:

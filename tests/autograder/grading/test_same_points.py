@@ -10,6 +10,7 @@ import nbformat
 import pytest
 
 from autograder.grading.grade import grade_bytes
+from autograder.walls.zygote import Zygote
 
 RIGHT = ["import torch\nfrom autograder import check", "def mean(x):\n    return torch.sum(x) / x.numel()\n"]
 RIGHT += ["def count(n):\n    for i in range(n):\n        yield i\n\n\ndef double(f, x):\n    return 2 * f(x)\n"]
@@ -155,3 +156,12 @@ def test_a_change_of_no_behaviour_changes_no_verdict(case, tiny, zygote):
 
 def plain(cells: list[str]) -> tuple[bytes]:
     return (changed(cells, ("as it is", "by its def", "by nothing", "bare")),)
+
+
+def test_workers_do_not_each_import_what_a_call_of_torchs_imports(tiny):
+    seeded = "def seeded():\n    torch.manual_seed(0)\n    torch.use_deterministic_algorithms(True)\n\n\nseeded()"
+    data = changed([RIGHT[0], seeded, *RIGHT[1:]], ("as it is", "by its def", "by nothing", "bare"))
+    with Zygote() as zygote:
+        checks, *_ = graded(data, tiny, zygote)
+        assert "torch._inductor.config" in zygote.preloaded
+    assert sum(check[2] for check in checks) == 100
