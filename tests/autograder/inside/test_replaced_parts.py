@@ -23,6 +23,7 @@ class Open:
         return None
 
 INSTEAD = [Open, lambda *args, **kwargs: None, lambda *args, **kwargs: True]
+CALLED = [("gc", "get_objects"), ("statistics", "mean")]  # below; what comes instead of these forbids nothing
 PARTS = (types.FunctionType, types.BuiltinFunctionType, staticmethod, classmethod, property)
 
 def parts(tops):
@@ -31,7 +32,7 @@ def parts(tops):
             continue
         for key, value in list(vars(module).items()):
             own = isinstance(value, type) and value.__module__ == name
-            if own or type(value) in PARTS[:2]:
+            if (own or type(value) in PARTS[:2]) and (name, key) not in CALLED:
                 yield name, key, None
             for method, part in list(vars(value).items()) if own else ():
                 if type(part) in PARTS:
