@@ -43,7 +43,7 @@ NEXT = {
 }
 
 
-KEPT = "What was done is kept where the command keeps its work; run it again to go on"
+KEPT = "What was done is kept where the command keeps its work; run it again to continue"
 
 
 class TerminatedError(BaseException):

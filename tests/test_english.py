@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 NOT_OURS = re.compile(
     r"labs/|autograder/bank/|tests/autograder/(honest|impostors)/|docs/(support|benchmarks|published)\.md"
 )
+SPEAKING = ("autograder/", "hpcdl/")  # any string with a space in it may be printed, yielded, or on a button
 INSTEAD = {
     "but for": "except",
     "somebody": "the noun: a rank, a student",
@@ -159,7 +160,8 @@ def faults(name: str, source: str) -> list[str]:
     """What to change in a file. Few files hold a phrase anywhere, so few are parsed."""
     found = phrases(flat(source))
     if found and name.endswith(".py"):
-        found = phrases(f"{prose(source)} | {raised(source)}")
+        said = sentences(source) if name.startswith(SPEAKING) else raised(source)
+        found = phrases(f"{prose(source)} | {said}")
     return [f"{name}: {phrase!r} -> {INSTEAD[phrase]}" for phrase in found]
 
 
@@ -244,6 +246,12 @@ def test_a_phrase_is_found_in_what_students_read(name, source, found):
 )
 def test_a_phrase_is_found_in_prose_alone(source, found):
     assert faults("a.py", source) == found
+
+
+def test_a_phrase_is_found_in_what_the_packages_say():
+    for source in ('def f():\n    yield f"Nobody\'s: {x}"\n', 'label = "go on with it"\n', "# it goes on\n"):
+        assert len(faults("autograder/a.py", source)) == len(faults("hpcdl/b.py", source)) == 1
+    assert faults("tests/a.py", 'label = "go on with it"\n') == []
 
 
 BARE_PERCENT = re.compile(r"""(?:\d|[^{%]\})%(?=[\s"'.,;:)]*$|[ "'.,)])|:[^{}"' ]*%\}""", re.MULTILINE)

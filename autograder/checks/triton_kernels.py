@@ -35,7 +35,7 @@ def sentence(kind: str, what: str, place: str, name: str, launch: str) -> str:
     return {
         "name": f"{place} uses `{what}`, which is neither in `tl` nor a function under @triton.jit.",
         "attribute": f"{place} reads `.{what}`, which no tensor of Triton's has on a GPU.",
-        "default": f"{place} has the default value `{what}`, which is no number.",
+        "default": f"{place} has the default value `{what}`, which is not a number.",
         "kind": f"`{name}` is {show.an(what)}: write it as a function under @triton.jit, and under nothing else.",
         "hook": f"{place} has a hook or a method of its own, which would run beside the kernel. Leave it out.",
         "text": f"Triton cannot read the text of {place}: {what}. Write it in a cell, as a function under @triton.jit.",

@@ -6,7 +6,7 @@
 | nbgrader | `submitted/<student>/<assignment>/*.ipynb`, from the course folder or from `submitted` |
 | Canvas | `lastfirst_[LATE_]USER_ATTACHMENT_name.ipynb` (`get_filename` in canvas-lms, `lib/content_zipper.rb`) |
 | Moodle | `Full name_ID_assignsubmission_file[_]/...` or as a prefix (moodle, `mod/assign/classes/downloader.php`) |
-| Blackboard | `Assignment_LOGIN_attempt_2026-11-20-23-59-00_name.ipynb`, beside it a `.txt` without a name |
+| Blackboard | `Assignment_LOGIN_attempt_2026-11-20-23-59-00_name.ipynb`, next to a `.txt` file without a name |
 
 A Canvas or Moodle student is identified by name and number, `lovelaceada_4711`, so that a sheet can match the number.
 

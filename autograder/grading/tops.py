@@ -1,4 +1,4 @@
-"""Find the folder in which students' files begin: a download may have folders around it, and files beside those."""
+"""Find the folder in which students' files begin: a download may have folders around it, and files next to those."""
 
 import os
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ def sentences(folder: Path, found: list[Submission], strays: list[str]) -> Itera
     """Yield what an instructor should know of a folder: what belongs to no student, and a class that looks like one."""
     if strays:
         more = f" and {len(strays) - MOST_NAMED} more" if len(strays) > MOST_NAMED else ""
-        yield f"Nobody's, and left out: {', '.join(strays[:MOST_NAMED])}{more}."
+        yield f"Left out, since no student is named: {', '.join(strays[:MOST_NAMED])}{more}."
     paths = [each.path.relative_to(folder) for each in found if each.path and folder in each.path.parents]
     inner = {path.parts[:2] for path in paths if len(path.parts) > 2}
     if len({each.student for each in found}) == 1 and len(inner) > 1:

@@ -157,5 +157,5 @@ def _ranks(reports: list[RankReport]) -> str:
 
 def _afterwards(restarting: bool) -> str:
     if restarting:
-        return "The engines are started anew: variables in them are gone, the notebook's are untouched; run again."
+        return "The engines are started again: variables in them are gone, the notebook's are untouched; run again."
     return "The engines are ready for the next run."

@@ -66,7 +66,7 @@ def _advice(labs: list[LabProgress]) -> str:
     lab = latest or next((lab for lab in labs if lab.left), None)
     if lab is None:
         return "That is all there is: well done."
-    verb = "Go on with" if latest else "Begin with"
+    verb = "Continue with" if latest else "Begin with"
     return f"{verb} <a href='{escape(lab.name)}.ipynb'>{escape(lab.name.replace('_', ' '))}</a>."
 
 

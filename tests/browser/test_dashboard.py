@@ -68,7 +68,7 @@ def test_the_dashboard_starts_waits_and_follows(open_cells):
     # The cluster's cell once more while it trains: one set of engines, which is the dashboard's from the next start on.
     said = " ".join(lab.run_cell("cluster = Cluster").all_text_contents())  # a slow start adds how far it is
     assert "the 2 engines that were started before are stopped: a notebook has one set" in said
-    board.says("the engines were stopped while they worked. Press start to begin anew.")
+    board.says("the engines were stopped while they worked. Press start to begin again.")
     board.press("start")
     board.says("Epoch")
     assert "SAME True 2" in lab.run_new_cell("print('SAME', board.cluster is cluster, engines())").text_content()
@@ -100,7 +100,7 @@ def test_the_dashboard_starts_waits_and_follows(open_cells):
 
     # The engines are stopped while it trains: a sentence, and start continues.
     lab.run_cell("cluster.stop()")
-    board.says("the engines were stopped while they worked. Press start to begin anew.")
+    board.says("the engines were stopped while they worked. Press start to begin again.")
     board.press("start")
     board.says("Epoch")
     board.press("stop")

@@ -70,7 +70,7 @@ def test_lab_07_runs_its_pictures_move_and_the_dashboard_obeys(open_lab):
     held = source()
     lab.page.wait_for_timeout(1500)
     assert source() == held, "nothing moves while paused"
-    press("go on")
+    press("continue")
     lab.wait_until_changed(source, held)
     press("stop")
     says("Stopped.")

@@ -20,7 +20,7 @@ LINES = {  # of a program, each with what it does
     "d[0] = 9": "Written through d, seen by a and b.",
     "a = a + 1": "a + 1 is a new tensor in a new memory, and the name a moves there. b and d stay where they were.",
     "c.copy_(a)": "In place again: c's own memory takes over the numbers.",
-    "c = a": "Only the name c moves. Nobody has a name for its old memory, so it is freed.",
+    "c = a": "Only the name c moves. No name refers to its old memory, so it is freed.",
 }
 NUMBER, OLD = tint(style.BLUE, 0.3), tint(style.ORANGE, 0.45)
 

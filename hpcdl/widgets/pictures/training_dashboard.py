@@ -74,7 +74,7 @@ class Dashboard:
             "kill": ("✕ kill that rank", self.kill),
             "strong": ("strong scaling", partial(self.scale, weak=False)),
             "weak": ("weak scaling", partial(self.scale, weak=True)),
-            "resume": ("↻ go on from the checkpoint", self.resume),
+            "resume": ("↻ continue from the checkpoint", self.resume),
         }
         buttons = {}
         for name in self.program.buttons:
@@ -117,7 +117,7 @@ class Dashboard:
     def pause(self) -> None:
         """Hold all ranks before their next step, or let them continue."""
         self._command(paused=not self.commands.paused)
-        self.buttons["pause"].description = "▶ go on" if self.commands.paused else "‖ pause"
+        self.buttons["pause"].description = "▶ continue" if self.commands.paused else "‖ pause"
 
     def stop(self) -> None:
         """End the run; the engines are ready for another."""
@@ -186,13 +186,13 @@ class Dashboard:
                     state["said"] = "Stopped. " + program.sentence(state)
                     break
                 if "paused" in record.value:
-                    state["said"] = "Paused. Press go on. " + program.sentence(state)
+                    state["said"] = "Paused. Press continue. " + program.sentence(state)
                 else:
                     state["said"] = ""
                     program.append(state, record)
                 self.picture.update(state)
         except ClusterError as error:
-            state["said"] = Alarm(short(error) + " Press start to begin anew." * self.cluster.stopped)
+            state["said"] = Alarm(short(error) + " Press start to begin again." * self.cluster.stopped)
         run.close()
         self.picture.update(state)
         self.picture.finish()

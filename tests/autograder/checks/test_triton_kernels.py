@@ -19,7 +19,7 @@ from autograder.checks.triton_kernels import RULE, compiles
         (("form", "LOAD_BUILD_CLASS", "k", 4, ""), "Line 4 of `k` is Python that Triton does not compile."),
         (("name", "f", "k", 4, "f(x)"), "Line 4 of `k` uses `f`, which is neither in `tl` nor a function under"),
         (("attribute", "handle", "k", 4, "a.handle"), "Line 4 of `k` reads `.handle`, which no tensor of Triton's has"),
-        (("default", "f", "k", 0, ""), "`k` has the default value `f`, which is no number."),
+        (("default", "f", "k", 0, ""), "`k` has the default value `f`, which is not a number."),
         (("kind", "function", "", 0, ""), "`kernel` is a function: write it as a function under @triton.jit"),
         (("hook", "", "k", 0, ""), "`k` has a hook or a method of its own"),
         (("text", "SyntaxError: invalid", "k", 0, ""), "Triton cannot read the text of `k`: SyntaxError: invalid."),

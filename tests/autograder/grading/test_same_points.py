@@ -88,7 +88,7 @@ SURROUNDED = {
     "by errors": around("1 / 0", "raise ValueError('on purpose')", last=("assert False", "exit()")),
     "by questions": around("name = input('Your name? ')", last=("mean?\nhelp(mean)", "import pdb; pdb.set_trace()")),
     "by experiments": around(last=("curve = []\nfor i in range(3):\n    curve.append(mean(torch.ones(i + 1)))",)),
-    "by what goes on": around("import asyncio\nawait asyncio.sleep(0)", last=("del asyncio",)),
+    "by asynchronous code": around("import asyncio\nawait asyncio.sleep(0)", last=("del asyncio",)),
 }
 ERROR = {"output_type": "error", "ename": "KeyboardInterrupt", "evalue": "", "traceback": ["..."]}
 

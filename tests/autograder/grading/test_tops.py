@@ -1,4 +1,4 @@
-"""Folders around those of students, as downloads have them, are no students; and what lies beside them is named."""
+"""A folder around the students' folders, as in downloads, is not a student, and the files next to it are named."""
 
 import zipfile
 
@@ -8,7 +8,7 @@ from autograder.grading import layouts, tops
 
 TWO = ("ada/lab.ipynb", "ben/lab.ipynb")
 MARKED = ("Ada_1_assignsubmission_file/lab.ipynb", "Ben_2_assignsubmission_file/lab.ipynb")
-AROUND = {  # the folder around students, and what lies beside it
+AROUND = {  # the folders around the students' folders, and the files next to them
     "Abgaben": (),
     "Lab 2": ("README.txt",),
     "Übung 2/Abgaben": ("Übung 2/Übung 2.xlsx",),
@@ -52,7 +52,7 @@ def test_a_folder_around_a_systems_marks(tmp_path, pack):
 def test_a_class_that_looks_like_one_student_is_said(tmp_path):
     found, strays = layouts.find(put(tmp_path, "README.txt", *(f"Lab 2/{name}" for name in TWO)))
     assert [*tops.sentences(tmp_path, found, strays)] == [
-        "Nobody's, and left out: README.txt.",
+        "Left out, since no student is named: README.txt.",
         f"All 2 notebooks count as those of one student, 'Lab 2'. If its 2 folders are students', grade "
         f"{tmp_path / 'Lab 2'} instead.",
     ]

@@ -178,7 +178,7 @@ def test_stubborn_ranks_are_killed(pair, failure, line):
     message, seconds = failure(pair, work, timeout=0.5)
     assert "ranks 0 and 1 did not return within 0.5 s" in message
     assert f"rank 1 ran at tests/hpcdl/cluster/{line(work, 'recv')}: MPI.COMM_WORLD.recv(source=0)" in message
-    assert "started anew" in message
+    assert "started again" in message
     assert seconds < 0.5 + 4
 
 

@@ -66,4 +66,4 @@ def test_two_hosts_compute_and_report(seen):
 def test_the_next_run_works_after_any_death(seen, profile):
     for name, outcome in seen(profile, *DEATHS).items():
         assert re.search(DEATHS[name], outcome), (name, outcome)
-        assert "The engines are started anew" in outcome
+        assert "The engines are started again" in outcome

@@ -25,7 +25,7 @@ def test_the_table_links_to_each_lab_and_says_where_to_go_on(folder):
     assert "Begin with <a href='02_gradient_descent.ipynb'>" in overview.table(progress(folder))
     PointsRecord(folder / points.NAME).add(Checked("ddp.shard_indices", 5, 10))
     shown = overview.table(progress(folder))
-    assert "Go on with <a href='07_ddp.ipynb'>" in shown
+    assert "Continue with <a href='07_ddp.ipynb'>" in shown
     assert "5 of 200 points" in shown
     assert "<code>shard_indices</code>" in shown
 

@@ -135,7 +135,7 @@ def test_a_rank_that_is_killed_and_another_mesh_change_no_loss(cluster):
     board.start()
     assert until(lambda: steps() >= 6)
     board.pause()
-    assert until(lambda: board.picture.caption.startswith("Paused. Press go on. Step "))
+    assert until(lambda: board.picture.caption.startswith("Paused. Press continue. Step "))
     board.controls["slow_rank"].value = 1
     board.kill()
     board.pause()

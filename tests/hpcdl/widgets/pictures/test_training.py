@@ -142,7 +142,7 @@ def test_dashboard_pauses_resumes_and_stops(board):
     before = board.picture.image.value
     assert until(lambda: board.picture.image.value != before)
     board.pause()
-    assert until(lambda: board.picture.caption.startswith("Paused. Press go on."))
+    assert until(lambda: board.picture.caption.startswith("Paused. Press continue."))
     time.sleep(1.0)
     held = board.picture.image.value
     time.sleep(1.5)
@@ -244,7 +244,7 @@ def test_stopped_engines_are_a_sentence():
         run_on(board)
     board.wait(20)
     assert not board.running
-    assert board.picture.caption == "the engines were stopped while they worked. Press start to begin anew."
+    assert board.picture.caption == "the engines were stopped while they worked. Press start to begin again."
     run_on(board)
     board.stop()
     board.wait(10)
