@@ -144,7 +144,7 @@ def _advice(file: RemoteFile, path: Path, reasons: list[str]) -> str:
             *reasons,
             "Is this machine online? If it must stay offline, fetch the file elsewhere and put it at",
             f"  {path}",
-            "or set HPCDL_DATA to a folder that holds it. What was received is kept: calling again continues from there.",
+            "or set HPCDL_DATA to a folder that holds it. What was received is kept: another call continues there.",
         ]
     )
 
